@@ -1,0 +1,1 @@
+"""What touches tables: storage, timeline, layout decisions, writes and table services."""

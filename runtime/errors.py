@@ -1,0 +1,72 @@
+"""What can go wrong while a table is read or written."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from parquetry.errors import ParquetryError
+
+
+class StorageError(ParquetryError):
+    """The store refused or broke: disk full, read-only, no permission, connection lost."""
+
+
+class NotFoundError(StorageError):
+    """There is no object at that path."""
+
+
+class StaleTimelineError(NotFoundError):
+    """An instant left the timeline after it was listed: archived, or undone. Read the timeline again."""
+
+
+class TableNotFoundError(ParquetryError):
+    """There is no Hudi table at the location."""
+
+
+class UnsupportedTableError(ParquetryError):
+    """The table uses a feature with which the request cannot be carried out safely."""
+
+
+class CorruptTableError(ParquetryError):
+    """A file of the table cannot be read as what its name says it is."""
+
+
+class InvalidDataError(ParquetryError):
+    """The rows, or the schema of the rows, cannot be written as the table declares them."""
+
+
+class ConflictError(ParquetryError):
+    """Another writer won and retrying by ourselves did not help."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class LockHeldError(ConflictError):
+    """The table's lock is held by somebody who may be alive."""
+
+
+class StalePlanError(ParquetryError):
+    """What was reviewed does not hold any more."""
+
+    exit_code: ClassVar[int] = 4
+
+
+class PartialFailureError(ParquetryError):
+    """Some actions were committed, one failed."""
+
+    exit_code: ClassVar[int] = 6
+
+
+class UnknownOutcomeError(StorageError):
+    """A conditional put was sent, and whether it took effect could not be found out.
+
+    Neither success nor failure may be concluded from it: nothing is to be undone.
+    """
+
+
+class MissingJavaError(ParquetryError):
+    """There is no Java that Spark can run on."""
+
+
+class SparkStartError(ParquetryError):
+    """Spark could not be started as the settings ask."""

@@ -1,0 +1,83 @@
+"""The object store that holds a table, opened from where the table lies."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from parquetry.runtime.errors import StorageError
+from parquetry.runtime.storage_local import LocalStore
+from parquetry.runtime.storage_model import ObjectInfo, ObjectStore, PutOutcome
+from parquetry.runtime.storage_paths import checked_path, finished_name, temporary_path
+
+__all__ = [
+    "LocalStore",
+    "ObjectInfo",
+    "ObjectStore",
+    "PutOutcome",
+    "checked_path",
+    "finished_name",
+    "open_store",
+    "probe_put_if_absent",
+    "temporary_path",
+]
+
+_SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)$", re.DOTALL)
+
+
+def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> ObjectStore:
+    """The store below ``uri``: a local path, ``file:``, ``s3:`` or ``s3a:``; nothing is touched.
+
+    ``options`` are those of fsspec's S3 file system (``key``, ``secret``, ``endpoint_url``, ...).
+    Raises StorageError for other schemes, and when s3fs is not installed.
+    """
+    text = os.fspath(uri)
+    match = _SCHEME.match(text)
+    if match is None:
+        return LocalStore(text)
+    match match["scheme"].lower():
+        case "file":
+            return LocalStore(_local_path(text, match["rest"]))
+        case "s3" | "s3a":
+            # S3 needs packages that tables on local disks do without.
+            from parquetry.runtime.storage_s3 import S3Store  # noqa: PLC0415
+
+            bucket, _, prefix = match["rest"].removeprefix("//").partition("/")
+            return S3Store(bucket, prefix.strip("/"), options or {})
+        case scheme:
+            msg = (
+                f"cannot open {text}: the scheme {scheme!r} is not supported; "
+                "use a local path, file:, s3: or s3a:"
+            )
+            raise StorageError(msg)
+
+
+def _local_path(text: str, rest: str) -> str:
+    path = re.sub(r"^//(localhost)?(?=/)", "", rest)
+    if not path.startswith("/") or path.startswith("//"):
+        msg = f"cannot open {text}: it names no absolute local path; write file:///folder/table"
+        raise StorageError(msg)
+    return path
+
+
+def probe_put_if_absent(store: ObjectStore) -> None:
+    """Return when a second conditional put of one object loses; else raise StorageError.
+
+    Without that two writers could both believe to have committed.
+    """
+    path = f".hoodie/.parquetry/probe-{uuid.uuid4().hex}"
+    nonces = [uuid.uuid4().hex, uuid.uuid4().hex]
+    try:
+        outcomes = [store.put_if_absent(path, n.encode(), nonce=n) for n in nonces]
+        kept = store.read(path).decode()
+    finally:
+        store.delete(path)
+    if outcomes[1] is not PutOutcome.LOST or kept != nonces[0]:
+        msg = (
+            f"the store of {store.uri} does not honour conditional puts (If-None-Match): a second "
+            "writer would overwrite a commit; use a store that does"
+        )
+        raise StorageError(msg)

@@ -1,0 +1,327 @@
+"""Objects as files of a local, or locally mounted, file system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat as stat_module
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.storage_errors import WRITE_FAILURES, storage_error
+from parquetry.runtime.storage_model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
+from parquetry.runtime.storage_paths import checked_path, escape_glob, temporary_path
+
+Entries = list[os.DirEntry[str]]
+
+
+class LocalStore(ObjectStore):
+    """Objects below the absolute folder ``root``, which the first write creates.
+
+    Content is written under a hidden name, synced, and then renamed or hard-linked to its own
+    name, and the folder is synced: what was acknowledged survives a power cut. Hadoop leaves a
+    checksum file ``.<name>.crc`` beside a file; a stale one makes Hadoop readers fail, so it
+    goes before its file changes.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self.root)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalStore) and other.root == self.root
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+    @property
+    def uri(self) -> str:
+        return f"file://{self.root}".rstrip("/")
+
+    def read(self, path: str) -> bytes:
+        file_path = self._file(path)
+        try:
+            return file_path.read_bytes()
+        except OSError as error:
+            raise storage_error("read", file_path, error) from error
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        file_path = self._file(path)
+        try:
+            return pa.OSFile(str(file_path), "rb")
+        except OSError as error:
+            raise storage_error("read", file_path, error) from error
+
+    def stat(self, path: str) -> ObjectInfo | None:
+        file_path = self._file(path)
+        try:
+            status = file_path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise storage_error("look at", file_path, error) from error
+        return _info(path, status) if stat_module.S_ISREG(status.st_mode) else None
+
+    def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
+        found: list[ObjectInfo] = []
+        pending = [checked_path(prefix, root=self.uri, folder=True)]
+        seen: set[tuple[int, int]] = set()
+        while pending:
+            folder = pending.pop()
+            for entry in self._entries(folder):
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                # A file may be deleted, or replaced, while its folder is listed.
+                with suppress(FileNotFoundError):
+                    status = entry.stat()
+                    if stat_module.S_ISREG(status.st_mode):
+                        found.append(_info(path, status))
+                    elif recursive and (status.st_dev, status.st_ino) not in seen:
+                        seen.add((status.st_dev, status.st_ino))
+                        pending.append(path)
+        return sorted(found, key=lambda info: info.path)
+
+    def list_folders(self, prefix: str = "") -> Paths:
+        folder = checked_path(prefix, root=self.uri, folder=True)
+        names = [entry.name for entry in self._entries(folder) if entry.is_dir()]
+        return sorted(f"{folder}/{name}" if folder else name for name in names)
+
+    def put(self, path: str, data: bytes) -> None:
+        file_path = self._writable(path)
+        temporary = self._write_temporary(path, file_path, data)
+        try:
+            self._replace(temporary, file_path)
+        except OSError as error:
+            _discard(temporary)
+            raise storage_error("write", file_path, error) from error
+
+    def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
+        file_path = self._writable(path)
+        if os.path.lexists(file_path):
+            return self._whose(path, nonce)
+        temporary = self._write_temporary(path, file_path, data)
+        try:
+            if not _link(temporary, file_path):
+                return self._whose(path, nonce)
+        except OSError as error:
+            raise storage_error("write", file_path, error) from error
+        finally:
+            _discard(temporary)
+        try:
+            _sync_folder(file_path.parent)
+        except OSError as error:
+            msg = f"whether {file_path} will last is unknown: {error.strerror}; check the disk"
+            raise UnknownOutcomeError(msg) from error
+        return PutOutcome.WON
+
+    @contextmanager
+    def create_file(self, path: str) -> Iterator[Any]:
+        file_path = self._writable(path)
+        temporary = self.root / temporary_path(path)
+        try:
+            sink = pa.OSFile(str(temporary), "wb")
+        except OSError as error:
+            raise storage_error("write", file_path, error) from error
+        written = False
+        try:
+            with sink:
+                yield sink
+                written = True
+            _sync_file(temporary)
+            self._replace(temporary, file_path)
+        except OSError as error:
+            # What else the caller's block raises is not about this file.
+            if not written and error.errno not in WRITE_FAILURES:
+                raise
+            raise storage_error("write", file_path, error) from error
+        finally:
+            _discard(temporary)
+
+    def delete(self, path: str) -> bool:
+        file_path = self._writable(path, parents=False)
+        if not self._unlink(file_path):
+            return False
+        self._sync_folders([file_path.parent])
+        return True
+
+    def delete_all(self, paths: Iterable[str]) -> None:
+        folders = set()
+        for path in paths:
+            file_path = self._writable(path, parents=False)
+            if self._unlink(file_path):
+                folders.add(file_path.parent)
+        self._sync_folders(sorted(folders))
+
+    def delete_folder(self, prefix: str) -> None:
+        folder = self._writable(checked_path(prefix, root=self.uri), parents=False)
+        try:
+            if folder.is_symlink():
+                folder.unlink()
+            else:
+                shutil.rmtree(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            # Absent, or somebody else deletes in the same folder: what is left decides.
+            if folder.is_dir():
+                self.delete_folder(prefix)
+            return
+        except OSError as error:
+            raise storage_error("delete", folder, error) from error
+        self._sync_folders([folder.parent])
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def spark_uri(self, path: str) -> str:
+        folder = checked_path(path, root=self.uri, folder=True)
+        return "file://" + escape_glob(str(self.root / folder))
+
+    def _file(self, path: str) -> Path:
+        return self.root / checked_path(path, root=self.uri)
+
+    def _writable(self, path: str, *, parents: bool = True) -> Path:
+        """The absolute path, whose folder exists and, links followed, lies below the root."""
+        file_path = self._file(path)
+        folder = file_path.parent
+        real = folder.resolve()
+        if not real.is_relative_to(self.root.resolve()):
+            msg = (
+                f"the path {path!r} leads out of {self.uri} to {real} through a symbolic link; "
+                "replace the link by a folder"
+            )
+            raise StorageError(msg)
+        if parents and not folder.is_dir():
+            try:
+                _make_folders(folder)
+            except OSError as error:
+                raise storage_error("create the folder", folder, error) from error
+        return file_path
+
+    def _entries(self, folder: str) -> Entries:
+        absolute = self.root / folder
+        try:
+            with os.scandir(absolute) as entries:
+                return list(entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise storage_error("list", absolute, error) from error
+
+    def _write_temporary(self, path: str, file_path: Path, data: bytes) -> Path:
+        temporary = self.root / temporary_path(path)
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            _discard(temporary)
+            raise storage_error("write", file_path, error) from error
+        return temporary
+
+    def _replace(self, temporary: Path, file_path: Path) -> None:
+        _remove(_checksum_path(file_path))
+        temporary.replace(file_path)
+        _sync_folder(file_path.parent)
+
+    def _whose(self, path: str, nonce: str | None) -> PutOutcome:
+        if nonce is None:
+            return PutOutcome.LOST
+        try:
+            there = self.read(path)
+        except NotFoundError:
+            return PutOutcome.LOST
+        return PutOutcome.MINE if nonce.encode() in there else PutOutcome.LOST
+
+    def _unlink(self, file_path: Path) -> bool:
+        try:
+            _remove(_checksum_path(file_path))
+            file_path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise storage_error("delete", file_path, error) from error
+        return True
+
+    def _sync_folders(self, folders: Iterable[Path]) -> None:
+        for folder in folders:
+            # The folder may have been deleted meanwhile, and the entries with it.
+            with suppress(FileNotFoundError, NotADirectoryError):
+                _sync_folder(folder)
+
+
+def _info(path: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(path=path, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+
+
+def _checksum_path(file_path: Path) -> Path:
+    return file_path.with_name(f".{file_path.name}.crc")
+
+
+def _remove(file_path: Path) -> None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        file_path.unlink()
+
+
+def _link(temporary: Path, file_path: Path) -> bool:
+    """Give the file its name as well, unless that is taken; True when it has it now."""
+    _remove(_checksum_path(file_path))
+    try:
+        os.link(temporary, file_path)
+    except FileExistsError:
+        # A network file system may repeat a link that had succeeded.
+        with suppress(FileNotFoundError):
+            return temporary.samefile(file_path)
+        return False
+    except PermissionError as error:
+        if not os.access(file_path.parent, os.W_OK):
+            raise
+        msg = (
+            f"cannot write {file_path}: its file system refuses hard links, which keep two "
+            "writers apart; choose a location on a file system that has them"
+        )
+        raise StorageError(msg) from error
+    return True
+
+
+def _discard(file_path: Path) -> None:
+    """Remove what is left of a temporary file; failing at that hides no other failure."""
+    with suppress(OSError):
+        file_path.unlink()
+
+
+def _make_folders(folder: Path) -> None:
+    """Create the folder and its parents, each entry synced, whoever else creates them too."""
+    if folder.is_dir():
+        return
+    parent = folder.parent
+    if parent != folder:
+        _make_folders(parent)
+    with suppress(FileExistsError):
+        folder.mkdir()
+        _sync_folder(parent)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+
+
+def _sync_file(file_path: Path) -> None:
+    descriptor = os.open(file_path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
