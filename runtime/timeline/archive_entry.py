@@ -1,0 +1,143 @@
+"""One state file of an instant as an entry of the archive log.
+
+The files are taken as they are, whoever wrote them, so nothing of a foreign commit gets lost that the
+log has a place for. Source: MetadataConversionUtils.createMetaWrapper of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.timeline.avro_model import decode_container, record_schema
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, format_instant
+from parquetry.runtime.timeline.timeline import Timeline
+
+ARCHIVED_ENTRY: Final = "HoodieArchivedMetaEntry"
+
+_ROLLING_STAT: Final = "ROLLING_STAT"
+_COMMITS = frozenset({Action.COMMIT, Action.DELTACOMMIT})
+
+
+def archive_entries(
+    timeline: Timeline, instants: Iterable[Instant], timezone: Timezone
+) -> Iterator[dict[str, Any]]:
+    """The log entries of all state files of these instants: in their order, each from requested on.
+
+    CorruptTableError for a state file that is not what its name says; it must not leave the timeline.
+    """
+    for instant in instants:
+        for state in State:
+            one = instant.with_state(state)
+            info = timeline.files.get(one.file_name)
+            if info is None:
+                continue
+            content = timeline.store.read(one.path)
+            entry = {
+                "commitTime": one.time,
+                "actionType": str(one.action),
+                "actionState": one.state.upper(),
+                "stateTransitionTime": format_instant(info.modified_ms, timezone),
+                "version": None,
+            }
+            yield entry | _content(one, content, place=f"{timeline.store.uri}/{one.path}")
+
+
+def _content(instant: Instant, content: bytes, *, place: str) -> dict[str, Any]:
+    """The one branch of the entry that this action and state fill."""
+    match instant.action, instant.state:
+        case action, _ if action in _COMMITS:
+            return {"hoodieCommitMetadata": _commit(content, place)}
+        case Action.REPLACECOMMIT, State.COMPLETED:
+            return {"hoodieReplaceCommitMetadata": _replace(content, place)}
+        case Action.REPLACECOMMIT, State.INFLIGHT:
+            return {"HoodieInflightReplaceMetadata": _commit(content, place) if content else None}
+        case ((Action.COMPACTION | Action.LOGCOMPACTION), State.REQUESTED):
+            return _record("hoodieCompactionPlan", "HoodieCompactionPlan", content, place)
+        case action, state if (action, state) in _AVRO_BRANCHES:
+            return _record(*_AVRO_BRANCHES[action, state], content, place)
+    return {}
+
+
+_AVRO_BRANCHES: Final[Mapping[tuple[Action, State], tuple[str, str]]] = {
+    (Action.REPLACECOMMIT, State.REQUESTED): (
+        "hoodieRequestedReplaceMetadata",
+        "HoodieRequestedReplaceMetadata",
+    ),
+    (Action.CLEAN, State.REQUESTED): ("hoodieCleanerPlan", "HoodieCleanerPlan"),
+    (Action.CLEAN, State.INFLIGHT): ("hoodieCleanerPlan", "HoodieCleanerPlan"),
+    (Action.CLEAN, State.COMPLETED): ("hoodieCleanMetadata", "HoodieCleanMetadata"),
+    (Action.ROLLBACK, State.COMPLETED): ("hoodieRollbackMetadata", "HoodieRollbackMetadata"),
+    (Action.SAVEPOINT, State.COMPLETED): ("hoodieSavePointMetadata", "HoodieSavepointMetadata"),
+    (Action.INDEXING, State.COMPLETED): ("hoodieIndexCommitMetadata", "HoodieIndexCommitMetadata"),
+}
+
+
+def _record(branch: str, name: str, content: bytes, place: str) -> dict[str, Any]:
+    """An Avro file's record, cut to the fields that the log has; an empty file gives an empty branch."""
+    if not content:
+        return {branch: None}
+    return {branch: _project(decode_container(content, place=place), record_schema(name), {})}
+
+
+def _project(value: Any, schema: Any, named: dict[str, Any]) -> Any:
+    """A value of a newer writer as a value of our schema: unknown fields are left out."""
+    if isinstance(schema, str):
+        schema = named.get(schema, schema)
+    match schema:
+        case list():
+            (branch,) = (member for member in schema if member != "null")
+            return None if value is None else _project(value, branch, named)
+        case {"type": "record", "namespace": namespace, "name": name, "fields": fields}:
+            named[f"{namespace}.{name}"] = schema
+            return {
+                field["name"]: _project(value.get(field["name"], field.get("default")), field["type"], named)
+                for field in fields
+            }
+        case {"type": "array", "items": items}:
+            return [_project(member, items, named) for member in value]
+        case {"type": "map", "values": values}:
+            return {key: _project(member, values, named) for key, member in value.items()}
+    return value
+
+
+def _commit(content: bytes, place: str) -> dict[str, Any]:
+    document = _json(content, place)
+    return {
+        "partitionToWriteStats": {
+            partition: [_stat(stat) for stat in stats]
+            for partition, stats in (document.get("partitionToWriteStats") or {}).items()
+        },
+        "extraMetadata": {**_texts(document.get("extraMetadata") or {}), _ROLLING_STAT: ""},
+        "version": None,
+        "operationType": document.get("operationType") or "UNKNOWN",
+    }
+
+
+def _replace(content: bytes, place: str) -> dict[str, Any]:
+    replaced = _json(content, place).get("partitionToReplaceFileIds") or {}
+    return {**_commit(content, place), "partitionToReplaceFileIds": replaced}
+
+
+def _stat(stat: Mapping[str, Any]) -> dict[str, Any]:
+    """A write statistic; the log's ``totalLogFiles`` is what JSON calls ``totalLogFilesCompacted``."""
+    fields = (field["name"] for field in record_schema("HoodieWriteStat")["fields"])
+    return {**{name: stat.get(name) for name in fields}, "totalLogFiles": stat.get("totalLogFilesCompacted")}
+
+
+def _texts(extra: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in extra.items() if isinstance(value, str)}
+
+
+def _json(content: bytes, place: str) -> dict[str, Any]:
+    if not content:
+        return {}
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise CorruptTableError(f"{place}: not JSON ({error}); restore the file from a copy") from error
+    if not isinstance(document, dict):
+        raise CorruptTableError(f"{place}: no JSON object; restore the file from a copy")
+    return document

@@ -1,0 +1,204 @@
+"""The Avro schemas of Hudi's timeline files, and one record to container bytes and back.
+
+The records are listed in a short notation: ``?T`` is a union with null whose default is null,
+``T = x`` has a default, ``int|null = 1`` is a union whose first branch gives the default. Each schema
+spells a nested record out where it is first used, as Avro demands. Every string carries
+``avro.java.string``: without it Hudi 1.2 cannot read an archive log.
+Source: hudi-common/src/main/avro of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+import fastavro
+
+from parquetry.runtime.errors import CorruptTableError
+
+NAMESPACE: Final = "org.apache.hudi.avro.model"
+
+_RECORDS: Final[Mapping[str, str]] = {
+    "HoodieInstantInfo": "commitTime: string; action: string",
+    "HoodieActionInstant": "timestamp: string; action: string; state: string",
+    # clustering
+    "HoodieRequestedReplaceMetadata": """
+        operationType: ?string; clusteringPlan: ?HoodieClusteringPlan; extraMetadata: ?map<string>;
+        version: int|null = 1""",
+    "HoodieClusteringPlan": """
+        inputGroups: ?array<HoodieClusteringGroup>; strategy: ?HoodieClusteringStrategy;
+        extraMetadata: ?map<string>; version: int|null = 1; preserveHoodieMetadata: ?boolean""",
+    "HoodieClusteringGroup": """
+        slices: ?array<HoodieSliceInfo>; metrics: ?map<double>; numOutputFileGroups: int|null = 1;
+        extraMetadata: ?map<string>; version: int|null = 1""",
+    "HoodieSliceInfo": """
+        dataFilePath: ?string; deltaFilePaths: ?array<string>; fileId: null|string;
+        partitionPath: ?string; bootstrapFilePath: ?string; version: int|null = 1""",
+    "HoodieClusteringStrategy": """
+        strategyClassName: ?string; strategyParams: ?map<string>; version: int|null = 1""",
+    # clean
+    "HoodieCleanerPlan": """
+        earliestInstantToRetain: ?HoodieActionInstant; lastCompletedCommitTimestamp: string = "";
+        policy: string; filesToBeDeletedPerPartition: ?map<array<string>>; version: int|null = 1;
+        filePathsToBeDeletedPerPartition: ?map<array<HoodieCleanFileInfo>>;
+        partitionsToBeDeleted: ?array<string>; extraMetadata: ?map<string>""",
+    "HoodieCleanFileInfo": "filePath: ?string; isBootstrapBaseFile: ?boolean",
+    "HoodieCleanMetadata": """
+        startCleanTime: string; timeTakenInMillis: long; totalFilesDeleted: int;
+        earliestCommitToRetain: string; lastCompletedCommitTimestamp: string = "";
+        partitionMetadata: map<HoodieCleanPartitionMetadata>; version: int|null = 1;
+        bootstrapPartitionMetadata: ?map<HoodieCleanPartitionMetadata>; extraMetadata: ?map<string>""",
+    "HoodieCleanPartitionMetadata": """
+        partitionPath: string; policy: string; deletePathPatterns: array<string>;
+        successDeleteFiles: array<string>; failedDeleteFiles: array<string>; isPartitionDeleted: ?boolean""",
+    # rollback, savepoint, restore
+    "HoodieRollbackPlan": """
+        instantToRollback: ?HoodieInstantInfo; RollbackRequests: ?array<HoodieRollbackRequest>;
+        version: int|null = 1""",
+    "HoodieRollbackRequest": """
+        partitionPath: string; fileId: ?string; latestBaseInstant: ?string;
+        filesToBeDeleted: array<string> = []; logBlocksToBeDeleted: ?map<long>""",
+    "HoodieRollbackMetadata": """
+        startRollbackTime: string; timeTakenInMillis: long; totalFilesDeleted: int;
+        commitsRollback: array<string>; partitionMetadata: map<HoodieRollbackPartitionMetadata>;
+        version: int|null = 1; instantsRollback: array<HoodieInstantInfo> = []""",
+    "HoodieRollbackPartitionMetadata": """
+        partitionPath: string; successDeleteFiles: array<string>; failedDeleteFiles: array<string>;
+        rollbackLogFiles: ?map<long>; logFilesFromFailedCommit: ?map<long>""",
+    "HoodieSavepointMetadata": """
+        savepointedBy: string; savepointedAt: long; comments: string;
+        partitionMetadata: map<HoodieSavepointPartitionMetadata>; version: int|null = 1""",
+    "HoodieSavepointPartitionMetadata": "partitionPath: string; savepointDataFile: array<string>",
+    "HoodieRestorePlan": """
+        instantsToRollback: array<HoodieInstantInfo> = []; version: int|null = 2;
+        savepointToRestoreTimestamp: ?string""",
+    "HoodieRestoreMetadata": """
+        startRestoreTime: string; timeTakenInMillis: long; instantsToRollback: array<string>;
+        hoodieRestoreMetadata: map<array<null|HoodieRollbackMetadata>>; version: int|null = 1;
+        restoreInstantInfo: array<HoodieInstantInfo> = []""",
+    # the archive log
+    "HoodieArchivedMetaEntry": """
+        hoodieCommitMetadata: ?HoodieCommitMetadata; hoodieCleanMetadata: ?HoodieCleanMetadata;
+        hoodieCompactionMetadata: ?HoodieCompactionMetadata;
+        hoodieRollbackMetadata: ?HoodieRollbackMetadata;
+        hoodieSavePointMetadata: ?HoodieSavepointMetadata; commitTime: ?string; actionType: ?string;
+        version: int|null = 1; hoodieCompactionPlan: ?HoodieCompactionPlan;
+        hoodieCleanerPlan: ?HoodieCleanerPlan; actionState: ?string;
+        hoodieReplaceCommitMetadata: ?HoodieReplaceCommitMetadata;
+        hoodieRequestedReplaceMetadata: ?HoodieRequestedReplaceMetadata;
+        HoodieInflightReplaceMetadata: ?HoodieCommitMetadata;
+        hoodieIndexCommitMetadata: ?HoodieIndexCommitMetadata; stateTransitionTime: ?string""",
+    "HoodieCommitMetadata": """
+        partitionToWriteStats: ?map<array<HoodieWriteStat>>; extraMetadata: ?map<string>;
+        version: int|null = 1; operationType: ?string""",
+    "HoodieReplaceCommitMetadata": """
+        partitionToWriteStats: ?map<array<HoodieWriteStat>>; extraMetadata: ?map<string>;
+        version: int|null = 1; operationType: ?string; partitionToReplaceFileIds: ?map<array<string>>""",
+    "HoodieWriteStat": """
+        fileId: ?string; path: ?string; prevCommit: ?string; numWrites: ?long; numDeletes: ?long;
+        numUpdateWrites: ?long; totalWriteBytes: ?long; totalWriteErrors: ?long; partitionPath: ?string;
+        totalLogRecords: ?long; totalLogFiles: ?long; totalUpdatedRecordsCompacted: ?long;
+        numInserts: ?long; totalLogBlocks: ?long; totalCorruptLogBlock: ?long; totalRollbackBlocks: ?long;
+        fileSizeInBytes: ?long""",
+    "HoodieCompactionMetadata": "partitionToCompactionWriteStats: null|map<array<HoodieCompactionWriteStat>>",
+    "HoodieCompactionWriteStat": """
+        partitionPath: ?string; totalLogRecords: ?long; totalLogFiles: ?long;
+        totalUpdatedRecordsCompacted: ?long; hoodieWriteStat: ?HoodieWriteStat""",
+    "HoodieCompactionPlan": """
+        operations: ?array<HoodieCompactionOperation>; extraMetadata: ?map<string>; version: int|null = 1;
+        strategy: ?HoodieCompactionStrategy; preserveHoodieMetadata: boolean|null = false""",
+    "HoodieCompactionOperation": """
+        baseInstantTime: null|string; deltaFilePaths: ?array<string>; dataFilePath: ?string;
+        fileId: null|string; partitionPath: ?string; metrics: ?map<double>; bootstrapFilePath: ?string""",
+    "HoodieCompactionStrategy": """
+        compactorClassName: ?string; strategyParams: ?map<string>; version: int|null = 1""",
+    "HoodieIndexCommitMetadata": """
+        version: int|null = 1; operationType: ?string;
+        indexPartitionInfos: ?array<HoodieIndexPartitionInfo>""",
+    "HoodieIndexPartitionInfo": """
+        version: int|null = 1; metadataPartitionPath: ?string; indexUptoInstant: ?string""",
+}
+
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "double"})
+_JAVA_STRING = {"avro.java.string": "String"}
+
+
+def record_schema(name: str) -> dict[str, Any]:
+    """The Avro schema of one of Hudi's records, nested records spelled out at their first use."""
+    return _record(name, set())
+
+
+def encode_container(name: str, record: Mapping[str, Any]) -> bytes:
+    """An Avro container with this one record; the same record gives the same bytes."""
+    schema = _parsed(name)
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, schema, record)
+    marker = hashlib.md5(body.getvalue(), usedforsecurity=False).digest()
+    container = io.BytesIO()
+    fastavro.writer(container, schema, [record], codec="null", sync_marker=marker)
+    return container.getvalue()
+
+
+def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
+    """The first record of an Avro container, as the writer's schema has it.
+
+    Reading by the writer's schema takes files of every Hudi version. CorruptTableError names
+    ``place`` when there is no such record.
+    """
+    try:
+        record = next(fastavro.reader(io.BytesIO(content)), None)
+    except (ValueError, EOFError, KeyError, IndexError, TypeError, OverflowError) as error:
+        raise CorruptTableError(f"{place}: not an Avro file ({error})") from error
+    if not isinstance(record, dict):
+        raise CorruptTableError(f"{place}: an Avro file without a record")
+    return record
+
+
+@cache
+def _parsed(name: str) -> Any:
+    return fastavro.parse_schema(record_schema(name))
+
+
+def _record(name: str, defined: set[str]) -> dict[str, Any]:
+    defined.add(name)
+    return {
+        "type": "record",
+        "name": name,
+        "namespace": NAMESPACE,
+        "fields": [_field(field, defined) for field in _statements(_RECORDS[name])],
+    }
+
+
+def _statements(notation: str) -> Iterator[str]:
+    return (" ".join(statement.split()) for statement in notation.split(";"))
+
+
+def _field(statement: str, defined: set[str]) -> dict[str, Any]:
+    name, _, rest = statement.partition(": ")
+    notation, has_default, default = rest.partition(" = ")
+    if notation.startswith("?"):
+        return {"name": name, "type": ["null", _type(notation[1:], defined)], "default": None}
+    field = {"name": name, "type": _type(notation, defined)}
+    if has_default:
+        field["default"] = json.loads(default)
+    return field
+
+
+def _type(notation: str, defined: set[str]) -> Any:
+    if notation.endswith(">"):
+        kind, _, inner = notation[:-1].partition("<")
+        if kind == "array":
+            return {"type": "array", "items": _type(inner, defined)}
+        if kind == "map":
+            return {"type": "map", "values": _type(inner, defined), **_JAVA_STRING}
+    if "|" in notation:
+        return [_type(branch, defined) for branch in notation.split("|", 1)]
+    if notation == "string":
+        return {"type": "string", **_JAVA_STRING}
+    if notation in _PRIMITIVES:
+        return notation
+    return f"{NAMESPACE}.{notation}" if notation in defined else _record(notation, defined)

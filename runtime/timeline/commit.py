@@ -1,0 +1,174 @@
+"""What a completed commit or replacecommit says: the JSON of HoodieCommitMetadata.
+
+Source: HoodieCommitMetadata, HoodieReplaceCommitMetadata and HoodieWriteStat of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from parquetry.runtime.errors import CorruptTableError
+
+SCHEMA_KEY: Final = "schema"
+NEW_FILE_GROUP: Final = "null"
+
+REPLACING_OPERATIONS: Final = frozenset(
+    {"INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE", "DELETE_PARTITION", "CLUSTER"}
+)
+SCHEMA_PRESERVING_OPERATIONS: Final = frozenset({"CLUSTER", "COMPACT", "INDEX", "LOG_COMPACT"})
+
+_Json = TypeVar("_Json", str, int, dict[str, Any], list[Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteStat:
+    """What a write did to one file group.
+
+    ``num_writes`` counts the rows of the new file, whoever wrote them first; ``prev_commit`` is the
+    instant of the slice that was merged, None for a new file group. ``path`` is relative to the
+    table and empty where the writer left it out (an in-flight profile).
+    """
+
+    file_id: str
+    path: str = ""
+    partition_path: str = ""
+    prev_commit: str | None = None
+    num_writes: int = 0
+    num_deletes: int = 0
+    num_update_writes: int = 0
+    num_inserts: int = 0
+    file_size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMetadata:
+    """A commit's content: files by partition, groups it replaced, and named text values.
+
+    ``operation`` is Hudi's name, such as ``UPSERT``. ``replaced`` maps partitions to the file ids
+    that are gone as of this instant; only replacecommits have it.
+    """
+
+    operation: str
+    stats: Mapping[str, tuple[WriteStat, ...]] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> str | None:
+        """The table's Avro schema as of this commit, without Hudi's meta columns."""
+        return self.extra.get(SCHEMA_KEY) or None
+
+    @property
+    def partitions(self) -> frozenset[str]:
+        """Every partition that gained or lost files."""
+        return frozenset(self.stats) | frozenset(self.replaced)
+
+    def all_stats(self) -> Iterator[WriteStat]:
+        """The write statistics of every partition."""
+        for stats in self.stats.values():
+            yield from stats
+
+    def to_json(self) -> bytes:
+        """The bytes of a state file, in Hudi's own field names and order."""
+        document: dict[str, Any] = {
+            "partitionToWriteStats": {
+                partition: [_stat_to_json(stat) for stat in stats] for partition, stats in self.stats.items()
+            },
+            "compacted": False,
+            "extraMetadata": dict(self.extra),
+            "operationType": self.operation,
+        }
+        if self.replaced or self.operation in REPLACING_OPERATIONS:
+            document["partitionToReplaceFileIds"] = {
+                partition: list(file_ids) for partition, file_ids in self.replaced.items()
+            }
+        return json.dumps(document, ensure_ascii=False, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes | str, *, place: str = "commit metadata") -> CommitMetadata:
+        """What any Hudi version wrote; unknown fields are ignored, missing ones get defaults.
+
+        ``place`` names the file in the CorruptTableError that anything but a JSON object gives.
+        """
+        try:
+            document = json.loads(content)
+        except (ValueError, UnicodeDecodeError) as error:
+            raise CorruptTableError(f"{place}: not JSON ({error})") from error
+        if not isinstance(document, dict):
+            raise CorruptTableError(f"{place}: a JSON object was expected, not {type(document).__name__}")
+        stats = _member(document, "partitionToWriteStats", {}, place)
+        replaced = _member(document, "partitionToReplaceFileIds", {}, place)
+        extra = _member(document, "extraMetadata", {}, place)
+        return cls(
+            operation=_member(document, "operationType", "UNKNOWN", place),
+            stats={
+                partition: tuple(
+                    _stat_from_json(stat, partition, place) for stat in _expect(entries, [], place)
+                )
+                for partition, entries in stats.items()
+            },
+            extra={key: value for key, value in extra.items() if isinstance(value, str)},
+            replaced={
+                partition: tuple(_expect(file_id, "", place) for file_id in _expect(file_ids, [], place))
+                for partition, file_ids in replaced.items()
+            },
+        )
+
+
+def _stat_to_json(stat: WriteStat) -> dict[str, Any]:
+    return {
+        "fileId": stat.file_id,
+        "path": stat.path or None,
+        "cdcStats": None,
+        "prevCommit": stat.prev_commit or NEW_FILE_GROUP,
+        "numWrites": stat.num_writes,
+        "numDeletes": stat.num_deletes,
+        "numUpdateWrites": stat.num_update_writes,
+        "numInserts": stat.num_inserts,
+        "totalWriteBytes": stat.file_size_bytes,
+        "totalWriteErrors": 0,
+        "tempPath": None,
+        "partitionPath": stat.partition_path,
+        "totalLogRecords": 0,
+        "totalLogFilesCompacted": 0,
+        "totalLogSizeCompacted": 0,
+        "totalUpdatedRecordsCompacted": 0,
+        "totalLogBlocks": 0,
+        "totalCorruptLogBlock": 0,
+        "totalRollbackBlocks": 0,
+        "fileSizeInBytes": stat.file_size_bytes,
+        "minEventTime": None,
+        "maxEventTime": None,
+        "runtimeStats": None,
+    }
+
+
+def _stat_from_json(value: object, partition: str, place: str) -> WriteStat:
+    stat = _expect(value, {}, place)
+    previous = _member(stat, "prevCommit", NEW_FILE_GROUP, place)
+    return WriteStat(
+        file_id=_member(stat, "fileId", "", place),
+        path=_member(stat, "path", "", place),
+        partition_path=_member(stat, "partitionPath", partition, place),
+        prev_commit=None if previous == NEW_FILE_GROUP else previous,
+        num_writes=_member(stat, "numWrites", 0, place),
+        num_deletes=_member(stat, "numDeletes", 0, place),
+        num_update_writes=_member(stat, "numUpdateWrites", 0, place),
+        num_inserts=_member(stat, "numInserts", 0, place),
+        file_size_bytes=_member(stat, "fileSizeInBytes", 0, place)
+        or _member(stat, "totalWriteBytes", 0, place),
+    )
+
+
+def _member(document: Mapping[str, Any], key: str, default: _Json, place: str) -> _Json:
+    value = document.get(key)
+    return default if value is None else _expect(value, default, f"{place}: {key}")
+
+
+def _expect(value: object, like: _Json, place: str) -> _Json:
+    if not isinstance(value, type(like)):
+        raise CorruptTableError(f"{place}: {type(like).__name__} was expected, not {value!r:.80}")
+    return value

@@ -1,0 +1,277 @@
+"""The timeline of a table at one moment: the state files in ``.hoodie``, highest state per action.
+
+Source: HoodieActiveTimeline, TimelineLayout V1 and ClusteringUtils of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
+from parquetry.runtime.storage import ObjectInfo, ObjectStore
+from parquetry.runtime.timeline.avro_records import (
+    AvroRecord,
+    CleanerPlan,
+    CleanMetadata,
+    RestorePlan,
+    RollbackMetadata,
+    RollbackPlan,
+    SavepointMetadata,
+)
+from parquetry.runtime.timeline.clustering_plan import RequestedReplace
+from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Action, Instant, State
+
+_Record = TypeVar("_Record", bound=AvroRecord)
+
+_CONSEQUENCES = {
+    Action.REPLACECOMMIT: "a plan that was not carried out is then gone, and made again when it is due",
+    Action.CLEAN: "the clean is then planned again",
+    Action.ROLLBACK: "the rollback is then planned again",
+    Action.SAVEPOINT: "the savepoint is then gone; make it again",
+    Action.RESTORE: "the restore is then planned again",
+}
+_COMPLETES_AS = {Action.COMPACTION: Action.COMMIT, Action.LOGCOMPACTION: Action.DELTACOMMIT}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """An immutable snapshot; what it has read of completed instants is remembered and passed on.
+
+    ``instants`` has one entry per time and action, its highest state, in the order of time. ``files``
+    maps every state file (by name) to its facts. A completed instant's content never changes.
+    """
+
+    store: ObjectStore
+    instants: tuple[Instant, ...]
+    files: Mapping[str, ObjectInfo] = field(repr=False)
+    _contents: dict[str, CommitMetadata | AvroRecord] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def load(cls, store: ObjectStore) -> Timeline:
+        """The timeline as it stands: one listing, no file is read."""
+        return cls._from_listing(store, store.list(TIMELINE_FOLDER), {})
+
+    def reload(self) -> Timeline:
+        """The timeline as it stands now; contents that were read are not read again."""
+        return self._from_listing(self.store, self.store.list(TIMELINE_FOLDER), self._contents)
+
+    @classmethod
+    def _from_listing(
+        cls,
+        store: ObjectStore,
+        listing: Iterable[ObjectInfo],
+        contents: Mapping[str, CommitMetadata | AvroRecord],
+    ) -> Timeline:
+        files = {info.path.rpartition("/")[2]: info for info in listing}
+        parsed = {name: instant for name in files if (instant := Instant.parse(name))}
+        return cls(
+            store=store,
+            instants=_highest_states(parsed.values()),
+            files={name: files[name] for name in parsed},
+            _contents={name: content for name, content in contents.items() if name in parsed},
+        )
+
+    @cached_property
+    def completed_writes(self) -> tuple[Instant, ...]:
+        """The completed commits and replacecommits: what readers see."""
+        return tuple(instant for instant in self._writes if instant.is_completed)
+
+    @cached_property
+    def pending_writes(self) -> tuple[Instant, ...]:
+        """The commits and replacecommits (clustering too) that were announced and not completed."""
+        return tuple(instant for instant in self._writes if not instant.is_completed)
+
+    @cached_property
+    def unbroken_since(self) -> str | None:
+        """The first completed write after which none is missing: what is older may have been archived.
+
+        Savepoints may have kept older commits than that, for Hudi can archive beyond them
+        (``hoodie.archive.beyond.savepoint``). None before the first write.
+        """
+        times = [instant.time for instant in self.completed_writes]
+        savepoints = set(self.savepoints)
+        return next((time for time in times if time not in savepoints), times[0] if times else None)
+
+    @property
+    def last_instant(self) -> str | None:
+        """The greatest time of any instant in any state; a new one has to be greater."""
+        return max((instant.time for instant in self.instants), default=None)
+
+    @property
+    def savepoints(self) -> tuple[str, ...]:
+        """The times of the commits that are savepointed."""
+        return tuple(instant.time for instant in self.of(Action.SAVEPOINT, state=State.COMPLETED))
+
+    def of(self, action: Action, *, state: State | None = None) -> tuple[Instant, ...]:
+        """The instants of one action, optionally those in one state."""
+        return tuple(
+            instant
+            for instant in self.instants
+            if instant.action is action and state in (None, instant.state)
+        )
+
+    def contains(self, time: str, action: Action | None = None, *, state: State | None = None) -> bool:
+        """Whether there is such an instant; ``state`` compares with the highest one."""
+        return any(
+            instant.time == time and action in (None, instant.action) and state in (None, instant.state)
+            for instant in self.instants
+        )
+
+    def write_at(self, time: str) -> Instant | None:
+        """The commit or replacecommit of that time, in its highest state."""
+        return next((instant for instant in self._writes if instant.time == time), None)
+
+    def is_completed(self, time: str) -> bool:
+        """Whether a write of that time took effect and is still on the active timeline."""
+        return time in self._completed_times
+
+    def commit_metadata(self, time: str) -> CommitMetadata:
+        """What the completed write of that time did; read once.
+
+        CorruptTableError when the file is half written or no commit.
+        """
+        instant = self.write_at(time)
+        if instant is None or not instant.is_completed:
+            raise CorruptTableError(
+                f"{self._place(f'{time}.commit')}: there is no completed write at that time"
+            )
+        known = self._contents.get(instant.file_name)
+        if isinstance(known, CommitMetadata):
+            return known
+        metadata = self._parse_commit(instant)
+        self._contents[instant.file_name] = metadata
+        return metadata
+
+    def profile(self, time: str) -> CommitMetadata | None:
+        """What a pending write announced in its in-flight file; None when it said nothing readable.
+
+        An announcement only spares conflicts, so a file that its writer has not finished is passed over.
+        """
+        instant = self.write_at(time)
+        if instant is None or instant.with_state(State.INFLIGHT).file_name not in self.files:
+            return None
+        try:
+            return CommitMetadata.from_json(self.store.read(instant.with_state(State.INFLIGHT).path))
+        except (NotFoundError, CorruptTableError):
+            return None
+
+    def requested_replace(self, time: str) -> RequestedReplace:
+        """What the replacecommit of that time was requested for; an absent or empty file says nothing."""
+        requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)
+        info = self.files.get(requested.file_name)
+        if info is None or info.size_bytes == 0:
+            return RequestedReplace(operation=None)
+        try:
+            return self._record(requested, RequestedReplace)
+        except StaleTimelineError:
+            return RequestedReplace(operation=None)
+
+    @cached_property
+    def pending_clusterings(self) -> Mapping[str, RequestedReplace]:
+        """The clustering plans that were scheduled and not carried out, by time."""
+        pending = (instant.time for instant in self.pending_writes if instant.action is Action.REPLACECOMMIT)
+        requests = {time: self.requested_replace(time) for time in pending}
+        return {time: request for time, request in requests.items() if request.is_clustering}
+
+    @cached_property
+    def groups_in_pending_clustering(self) -> Mapping[tuple[str, str], str]:
+        """(partition, file id) of every file group in a pending clustering plan, and the plan's time."""
+        return {
+            (part.partition, part.file_id): time
+            for time, request in self.pending_clusterings.items()
+            if request.plan
+            for group in request.plan.groups
+            for part in group.slices
+        }
+
+    def cleaner_plan(self, time: str) -> CleanerPlan:
+        """The plan of a clean, from its requested file."""
+        return self._record(Instant(time=time, action=Action.CLEAN, state=State.REQUESTED), CleanerPlan)
+
+    def clean_metadata(self, time: str) -> CleanMetadata:
+        """What the completed clean of that time did."""
+        return self._record(Instant(time=time, action=Action.CLEAN, state=State.COMPLETED), CleanMetadata)
+
+    @cached_property
+    def earliest_retained(self) -> str | None:
+        """The earliest commit that the last completed clean left whole; None when it does not say."""
+        cleans = self.of(Action.CLEAN, state=State.COMPLETED)
+        return self.clean_metadata(cleans[-1].time).earliest_commit_to_retain if cleans else None
+
+    def rollback_plan(self, time: str) -> RollbackPlan:
+        """The plan of a rollback, from its requested file."""
+        return self._record(Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED), RollbackPlan)
+
+    def rollback_metadata(self, time: str) -> RollbackMetadata:
+        """What the completed rollback of that time did."""
+        return self._record(
+            Instant(time=time, action=Action.ROLLBACK, state=State.COMPLETED), RollbackMetadata
+        )
+
+    def savepoint_metadata(self, time: str) -> SavepointMetadata:
+        """What the savepoint of the commit of that time protects."""
+        return self._record(
+            Instant(time=time, action=Action.SAVEPOINT, state=State.COMPLETED), SavepointMetadata
+        )
+
+    def restore_plan(self, time: str) -> RestorePlan:
+        """The plan of a restore, from its requested file."""
+        return self._record(Instant(time=time, action=Action.RESTORE, state=State.REQUESTED), RestorePlan)
+
+    @cached_property
+    def _writes(self) -> tuple[Instant, ...]:
+        return tuple(instant for instant in self.instants if instant.action in WRITE_ACTIONS)
+
+    @cached_property
+    def _completed_times(self) -> frozenset[str]:
+        return frozenset(instant.time for instant in self.completed_writes)
+
+    def _parse_commit(self, instant: Instant) -> CommitMetadata:
+        place = self._place(instant.file_name)
+        try:
+            return CommitMetadata.from_json(self._read(instant), place=place)
+        except CorruptTableError as error:
+            raise CorruptTableError(
+                f"{error}. Restore the file from a copy; or delete it if that write never succeeded: "
+                f"it then counts as unfinished and is rolled back"
+            ) from error
+
+    def _record(self, instant: Instant, record: type[_Record]) -> _Record:
+        known = self._contents.get(instant.file_name)
+        if isinstance(known, record):
+            return known
+        place = self._place(instant.file_name)
+        try:
+            decoded = record.decode(self._read(instant), place=place)
+        except CorruptTableError as error:
+            raise CorruptTableError(
+                f"{error}. Restore the file from a copy; or delete it: {_CONSEQUENCES[instant.action]}"
+            ) from error
+        if instant.is_completed:
+            self._contents[instant.file_name] = decoded
+        return decoded
+
+    def _read(self, instant: Instant) -> bytes:
+        try:
+            return self.store.read(instant.path)
+        except NotFoundError as error:
+            raise StaleTimelineError(
+                f"{self._place(instant.file_name)} left the timeline while it was read; run again"
+            ) from error
+
+    def _place(self, file_name: str) -> str:
+        return f"{self.store.uri}/{TIMELINE_FOLDER}/{file_name}"
+
+
+def _highest_states(instants: Iterable[Instant]) -> tuple[Instant, ...]:
+    highest: dict[tuple[str, Action], Instant] = {}
+    for instant in instants:
+        key = (instant.time, _COMPLETES_AS.get(instant.action, instant.action))
+        other = highest.get(key)
+        if other is None or instant.state.rank > other.state.rank:
+            highest[key] = instant
+    return tuple(sorted(highest.values(), key=lambda instant: (instant.time, instant.action)))
