@@ -1,0 +1,130 @@
+"""What the footer of a base file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.footer_columns import column_statistics
+from parquetry.runtime.layout.file_statistics import (
+    KEY_LIMIT,
+    FileStatistics,
+    RowGroupStatistics,
+    merge_columns,
+    truncated,
+)
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.storage_model import ObjectStore
+
+MIN_KEY: Final = "hoodie_min_record_key"
+MAX_KEY: Final = "hoodie_max_record_key"
+CLUSTERING: Final = "parquetry.clustering"
+
+_INDEXED_COLUMNS = 64
+_ARROW_SCHEMA = "ARROW:schema"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """A parquet footer.
+
+    ``schema`` is the file's own, with meta columns. ``min_key`` and ``max_key`` are the key range
+    as Hudi recorded it, in the order of UTF-16 code units; None where it did not.
+    """
+
+    rows: int
+    row_groups: tuple[RowGroupStatistics, ...]
+    key_values: Mapping[str, str]
+    schema: pa.Schema
+    footer_bytes: int
+
+    @property
+    def min_key(self) -> str | None:
+        """The smallest record key, None where both ends are not recorded."""
+        return self.key_values.get(MIN_KEY) if MAX_KEY in self.key_values else None
+
+    @property
+    def max_key(self) -> str | None:
+        """The largest record key, None where both ends are not recorded."""
+        return self.key_values.get(MAX_KEY) if MIN_KEY in self.key_values else None
+
+
+def read_footer(store: ObjectStore, path: str) -> Footer:
+    """The footer of the file at ``path``; its rows are not read.
+
+    NotFoundError when there is no file, CorruptTableError when it is not a whole parquet file.
+    """
+    return footer_of(read_metadata(store, path))
+
+
+def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
+    """The footer as pyarrow reads it; errors as those of :func:`read_footer`."""
+    with store.open_input(path) as source:
+        try:
+            return pq.read_metadata(source)
+        except (pa.ArrowInvalid, OSError) as error:
+            msg = (
+                f"{store.uri}/{path} is not a whole parquet file: {error}; "
+                "restore the file, or the table to a savepoint before it"
+            )
+            raise CorruptTableError(msg) from error
+
+
+def footer_of(metadata: pq.FileMetaData) -> Footer:
+    """The footer as values."""
+    return Footer(
+        rows=metadata.num_rows,
+        row_groups=row_groups_of(metadata),
+        key_values={
+            key.decode(): value.decode(errors="replace")
+            for key, value in (metadata.metadata or {}).items()
+            if key.decode() != _ARROW_SCHEMA
+        },
+        schema=metadata.schema.to_arrow_schema().remove_metadata(),
+        footer_bytes=metadata.serialized_size,
+    )
+
+
+def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
+    """The row groups, with bounds of the first 64 columns that are not within lists or maps."""
+    schema = metadata.schema
+    indexed = [i for i in range(len(schema)) if schema.column(i).max_repetition_level == 0]
+    indexed = indexed[:_INDEXED_COLUMNS]
+    groups = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        columns = {}
+        for index in indexed:
+            statistics = column_statistics(group.column(index), schema.column(index))
+            if statistics is not None:
+                columns[schema.column(index).path] = statistics
+        data_bytes = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+        groups.append(RowGroupStatistics(rows=group.num_rows, data_bytes=data_bytes, columns=columns))
+    return tuple(groups)
+
+
+def file_statistics(path: str, metadata: pq.FileMetaData, *, size_bytes: int) -> FileStatistics:
+    """What the footer says about the file at ``path``, as it is recorded: long texts shortened."""
+    groups = [group for group in row_groups_of(metadata) if group.rows]
+    keys = merge_columns(groups).get(RECORD_KEY)
+    minimum = maximum = None
+    if keys is not None and keys.type == "string":
+        keys = truncated(keys, limit=KEY_LIMIT)
+        minimum, maximum = keys.minimum, keys.maximum
+    clustering = (metadata.metadata or {}).get(CLUSTERING.encode())
+    return FileStatistics(
+        path=path,
+        size_bytes=size_bytes,
+        row_groups=tuple(
+            replace(group, columns={name: truncated(column) for name, column in group.columns.items()})
+            for group in groups
+        ),
+        min_key=minimum if isinstance(minimum, str) else None,
+        max_key=maximum if isinstance(maximum, str) else None,
+        clustering=clustering.decode() if clustering is not None else None,
+    )

@@ -1,0 +1,147 @@
+"""Literals as values of the column they are compared with, as Spark SQL would compare them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal
+
+from parquetry.runtime.layout.condition import Literal, TimestampLiteral
+from parquetry.runtime.layout.condition_parser import parse_date, parse_timestamp
+from parquetry.runtime.layout.file_statistics import Scalar
+
+_LONG_DIGITS = 20
+_MOST_DIGITS = 38
+_LISTED_SCALE = 9
+_EXACT_IN_FLOAT = 2**24
+_EXACT_IN_DOUBLE = 2**53
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_DECIMAL = re.compile(r"decimal\((?P<precision>\d+),(?P<scale>\d+)\)")
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times are counted without a zone
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Where the literal lies among the column's values; the ends differ where that is not certain."""
+
+    low: Scalar
+    high: Scalar
+
+
+def interval_of(
+    literal: Literal, spark_type: str, *, listed: bool = False, time_zone: tzinfo | None = None
+) -> Interval | None:
+    """The literal among values of that type; None where Spark's comparison is not certain.
+
+    Dates are days and timestamps microseconds since 1970; a local time is placed by ``time_zone``.
+    ``listed`` literals are brought to one type with others, which are not known here.
+    """
+    interval = None
+    if listed and isinstance(literal, Decimal) and -int(literal.as_tuple().exponent) > _LISTED_SCALE:
+        return None
+    if spark_type in _INTEGERS:
+        interval = _among_integers(literal, least_scale=_LISTED_SCALE if listed else 0)
+    elif decimal := _DECIMAL.fullmatch(spark_type):
+        precision, scale = int(decimal["precision"]), int(decimal["scale"])
+        least_scale = _LISTED_SCALE if listed else 0
+        interval = _among_decimals(literal, precision=precision, scale=scale, least_scale=least_scale)
+    elif spark_type in ("float", "double"):
+        interval = _among_floats(literal, spark_type)
+    elif spark_type == "date":
+        interval = _among_dates(literal)
+    elif spark_type == "timestamp":
+        interval = _among_timestamps(literal, time_zone)
+    elif spark_type == "timestamp_ntz":
+        interval = _among_local_timestamps(literal)
+    elif (spark_type == "string" and isinstance(literal, str)) or (
+        spark_type == "boolean" and isinstance(literal, bool)
+    ):
+        interval = _at(literal)
+    return interval
+
+
+def _at(value: Scalar) -> Interval:
+    return Interval(low=value, high=value)
+
+
+def _among_integers(literal: Literal, *, least_scale: int) -> Interval | None:
+    if isinstance(literal, float):
+        # Both sides become doubles; below 2^53 that keeps their order.
+        return _at(literal) if abs(literal) < _EXACT_IN_DOUBLE else None
+    return _among_decimals(literal, precision=_LONG_DIGITS, scale=0, least_scale=least_scale)
+
+
+def _among_decimals(literal: Literal, *, precision: int, scale: int, least_scale: int) -> Interval | None:
+    """Spark compares in a decimal type that holds both, or, when there is none, rounds."""
+    if isinstance(literal, float):
+        # Both sides become doubles: neighbours of the literal may round to it.
+        return Interval(
+            low=_exact(math.nextafter(literal, -math.inf)), high=_exact(math.nextafter(literal, math.inf))
+        )
+    if isinstance(literal, bool) or not isinstance(literal, int | Decimal):
+        return None
+    _, digits, exponent = Decimal(literal).as_tuple()
+    assert isinstance(exponent, int)
+    # Listed numbers, with a scale at least, may stand beside integers of any size.
+    with_integers = isinstance(literal, int) or least_scale > 0
+    whole = max(len(digits) + exponent, _LONG_DIGITS if with_integers else 0)
+    if max(whole, precision - scale) + max(-exponent, scale, least_scale) > _MOST_DIGITS:
+        return None
+    return _at(literal)
+
+
+def _exact(value: float) -> Scalar:
+    return Decimal(value) if math.isfinite(value) else value
+
+
+def _among_floats(literal: Literal, spark_type: str) -> Interval | None:
+    if isinstance(literal, bool) or not isinstance(literal, int | float | Decimal):
+        return None
+    if isinstance(literal, int) and spark_type == "float" and abs(literal) > _EXACT_IN_FLOAT:
+        return None
+    try:
+        return _at(float(literal))
+    except OverflowError:
+        return None
+
+
+def _among_dates(literal: Literal) -> Interval | None:
+    day = parse_date(literal) if isinstance(literal, str) else literal
+    return _at((day - _EPOCH.date()).days) if isinstance(day, date) else None
+
+
+def _among_timestamps(literal: Literal, time_zone: tzinfo | None) -> Interval | None:
+    moment = _moment(literal)
+    if moment is None or (moment.tzinfo is None and time_zone is None):
+        return None
+    # In the hour that a clock repeats, both readings count.
+    moments = [moment] if moment.tzinfo else [moment.replace(tzinfo=time_zone, fold=fold) for fold in (0, 1)]
+    try:
+        counted = [_microseconds(each.astimezone(UTC).replace(tzinfo=None)) for each in moments]
+    except OverflowError:
+        return None
+    return Interval(low=min(counted), high=max(counted))
+
+
+def _among_local_timestamps(literal: Literal) -> Interval | None:
+    if isinstance(literal, TimestampLiteral) and not literal.without_zone:
+        return None
+    moment = _moment(literal)
+    return None if moment is None or moment.tzinfo else _at(_microseconds(moment))
+
+
+def _moment(literal: Literal) -> datetime | None:
+    if isinstance(literal, TimestampLiteral):
+        return literal.value
+    if isinstance(literal, str):
+        return parse_timestamp(literal)
+    if isinstance(literal, date):
+        return datetime(literal.year, literal.month, literal.day)  # noqa: DTZ001 - local midnight
+    return None
+
+
+def _microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND

@@ -1,0 +1,338 @@
+"""Spark SQL conditions, read as far as files can be skipped by them.
+
+Understood are AND, OR, NOT, parentheses, comparisons between a column and a literal, IN, BETWEEN,
+IS NULL, LIKE 'prefix%' and bare boolean columns. Any other term may be true for any row. A text
+whose structure is not certain (CASE, comments, escapes, ...) as a whole may be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+
+from parquetry.runtime.layout.condition import (
+    Comparator,
+    Compared,
+    Condition,
+    Conjunction,
+    Disjunction,
+    IsNull,
+    Like,
+    Literal,
+    Opaque,
+    TimestampLiteral,
+    negation,
+)
+from parquetry.runtime.layout.condition_tokens import NotUnderstoodError, Token, TokenKind, number, tokens
+
+_DEEPEST = 100
+_COMPARISONS = {
+    "=": Comparator.EQUAL,
+    "==": Comparator.EQUAL,
+    "<=>": Comparator.NULL_SAFE_EQUAL,
+    "<>": Comparator.NOT_EQUAL,
+    "!=": Comparator.NOT_EQUAL,
+    "<": Comparator.LESS,
+    "<=": Comparator.LESS_OR_EQUAL,
+    ">": Comparator.GREATER,
+    ">=": Comparator.GREATER_OR_EQUAL,
+}
+_MIRRORED = {
+    Comparator.LESS: Comparator.GREATER,
+    Comparator.LESS_OR_EQUAL: Comparator.GREATER_OR_EQUAL,
+    Comparator.GREATER: Comparator.LESS,
+    Comparator.GREATER_OR_EQUAL: Comparator.LESS_OR_EQUAL,
+}
+_CLOSING = {"(": ")", "[": "]"}
+_OPERATORS_IN_WORDS = frozenset({"NOT", "IN", "IS", "LIKE", "BETWEEN"})
+_WITH_INNER_AND = frozenset({"CASE", "WHEN", "THEN", "ELSE", "END", "SELECT", "FROM", "WHERE", "WITH"})
+_NO_COLUMNS = (
+    _OPERATORS_IN_WORDS
+    | _WITH_INNER_AND
+    | {"AND", "OR", "NULL", "TRUE", "FALSE", "RLIKE", "EXISTS", "INTERVAL"}
+)
+_TIMESTAMP_KEYWORDS = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"})
+_TIMESTAMP = re.compile(
+    r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?)?", re.ASCII
+)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+
+
+def parse_condition(where: str) -> Condition:
+    """The condition, as far as it is understood; never an error."""
+    try:
+        parser = _Parser(tokens(where))
+        condition = parser.disjunction()
+        parser.expect_end()
+    except NotUnderstoodError:
+        return Opaque()
+    return condition
+
+
+def parse_date(text: str) -> date | None:
+    """A date written ``yyyy-MM-dd``; None for all else, though Spark reads more."""
+    try:
+        return date.fromisoformat(text) if _DATE.fullmatch(text) else None
+    except ValueError:
+        return None
+
+
+def parse_timestamp(text: str) -> datetime | None:
+    """A timestamp with up to microseconds and an optional offset, or a date; None for all else."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        return None
+    whole, dot, fraction = text.partition(".")
+    digits = re.match(r"\d*", fraction)
+    if dot and digits is not None:
+        text = f"{whole}.{digits[0]:0<6}{fraction[digits.end() :]}"
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _typed_literal(keyword: str, text: str) -> Literal | None:
+    if keyword == "DATE":
+        return parse_date(text)
+    moment = parse_timestamp(text) if keyword in _TIMESTAMP_KEYWORDS else None
+    without_zone = keyword == "TIMESTAMP_NTZ"
+    if moment is None or (without_zone and moment.tzinfo is not None):
+        return None
+    return TimestampLiteral(value=moment, without_zone=without_zone)
+
+
+class _Parser:
+    """Recursive descent; NOT binds closer than AND, AND closer than OR."""
+
+    def __init__(self, found: list[Token]) -> None:
+        self._tokens = found
+        self._position = 0
+        self._depth = 0
+
+    def disjunction(self) -> Condition:
+        parts = [self._conjunction()]
+        while self._take_name("OR"):
+            parts.append(self._conjunction())
+        return parts[0] if len(parts) == 1 else Disjunction(tuple(parts))
+
+    def expect_end(self) -> None:
+        if self._token.kind is not TokenKind.END:
+            raise NotUnderstoodError
+
+    def _conjunction(self) -> Condition:
+        parts = [self._negation()]
+        while self._take_name("AND"):
+            parts.append(self._negation())
+        return parts[0] if len(parts) == 1 else Conjunction(tuple(parts))
+
+    def _negation(self) -> Condition:
+        negate = False
+        while self._take_name("NOT") or self._take_sign("!"):
+            negate = not negate
+        condition = self._term()
+        return negation(condition) if negate else condition
+
+    def _term(self) -> Condition:
+        start = self._position
+        for read in (self._parenthesised, self._about_column, self._mirrored, self._constant):
+            condition = read()
+            if condition is not None and self._at_end_of_term():
+                return condition
+            self._position = start
+        self._pass_over_term()
+        return Opaque()
+
+    def _parenthesised(self) -> Condition | None:
+        if not self._take_sign("("):
+            return None
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise NotUnderstoodError
+        condition = self.disjunction()
+        self._depth -= 1
+        return condition if self._take_sign(")") else None
+
+    def _about_column(self) -> Condition | None:
+        column = self._column()
+        if column is None:
+            return None
+        if self._at_end_of_term():
+            return Compared(column=column, operator=Comparator.EQUAL, literal=True)
+        if self._take_name("IS"):
+            inverted = self._take_name("NOT")
+            if not self._take_name("NULL"):
+                return None
+            return IsNull(column=column, negated=True) if inverted else IsNull(column=column)
+        if self._token.kind is TokenKind.SIGN:
+            return self._comparison(column)
+        inverted = self._take_name("NOT")
+        keyword = self._next().text
+        readers: dict[str, Callable[[str], Condition | None]] = {
+            "IN": self._in,
+            "BETWEEN": self._between,
+            "LIKE": self._like,
+        }
+        condition = readers[keyword](column) if keyword in readers else None
+        return negation(condition) if inverted and condition is not None else condition
+
+    def _comparison(self, column: str) -> Condition | None:
+        operator = _COMPARISONS.get(self._next().text)
+        literal = self._literal()
+        if operator is None or literal is None:
+            return None
+        return Compared(column=column, operator=operator, literal=literal)
+
+    def _in(self, column: str) -> Condition | None:
+        literals: list[Literal] = []
+        if not self._take_sign("("):
+            return None
+        while not literals or self._take_sign(","):
+            literal = self._literal()
+            if literal is None:
+                return None
+            literals.append(literal)
+        kinds = {type(literal) for literal in literals}
+        if not self._take_sign(")") or (len(kinds) > 1 and kinds != {int, Decimal}):
+            return None
+        return Disjunction(
+            tuple(
+                Compared(column=column, operator=Comparator.EQUAL, literal=literal, listed=True)
+                for literal in literals
+            )
+        )
+
+    def _between(self, column: str) -> Condition | None:
+        low = self._literal()
+        if low is None or not self._take_name("AND"):
+            return None
+        high = self._literal()
+        if high is None:
+            return None
+        return Conjunction(
+            (
+                Compared(column=column, operator=Comparator.GREATER_OR_EQUAL, literal=low),
+                Compared(column=column, operator=Comparator.LESS_OR_EQUAL, literal=high),
+            )
+        )
+
+    def _like(self, column: str) -> Condition | None:
+        pattern = self._next()
+        if pattern.kind is not TokenKind.TEXT:
+            return None
+        prefix = re.split(r"[%_]", pattern.text, maxsplit=1)[0]
+        if prefix == pattern.text:
+            return Compared(column=column, operator=Comparator.EQUAL, literal=prefix)
+        return Like(column=column, prefix=prefix)
+
+    def _mirrored(self) -> Condition | None:
+        literal = self._literal()
+        operator = _COMPARISONS.get(self._next().text)
+        column = self._column()
+        if literal is None or operator is None or column is None:
+            return None
+        return Compared(column=column, operator=_MIRRORED.get(operator, operator), literal=literal)
+
+    def _constant(self) -> Condition | None:
+        if self._take_name("TRUE"):
+            return Opaque()
+        return Disjunction(()) if self._take_name("FALSE") else None
+
+    def _column(self) -> str | None:
+        names = []
+        while True:
+            token = self._next()
+            if token.kind is TokenKind.NAME and token.text not in _NO_COLUMNS:
+                names.append(token.written)
+            elif token.kind is TokenKind.QUOTED_NAME and "." not in token.text:
+                names.append(token.text)
+            else:
+                return None
+            if not self._take_sign("."):
+                return ".".join(names)
+
+    def _literal(self) -> Literal | None:
+        negative = self._take_sign("-")
+        token = self._next()
+        literal: Literal | None = None
+        if token.kind is TokenKind.NUMBER:
+            value = number(token.text)
+            literal = -value if negative and value is not None else value
+        elif negative:
+            literal = None
+        elif token.kind is TokenKind.TEXT:
+            literal = token.text
+        elif token.kind is TokenKind.NAME and token.text in ("TRUE", "FALSE"):
+            literal = token.text == "TRUE"
+        elif token.kind is TokenKind.NAME:
+            text = self._next()
+            literal = _typed_literal(token.text, text.text) if text.kind is TokenKind.TEXT else None
+        return literal
+
+    def _pass_over_term(self) -> None:
+        """Go on to the AND, OR, closing parenthesis or end after a term that is not understood."""
+        if self._at_end_of_term():
+            raise NotUnderstoodError
+        ands_to_pass = 0
+        bounded = False
+        while not self._at_end_of_term() or (ands_to_pass and self._token.text == "AND"):
+            token = self._next()
+            if token.kind is TokenKind.NAME and token.text in _WITH_INNER_AND:
+                raise NotUnderstoodError
+            if bounded and (
+                token.text in _COMPARISONS or token.text in ("NOT", "IN", "IS", "LIKE", "BETWEEN")
+            ):
+                # What belongs to a bound of BETWEEN and what follows it is not certain here.
+                raise NotUnderstoodError
+            if token.kind is TokenKind.NAME and token.text == "AND":
+                ands_to_pass -= 1
+            elif token.kind is TokenKind.NAME and token.text == "BETWEEN":
+                ands_to_pass += 1
+                bounded = True
+            elif token.kind is TokenKind.SIGN and token.text in _CLOSING:
+                self._pass_over_group(_CLOSING[token.text])
+        if ands_to_pass:
+            raise NotUnderstoodError
+
+    def _pass_over_group(self, closing: str) -> None:
+        expected = [closing]
+        while expected:
+            token = self._next()
+            if token.kind is TokenKind.END:
+                raise NotUnderstoodError
+            if token.kind is not TokenKind.SIGN:
+                continue
+            if token.text in _CLOSING:
+                expected.append(_CLOSING[token.text])
+            elif token.text in _CLOSING.values() and token.text != expected.pop():
+                raise NotUnderstoodError
+
+    def _at_end_of_term(self) -> bool:
+        token = self._token
+        if token.kind is TokenKind.NAME:
+            return token.text in ("AND", "OR")
+        return token.kind is TokenKind.END or (token.kind is TokenKind.SIGN and token.text == ")")
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._position]
+
+    def _next(self) -> Token:
+        token = self._token
+        if token.kind is not TokenKind.END:
+            self._position += 1
+        return token
+
+    def _take_name(self, name: str) -> bool:
+        return self._take(TokenKind.NAME, name)
+
+    def _take_sign(self, sign: str) -> bool:
+        return self._take(TokenKind.SIGN, sign)
+
+    def _take(self, kind: TokenKind, text: str) -> bool:
+        if self._token.kind is kind and self._token.text == text:
+            self._position += 1
+            return True
+        return False

@@ -1,0 +1,148 @@
+"""What is known about the values in a file without reading its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TypeAlias
+
+Scalar: TypeAlias = bool | int | float | str | bytes | Decimal
+
+TEXT_LIMIT = 32
+"""How many characters, or bytes, of a column's minimum or maximum are recorded."""
+
+KEY_LIMIT = 256
+"""The same for record keys, which often begin alike."""
+
+_LAST_BEFORE_SURROGATES = "\ud7ff"
+_FIRST_AFTER_SURROGATES = "\ue000"
+_LAST_CHARACTER = "\U0010ffff"
+_LAST_BYTE = 0xFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnStatistics:
+    """Bounds of one column's values; None is always "unknown".
+
+    ``type`` is the Spark type of the stored values. Dates are days and timestamps microseconds
+    since 1970, both as int; strings compare by code point, which is the order of their UTF-8
+    bytes. Bounds need not be attained, and NaN lies outside of them. ``nulls`` counts the rows
+    where the column, or a struct around it, is null.
+    """
+
+    type: str
+    minimum: Scalar | None = None
+    maximum: Scalar | None = None
+    nulls: int | None = None
+
+
+Columns: TypeAlias = Mapping[str, ColumnStatistics]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroupStatistics:
+    """A row group; ``data_bytes`` are compressed. Columns within structs have dotted names."""
+
+    rows: int
+    data_bytes: int
+    columns: Columns = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatistics:
+    """A base file, derived from its footer; ``path`` is relative to the table.
+
+    ``min_key`` and ``max_key`` bound the record keys in the order of their UTF-8 bytes, None where
+    that is unknown. ``clustering`` is the digest of the clustering spec that the file was written by.
+    """
+
+    path: str
+    size_bytes: int
+    row_groups: tuple[RowGroupStatistics, ...]
+    min_key: str | None = None
+    max_key: str | None = None
+    clustering: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """The rows of all row groups."""
+        return sum(group.rows for group in self.row_groups)
+
+    @property
+    def data_bytes(self) -> int:
+        """The compressed bytes of all row groups: the file without its footer."""
+        return sum(group.data_bytes for group in self.row_groups)
+
+    @property
+    def columns(self) -> Columns:
+        """The bounds over all row groups."""
+        return merge_columns(self.row_groups)
+
+
+def merge_columns(row_groups: Iterable[RowGroupStatistics]) -> Columns:
+    """The bounds of the rows of all groups; columns that are missing in one are left out."""
+    groups = [group for group in row_groups if group.rows > 0]
+    if not groups:
+        return {}
+    names = set(groups[0].columns).intersection(*(group.columns for group in groups))
+    return {
+        name: _merged([(group.columns[name], group.rows) for group in groups])
+        for name in groups[0].columns
+        if name in names
+    }
+
+
+def truncated(statistics: ColumnStatistics, *, limit: int = TEXT_LIMIT) -> ColumnStatistics:
+    """The statistics with long texts shortened: the minimum downwards, the maximum upwards.
+
+    A maximum that cannot be shortened upwards becomes unknown.
+    """
+    minimum, maximum = statistics.minimum, statistics.maximum
+    if isinstance(minimum, str | bytes):
+        minimum = minimum[:limit]
+    if isinstance(maximum, str | bytes) and len(maximum) > limit:
+        begin = maximum[:limit]
+        maximum = _next_text(begin) if isinstance(begin, str) else _next_bytes(begin)
+    return ColumnStatistics(type=statistics.type, minimum=minimum, maximum=maximum, nulls=statistics.nulls)
+
+
+def _next_text(begin: str) -> str | None:
+    """The smallest text above all that begin like that, None when there is none."""
+    kept = begin.rstrip(_LAST_CHARACTER)
+    if not kept:
+        return None
+    last = kept[-1]
+    following = _FIRST_AFTER_SURROGATES if last == _LAST_BEFORE_SURROGATES else chr(ord(last) + 1)
+    return kept[:-1] + following
+
+
+def _next_bytes(begin: bytes) -> bytes | None:
+    kept = begin.rstrip(bytes([_LAST_BYTE]))
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+def _merged(parts: list[tuple[ColumnStatistics, int]]) -> ColumnStatistics:
+    types = {part.type for part, _ in parts}
+    # Groups without a value have no bounds and widen none.
+    valued = [part for part, rows in parts if part.nulls is None or part.nulls < rows]
+    lows = [part.minimum for part in valued]
+    highs = [part.maximum for part in valued]
+    nulls = [part.nulls for part, _ in parts]
+    known = len(types) == 1
+    return ColumnStatistics(
+        type=parts[0][0].type,
+        minimum=_lowest(lows) if known else None,
+        maximum=_highest(highs) if known else None,
+        nulls=sum(n for n in nulls if n is not None) if None not in nulls else None,
+    )
+
+
+def _lowest(bounds: list[Scalar | None]) -> Scalar | None:
+    known = [bound for bound in bounds if bound is not None]
+    return min(known) if known and len(known) == len(bounds) else None
+
+
+def _highest(bounds: list[Scalar | None]) -> Scalar | None:
+    known = [bound for bound in bounds if bound is not None]
+    return max(known) if known and len(known) == len(bounds) else None

@@ -1,0 +1,246 @@
+"""Write-time file sizing: which file takes how many of a batch's new rows.
+
+The algorithm is the one of Apache Hudi's copy-on-write upsert partitioner (small files are
+filled to the maximum, the rest goes to new files of the split size), with exact quotas in place
+of hash scatter and with a fill order by cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """New rows for one file; ``slice`` None is a file to be made.
+
+    ``size_after_bytes`` is what the record size predicts.
+    """
+
+    slice: FileSlice | None
+    inserts: int
+    size_after_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceDecision:
+    """What was decided about an existing file, and why; ``inserts`` may be 0."""
+
+    slice: FileSlice
+    small: bool
+    updates: int
+    inserts: int
+    size_after_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingPlan:
+    """Quotas that sum to the batch's inserts.
+
+    ``assignments`` are in the order in which rows, as they arrive, are dealt out; each has at
+    least one row. ``decisions`` has every existing file, in the order they were given.
+    ``split_size_rows`` is how many rows a full new file gets.
+    """
+
+    assignments: tuple[Assignment, ...]
+    decisions: tuple[SliceDecision, ...]
+    record_size_bytes: float
+    split_size_rows: int
+
+    @property
+    def inserts(self) -> int:
+        """The rows dealt out."""
+        return sum(assignment.inserts for assignment in self.assignments)
+
+    @property
+    def new_files(self) -> tuple[Assignment, ...]:
+        """The assignments to files that are to be made."""
+        return tuple(a for a in self.assignments if a.slice is None)
+
+
+@dataclass(slots=True)
+class _Candidate:
+    slice: FileSlice
+    room: int
+    rewritten_anyway: bool
+    inserts: int = field(default=0)
+
+
+def split_size(policy: SizingPolicy, record_size_bytes: float) -> int:
+    """Rows of a full new file: the configured number, or as many as the maximum holds.
+
+    A configured number that would exceed the maximum is cut to it. At least one.
+    """
+    fitting = max(1, Fraction(policy.max_file_size_bytes) // _exact(record_size_bytes))
+    return fitting if policy.insert_split_size is None else min(policy.insert_split_size, fitting)
+
+
+def plan_inserts(
+    *,
+    slices: Sequence[FileSlice],
+    inserts: int,
+    record_size_bytes: float,
+    policy: SizingPolicy,
+    updates: Mapping[str, int] | None = None,
+    excluded: Mapping[str, str] | None = None,
+) -> SizingPlan:
+    """Deal ``inserts`` rows of one table partition out to its files and to new ones.
+
+    ``updates`` (rows by file id) name the files that are rewritten in any case: filling them
+    costs nothing. ``excluded`` (reasons by file id) are not filled. The result does not depend
+    on the order of ``slices``, except that its decisions follow it.
+    """
+    updates = updates or {}
+    excluded = excluded or {}
+    record = _exact(record_size_bytes)
+    if inserts < 0 or record <= 0:
+        msg = f"cannot size {inserts} rows of {record_size_bytes} bytes: both must be positive"
+        raise ValueError(msg)
+    reasons: dict[str, str] = {}
+    candidates: list[_Candidate] = []
+    for file_slice in slices:
+        room = max(0, (policy.max_file_size_bytes - file_slice.size_bytes) // record)
+        refusal = _refusal(file_slice, policy, room=room, excluded=excluded)
+        if refusal is None:
+            anyway = updates.get(file_slice.file_id, 0) > 0
+            candidates.append(_Candidate(file_slice, room, anyway))
+        else:
+            reasons[file_slice.file_id] = refusal
+    candidates.sort(key=_cost)
+    left = _fill(candidates, inserts, record=record, policy=policy)
+    for candidate in candidates:
+        reasons[candidate.slice.file_id] = _filling_reason(candidate, policy)
+    per_file = split_size(policy, record_size_bytes)
+    quotas = {c.slice.file_id: c.inserts for c in candidates}
+    return SizingPlan(
+        assignments=(
+            *(
+                Assignment(
+                    slice=c.slice,
+                    inserts=c.inserts,
+                    size_after_bytes=_size_after(c.slice.size_bytes, c.inserts, record),
+                    reason=reasons[c.slice.file_id],
+                )
+                for c in candidates
+                if c.inserts
+            ),
+            *_new_files(left, per_file=per_file, record=record, policy=policy),
+        ),
+        decisions=tuple(
+            SliceDecision(
+                slice=file_slice,
+                small=is_small(file_slice.size_bytes, policy),
+                updates=updates.get(file_slice.file_id, 0),
+                inserts=quotas.get(file_slice.file_id, 0),
+                size_after_bytes=_size_after(
+                    file_slice.size_bytes, quotas.get(file_slice.file_id, 0), record
+                ),
+                reason=reasons[file_slice.file_id],
+            )
+            for file_slice in slices
+        ),
+        record_size_bytes=record_size_bytes,
+        split_size_rows=per_file,
+    )
+
+
+def is_small(size_bytes: int, policy: SizingPolicy) -> bool:
+    """Whether the next write may fill a file of that size; never when the limit is 0."""
+    return size_bytes < min(policy.small_file_limit_bytes, policy.max_file_size_bytes)
+
+
+def _exact(record_size_bytes: float) -> Fraction:
+    """The number itself: floating-point division would misplace a row here and there."""
+    return Fraction(record_size_bytes)
+
+
+def _cost(candidate: _Candidate) -> tuple[Fraction, str]:
+    """Bytes rewritten per row gained, when filled up; then the file id, to have one order."""
+    rewritten = 0 if candidate.rewritten_anyway else candidate.slice.size_bytes
+    return Fraction(rewritten, candidate.room), candidate.slice.file_id
+
+
+def _refusal(
+    file_slice: FileSlice, policy: SizingPolicy, *, room: int, excluded: Mapping[str, str]
+) -> str | None:
+    if policy.small_file_limit_bytes == 0:
+        return "not filled: filling small files is off (small_file_limit 0)"
+    if not is_small(file_slice.size_bytes, policy):
+        return f"not small: {file_slice.size_bytes} B, the limit is {policy.small_file_limit_bytes} B"
+    if file_slice.file_id in excluded:
+        return f"small, left out: {excluded[file_slice.file_id]}"
+    if room == 0:
+        return "small, but a whole record does not fit below the maximum"
+    return None
+
+
+def _fill(candidates: Sequence[_Candidate], inserts: int, *, record: Fraction, policy: SizingPolicy) -> int:
+    """Set the candidates' quotas, cheapest first; the rows that are left come back."""
+    left = _fill_in_order(candidates, inserts, record=record, policy=policy)
+    small = [c for c in candidates if is_small(_size_after(c.slice.size_bytes, c.inserts, record), policy)]
+    deficit = sum(candidate.room for candidate in candidates) - inserts
+    spare = [candidate for candidate in candidates if candidate.room >= deficit]
+    if len(small) > 1 and spare and policy.min_fill == 0:
+        # The batch can fill all but one: then only one may stay small, the costliest.
+        last = spare[-1]
+        ordered = [*(c for c in candidates if c is not last), last]
+        return _fill_in_order(ordered, inserts, record=record, policy=policy)
+    return left
+
+
+def _fill_in_order(
+    candidates: Sequence[_Candidate], inserts: int, *, record: Fraction, policy: SizingPolicy
+) -> int:
+    left = inserts
+    for candidate in candidates:
+        quota = min(candidate.room, left)
+        gained = quota * record
+        worth = candidate.rewritten_anyway or gained >= Fraction(policy.min_fill) * candidate.slice.size_bytes
+        candidate.inserts = quota if worth else 0
+        left -= candidate.inserts
+    return left
+
+
+def _filling_reason(candidate: _Candidate, policy: SizingPolicy) -> str:
+    if candidate.inserts == candidate.room:
+        why = "it is rewritten for its updates anyway" if candidate.rewritten_anyway else "small"
+        return f"filled to the maximum: {why}"
+    if candidate.inserts:
+        return "filled in part: no rows were left"
+    if policy.min_fill > 0:
+        return f"small, not filled: it would get less than min_fill ({policy.min_fill:g}) of its size"
+    return "small, not filled: no rows were left"
+
+
+def _new_files(rows: int, *, per_file: int, record: Fraction, policy: SizingPolicy) -> tuple[Assignment, ...]:
+    full, rest = divmod(rows, per_file)
+    configured = policy.insert_split_size == per_file
+    origin = "insert_split_size" if configured else "as many as fill the maximum"
+    files = [
+        Assignment(
+            slice=None,
+            inserts=per_file,
+            size_after_bytes=_size_after(0, per_file, record),
+            reason=f"new file, full: {per_file} rows, {origin}",
+        )
+    ] * full
+    if rest:
+        files.append(
+            Assignment(
+                slice=None,
+                inserts=rest,
+                size_after_bytes=_size_after(0, rest, record),
+                reason=f"new file, for the rest: {rest} of {per_file} rows",
+            )
+        )
+    return tuple(files)
+
+
+def _size_after(size_bytes: int, inserts: int, record: Fraction) -> int:
+    return size_bytes + int(inserts * record)

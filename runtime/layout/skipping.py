@@ -1,0 +1,193 @@
+"""Which files and row groups may hold rows for a condition, by their statistics.
+
+The answer errs on one side only: what may be skipped holds no row for which the condition is true
+in Spark SQL, with its comparisons between types, its nulls, and NaN as the largest number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import TypeAlias
+
+from parquetry.runtime.column_types import Decimal, Primitive, Struct, StructField, parse_type
+from parquetry.runtime.layout.condition import (
+    Comparator,
+    Compared,
+    Condition,
+    Conjunction,
+    Disjunction,
+    IsNull,
+    Like,
+)
+from parquetry.runtime.layout.condition_literals import interval_of
+from parquetry.runtime.layout.condition_parser import parse_condition
+from parquetry.runtime.layout.file_statistics import FileStatistics, RowGroupStatistics
+from parquetry.runtime.layout.predicate import (
+    AllOf,
+    AnyOf,
+    Bounds,
+    Comparison,
+    Null,
+    Operator,
+    Predicate,
+    StartsWith,
+    Unknown,
+    may_hold,
+)
+from parquetry.runtime.spec import Column
+
+Types: TypeAlias = Mapping[str, str]
+"""Spark types by column; fields of structs have dotted names."""
+
+BoundsByPath: TypeAlias = Mapping[str, Mapping[str, Bounds]]
+"""What is known of a file besides its statistics, such as its partition's values."""
+
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_OPERATORS = {
+    Comparator.LESS: Operator.LESS,
+    Comparator.LESS_OR_EQUAL: Operator.AT_MOST,
+    Comparator.GREATER: Operator.GREATER,
+    Comparator.GREATER_OR_EQUAL: Operator.AT_LEAST,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """What a reader of a condition's rows looks at: files, and in them row groups and their rows."""
+
+    files: int
+    row_groups: int
+    rows: int
+
+
+def column_types(columns: Iterable[Column]) -> dict[str, str]:
+    """The types of the columns and of fields within structs, by dotted name; no lists, no maps."""
+    fields = (StructField(name=column.name, type=parse_type(column.type)) for column in columns)
+    return dict(_leaves("", fields))
+
+
+def parse_where(where: str, *, types: Types, time_zone: tzinfo | None = None) -> Predicate:
+    """The condition of a SQL text, as far as statistics can answer it; never an error.
+
+    Names are compared without case, as Spark does. ``time_zone`` is the session's: without it
+    local times skip nothing. What is not understood is Unknown.
+    """
+    return _resolved(parse_condition(where), types, time_zone)
+
+
+def bounds_of(group: RowGroupStatistics, types: Types) -> dict[str, Bounds]:
+    """What the statistics say of the table's columns.
+
+    Columns whose stored type, in a file of an older schema, cannot be compared with the table's
+    type are left out.
+    """
+    return {
+        name: Bounds(
+            type=types[name],
+            minimum=column.minimum,
+            maximum=column.maximum,
+            has_nulls=column.nulls != 0,
+            has_values=column.nulls != group.rows,
+        )
+        for name, column in group.columns.items()
+        if name in types and _comparable(column.type, types[name])
+    }
+
+
+def files_to_read(
+    files: Iterable[FileStatistics],
+    predicate: Predicate,
+    types: Types,
+    *,
+    partitions: BoundsByPath | None = None,
+) -> list[FileStatistics]:
+    """The files that may hold a row for which the condition is true, in their order."""
+    known = partitions or {}
+    return [f for f in files if any(_groups_to_read(f, predicate, types, known.get(f.path, {})))]
+
+
+def touched(
+    files: Iterable[FileStatistics],
+    predicate: Predicate,
+    types: Types,
+    *,
+    partitions: BoundsByPath | None = None,
+) -> Touched:
+    """How much of the files a reader of the condition's rows has to look at."""
+    known = partitions or {}
+    groups_by_file = [[*_groups_to_read(f, predicate, types, known.get(f.path, {}))] for f in files]
+    return Touched(
+        files=sum(bool(groups) for groups in groups_by_file),
+        row_groups=sum(len(groups) for groups in groups_by_file),
+        rows=sum(group.rows for groups in groups_by_file for group in groups),
+    )
+
+
+def _groups_to_read(
+    file: FileStatistics, predicate: Predicate, types: Types, known: Mapping[str, Bounds]
+) -> Iterator[RowGroupStatistics]:
+    for group in file.row_groups:
+        if group.rows and may_hold(predicate, {**bounds_of(group, types), **known}):
+            yield group
+
+
+def _leaves(prefix: str, fields: Iterable[StructField]) -> Iterator[tuple[str, str]]:
+    for field in fields:
+        name = prefix + field.name
+        if isinstance(field.type, Struct):
+            yield from _leaves(f"{name}.", field.type.fields)
+        elif isinstance(field.type, Primitive | Decimal):
+            yield name, str(field.type)
+
+
+def _comparable(stored: str, declared: str) -> bool:
+    """Whether bounds of a file's type are bounds of the table's type."""
+    return (
+        stored == declared
+        or {stored, declared} <= _INTEGERS
+        or (stored, declared) == ("float", "double")
+        or (stored.startswith("decimal") and declared.startswith("decimal"))
+    )
+
+
+def _resolved(condition: Condition, types: Types, time_zone: tzinfo | None) -> Predicate:
+    match condition:
+        case Conjunction():
+            return AllOf(parts=tuple(_resolved(part, types, time_zone) for part in condition.parts))
+        case Disjunction():
+            return AnyOf(parts=tuple(_resolved(part, types, time_zone) for part in condition.parts))
+        case Compared() | Like() | IsNull():
+            names = [name for name in types if name.lower() == condition.column.lower()]
+            return _about(names[0], condition, types, time_zone) if len(names) == 1 else Unknown()
+    return Unknown()
+
+
+def _about(  # noqa: PLR0911 - a case, an answer
+    column: str, condition: Compared | Like | IsNull, types: Types, time_zone: tzinfo | None
+) -> Predicate:
+    match condition:
+        case IsNull():
+            return Null(column=column, negated=condition.negated)
+        case Like():
+            return (
+                StartsWith(column=column, prefix=condition.prefix) if types[column] == "string" else Unknown()
+            )
+    interval = interval_of(condition.literal, types[column], listed=condition.listed, time_zone=time_zone)
+    if interval is None:
+        return Unknown()
+    low, high = interval.low, interval.high
+    match condition.operator:
+        case Comparator.NOT_EQUAL if isinstance(low, bool):
+            return Comparison(column=column, operator=Operator.EQUAL, value=not low)
+        case Comparator.NOT_EQUAL:
+            return Unknown()
+        case Comparator.EQUAL | Comparator.NULL_SAFE_EQUAL:
+            at_least = Comparison(column=column, operator=Operator.AT_LEAST, value=low)
+            at_most = Comparison(column=column, operator=Operator.AT_MOST, value=high)
+            equal = Comparison(column=column, operator=Operator.EQUAL, value=low)
+            return equal if low == high else AllOf(parts=(at_least, at_most))
+    operator = _OPERATORS[condition.operator]
+    value = high if operator in (Operator.LESS, Operator.AT_MOST) else low
+    return Comparison(column=column, operator=operator, value=value)

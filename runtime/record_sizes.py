@@ -1,0 +1,51 @@
+"""Record sizes of table partitions, learned from what recent commits say of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.record_size import FileSample, learn
+from parquetry.runtime.timeline.commit import WriteStat
+from parquetry.runtime.timeline.timeline import Timeline
+
+_NEWEST_FILES: Final = 16
+_NEWEST_COMMITS: Final = 8
+
+
+def learned_record_size(timeline: Timeline, slices: Sequence[FileSlice]) -> float | None:
+    """Compressed bytes per row in a partition's newest files; None where they tell too little."""
+    newest = sorted(slices, key=lambda part: part.instant, reverse=True)[:_NEWEST_FILES]
+    return learn(_samples(timeline, newest))
+
+
+def table_record_size(timeline: Timeline) -> float | None:
+    """The same over the files of the newest commits, for partitions that have none of their own."""
+    commits = reversed(timeline.completed_writes[-_NEWEST_COMMITS:])
+    stats = (
+        (commit.time, stat)
+        for commit in commits
+        for stat in timeline.commit_metadata(commit.time).all_stats()
+        if stat.num_writes > 0
+    )
+    return learn(_sample(time, stat) for time, stat in islice(stats, _NEWEST_FILES))
+
+
+def _samples(timeline: Timeline, slices: Iterable[FileSlice]) -> Iterator[FileSample]:
+    known: dict[str, Mapping[str, WriteStat]] = {}
+    for part in slices:
+        if part.rows is not None:
+            yield FileSample(instant=part.instant, rows=part.rows, data_bytes=part.size_bytes)
+        elif timeline.is_completed(part.instant):
+            if part.instant not in known:
+                stats = timeline.commit_metadata(part.instant).all_stats()
+                known[part.instant] = {stat.path: stat for stat in stats}
+            stat = known[part.instant].get(part.path)
+            if stat is not None:
+                yield FileSample(instant=part.instant, rows=stat.num_writes, data_bytes=part.size_bytes)
+
+
+def _sample(instant: str, stat: WriteStat) -> FileSample:
+    return FileSample(instant=instant, rows=stat.num_writes, data_bytes=stat.file_size_bytes)

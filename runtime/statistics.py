@@ -1,0 +1,230 @@
+"""Statistics of base files beside the timeline, so that planning need not read every footer.
+
+A commit's sidecar ``.hoodie/.parquetry/stats/<T>.parquet`` has one line per file and one per row
+group of files with several. It is derived: what it lacks, the footers say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from io import BytesIO
+from itertools import groupby
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.footer import file_statistics, read_metadata
+from parquetry.runtime.layout.file_statistics import (
+    ColumnStatistics,
+    FileStatistics,
+    RowGroupStatistics,
+    Scalar,
+)
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.storage_model import ObjectStore
+
+FOLDER: Final = ".hoodie/.parquetry/stats"
+
+_VERSION_KEY = b"parquetry.statistics.version"
+_VERSION = b"1"
+_WHOLE_FILE = -1
+_COLUMN = pa.struct(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        ("minimum", pa.string()),
+        ("maximum", pa.string()),
+        ("nulls", pa.int64()),
+    ]
+)
+_SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("row_group", pa.int32(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("data_bytes", pa.int64(), nullable=False),
+        ("min_key", pa.string()),
+        ("max_key", pa.string()),
+        ("clustering", pa.string()),
+        pa.field("columns", pa.list_(pa.field("element", _COLUMN)), nullable=False),
+    ],
+    metadata={_VERSION_KEY: _VERSION},
+)
+
+
+def sidecar_path(instant: str) -> str:
+    """Where the statistics of the files that commit ``instant`` wrote are recorded."""
+    return f"{FOLDER}/{instant}.parquet"
+
+
+def encode_statistics(files: Iterable[FileStatistics]) -> bytes:
+    """The content of a sidecar; also how a task hands its files' statistics over."""
+    rows = [row for file in sorted(files, key=lambda file: file.path) for row in _rows(file)]
+    target = BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), target, compression="zstd")
+    return target.getvalue()
+
+
+def decode_statistics(
+    content: bytes, *, place: str, columns: Collection[str] | None = None
+) -> tuple[FileStatistics, ...]:
+    """What :func:`encode_statistics` wrote, by path; of ``columns`` only, whatever their case.
+
+    CorruptTableError when it is not that, or of a later version.
+    """
+    try:
+        table = pq.read_table(pa.BufferReader(content))
+    except (pa.ArrowInvalid, OSError) as error:
+        msg = f"{place} is not a whole parquet file: {error}; delete it, the footers say the same"
+        raise CorruptTableError(msg) from error
+    if (table.schema.metadata or {}).get(_VERSION_KEY) != _VERSION:
+        msg = f"{place} is of another format version; delete it, the footers say the same"
+        raise CorruptTableError(msg)
+    indexed = _columns_by_row(table, columns)
+    numbered = enumerate(table.drop_columns(["columns"]).to_pylist())
+    by_path = groupby(numbered, key=lambda pair: str(pair[1]["path"]))
+    return tuple(_file([(row, indexed.get(number, {})) for number, row in rows]) for _, rows in by_path)
+
+
+def look_up(
+    store: ObjectStore, slices: Sequence[FileSlice], *, columns: Collection[str] | None = None
+) -> dict[str, FileStatistics]:
+    """The statistics of the files, by path: as recorded, else from the footers.
+
+    ``columns`` None means all that are recorded; the less is asked for, the less memory it takes.
+    One request per instant of the slices, and footers only of the files that are not recorded
+    there with the size they have. Sidecars that cannot be read are passed over.
+    """
+    wanted = {file_slice.path: file_slice for file_slice in slices}
+
+    def recorded(instant: str) -> list[FileStatistics]:
+        path = sidecar_path(instant)
+        try:
+            files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=columns)
+        except (NotFoundError, CorruptTableError):
+            return []
+        return [f for f in files if f.path in wanted and wanted[f.path].size_bytes == f.size_bytes]
+
+    def from_footer(file_slice: FileSlice) -> FileStatistics:
+        metadata = read_metadata(store, file_slice.path)
+        file = file_statistics(file_slice.path, metadata, size_bytes=file_slice.size_bytes)
+        return file if columns is None else _only(file, columns)
+
+    instants = sorted({file_slice.instant for file_slice in slices})
+    found = {file.path: file for files in map_each(instants, recorded) for file in files}
+    missing = [file_slice for path, file_slice in sorted(wanted.items()) if path not in found]
+    return found | {file.path: file for file in map_each(missing, from_footer)}
+
+
+def _only(file: FileStatistics, columns: Collection[str]) -> FileStatistics:
+    names = {name.lower() for name in columns}
+    groups = (
+        replace(group, columns={n: c for n, c in group.columns.items() if n.lower() in names})
+        for group in file.row_groups
+    )
+    return replace(file, row_groups=tuple(groups))
+
+
+def _columns_by_row(
+    table: pa.Table, columns: Collection[str] | None
+) -> dict[int, dict[str, ColumnStatistics]]:
+    lists = table.column("columns").combine_chunks()
+    flat = pa.table({"row": pc.list_parent_indices(lists), "column": pc.list_flatten(lists)}).flatten()
+    if columns is not None:
+        names = pa.array([name.lower() for name in columns], pa.string())
+        flat = flat.filter(pc.is_in(pc.utf8_lower(flat.column("column.name")), value_set=names))
+    found: dict[int, dict[str, ColumnStatistics]] = {}
+    for line in flat.to_pylist():
+        kind = line["column.type"]
+        found.setdefault(line["row"], {})[line["column.name"]] = ColumnStatistics(
+            type=kind,
+            minimum=_from_text(line["column.minimum"], kind),
+            maximum=_from_text(line["column.maximum"], kind),
+            nulls=line["column.nulls"],
+        )
+    return found
+
+
+def _rows(file: FileStatistics) -> list[dict[str, Any]]:
+    whole = RowGroupStatistics(rows=file.rows, data_bytes=file.data_bytes, columns=file.columns)
+    numbered = [(_WHOLE_FILE, whole)]
+    if len(file.row_groups) != 1:
+        numbered += enumerate(file.row_groups)
+    return [
+        {
+            "path": file.path,
+            "row_group": number,
+            "size_bytes": file.size_bytes,
+            "rows": group.rows,
+            "data_bytes": group.data_bytes,
+            "min_key": file.min_key,
+            "max_key": file.max_key,
+            "clustering": file.clustering,
+            "columns": [
+                {
+                    "name": name,
+                    "type": column.type,
+                    "minimum": _to_text(column.minimum),
+                    "maximum": _to_text(column.maximum),
+                    "nulls": column.nulls,
+                }
+                for name, column in group.columns.items()
+            ],
+        }
+        for number, group in numbered
+    ]
+
+
+def _file(rows: list[tuple[dict[str, Any], dict[str, ColumnStatistics]]]) -> FileStatistics:
+    whole, _ = rows[0]
+    groups = rows[1:] if len(rows) > 1 or whole["rows"] == 0 else rows
+    return FileStatistics(
+        path=whole["path"],
+        size_bytes=whole["size_bytes"],
+        row_groups=tuple(
+            RowGroupStatistics(rows=row["rows"], data_bytes=row["data_bytes"], columns=columns)
+            for row, columns in groups
+        ),
+        min_key=whole["min_key"],
+        max_key=whole["max_key"],
+        clustering=whole["clustering"],
+    )
+
+
+def _to_text(bound: Scalar | None) -> str | None:
+    match bound:
+        case None:
+            return None
+        case bytes():
+            return bound.hex()
+        case float():
+            return repr(bound)
+    return str(bound)
+
+
+def _from_text(text: str | None, kind: str) -> Scalar | None:
+    if text is None:
+        return None
+    read = Decimal if kind.startswith("decimal") else _READERS[kind]
+    return read(text)
+
+
+_READERS: Final[dict[str, Callable[[str], Scalar]]] = {
+    "boolean": "True".__eq__,
+    "int": int,
+    "bigint": int,
+    "date": int,
+    "timestamp": int,
+    "timestamp_ntz": int,
+    "float": float,
+    "double": float,
+    "binary": bytes.fromhex,
+    "string": str,
+}
