@@ -1,0 +1,106 @@
+"""One task writes one bucket: a new base file, or the next slice of one, and its roll-overs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from parquetry.runtime.base_file_bucket import BucketWriter
+from parquetry.runtime.base_file_incoming import IncomingRows
+from parquetry.runtime.base_file_merge import Merger, merged
+from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, WrittenFile
+from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_base_file
+from parquetry.runtime.base_file_rows import Origin, RowStamper, stored_schema, with_origin
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.layout.model import FileSlice
+
+_ANYWHERE: Final = 2**63 - 1
+
+
+def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.RecordBatch]) -> WrittenBucket:
+    """The bucket's files, which now stand under their names, and what it took in.
+
+    ``batches`` have the table's columns, ``_hoodie_record_key`` and the control columns
+    ``__position`` (row number in the base file, null for an insert), ``__delete`` and ``__hash``,
+    sorted by position with nulls last. The base file's rows come first and keep their order,
+    inserts follow; a file that is full rolls over into a new file group. The same rows always make
+    the same bytes under the same names.
+
+    A new bucket without rows makes no file; a merged file may be left with no row. Memory is
+    bounded by ``context.memory_budget_bytes``, not by the bucket. RetryWrite when the base file has
+    been cleaned, ConflictError when the write has been rolled back, CorruptTableError for a broken
+    base file, InvalidDataError for rows that the schema does not allow.
+    """
+    place = f"{context.store.uri}/{bucket.partition}".rstrip("/")
+    incoming = IncomingRows(batches, context.schema, place=f"rows for {place}")
+    merger = Merger(stamper=RowStamper(context.instant, bucket.index), ordering=context.ordering)
+    files = (
+        _created(context, bucket, incoming, merger)
+        if bucket.base is None
+        else _merged(context, bucket, bucket.base, incoming, merger)
+    )
+    if files:
+        first = files[0]
+        files[0] = replace(first, stat=replace(first.stat, num_deletes=merger.deleted))
+    return WrittenBucket(
+        index=bucket.index,
+        files=tuple(files),
+        consumed_rows=incoming.consumed_rows,
+        consumed_hash=incoming.consumed_hash,
+        late_rows=merger.late,
+    )
+
+
+def _created(
+    context: WriteContext, bucket: Bucket, incoming: IncomingRows, merger: Merger
+) -> list[WrittenFile]:
+    with BucketWriter(context, bucket, base_rows=0) as writer:
+        for rows in merger.inserted(incoming, stored_schema(context.schema)):
+            writer.append(rows)
+        return writer.finish()
+
+
+def _merged(
+    context: WriteContext, bucket: Bucket, base: FileSlice, incoming: IncomingRows, merger: Merger
+) -> list[WrittenFile]:
+    decoded = frozenset(filter(None, [context.ordering]))
+    with (
+        open_base_file(
+            context.store, base, context.schema, decoded=decoded, batch_bytes=context.batch_bytes
+        ) as reader,
+        BucketWriter(context, bucket, base_rows=reader.rows) as writer,
+    ):
+        for group in reader.row_groups:
+            _merge_group(reader, group, incoming, merger, writer)
+        if incoming.has_below(_ANYWHERE):
+            raise CorruptTableError(
+                f"{reader.place} has {reader.rows} rows, but one was found behind them; the file was "
+                "replaced under its name: run again, and restore the table to a savepoint if that fails too"
+            )
+        for rows in merger.inserted(incoming, reader.schema):
+            writer.append(rows)
+        return writer.finish()
+
+
+def _merge_group(
+    reader: BaseFileReader, group: StoredRows, incoming: IncomingRows, merger: Merger, writer: BucketWriter
+) -> None:
+    """Bring one row group of the base file up to date, touching as little of it as is right."""
+    parts = writer.copyable(reader, group)
+    is_touched = incoming.has_below(group.end)
+    if parts is not None and not is_touched and writer.copy(reader, parts, group):
+        return
+    batches = iter([reader.whole(group)]) if parts is not None and is_touched else reader.batches(group)
+    first = group.first
+    for stored in batches:
+        arrived = incoming.below(first + stored.num_rows)
+        if arrived is None:
+            writer.append(with_origin(stored, Origin.COPIED))
+        else:
+            changes = merger.changes(stored, first, arrived)
+            if parts is None or not writer.patch(reader, parts, group, stored=stored, changes=changes):
+                writer.append(merged(stored, changes))
+        first += stored.num_rows

@@ -1,0 +1,251 @@
+"""The rows of one bucket cut into row groups and files."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+
+from parquetry.runtime.base_file_buffer import CELL_ROWS, RowBuffer
+from parquetry.runtime.base_file_columns import parquet_places
+from parquetry.runtime.base_file_encoding import RowGroupEncoder
+from parquetry.runtime.base_file_merge import Changes, unchanged_columns
+from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile
+from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
+from parquetry.runtime.base_file_rows import marked_schema
+from parquetry.runtime.base_file_sizing import MIB, SLACK, FileSizer, default_row_group_bytes
+from parquetry.runtime.base_file_writer import BaseFileWriter, file_schema
+from parquetry.runtime.parquet_assembly import ParquetParts
+
+_SAMPLE_ROWS: Final = 1024
+_RATIOS: Final = (0.02, 1.0)
+_LARGE_ENCODED_BYTES: Final = 8 * MIB
+_WORTH_KEEPING: Final = 0.25
+
+
+class BucketWriter:
+    """Takes the rows of a bucket in order and writes its files.
+
+    ``base_rows`` is the number of rows of the base file, 0 without one. What is written depends on
+    the rows and on what the bucket is expected to hold, never on how the rows come in batches. A
+    ``with`` block that ends with an exception leaves no unfinished file.
+    """
+
+    def __init__(self, context: WriteContext, bucket: Bucket, *, base_rows: int) -> None:
+        self._context = context
+        self._bucket = bucket
+        self._buffer = RowBuffer()
+        self._encoder = RowGroupEncoder(context.files)
+        schema = file_schema(marked_schema(context.schema))
+        self._template = self._encoder.template(schema)
+        self._places = parquet_places(schema)
+        self._resources = ExitStack()
+        self._finished: list[WrittenFile] = []
+        self._file: BaseFileWriter | None = None
+        policy_bytes = context.files.row_group_size_bytes
+        self._row_group_bytes = policy_bytes or default_row_group_bytes(context.max_file_size_bytes)
+        self._sizer = self._new_sizer()
+        self._due_bytes: int | None = None
+        self._expected_rows = base_rows - bucket.expected_deletes + bucket.expected_inserts
+        self._record_size_bytes = context.record_size_bytes
+        if bucket.base is not None and base_rows:
+            self._record_size_bytes = bucket.base.size_bytes / base_rows
+        self._ratio: float | None = None
+        self._written_rows = 0
+        self._written_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.__exit__(kind, error, trace)
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Take in rows (with their origins) behind the others, and write the row groups that are due."""
+        self._buffer.append(rows)
+        if self._buffer.rows >= _SAMPLE_ROWS:
+            self._write_due(ended=False)
+
+    def copyable(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
+        """Where to copy a row group from; None if its rows should be taken in instead.
+
+        That is so when the columns or the codec are others now, for small row groups, which should
+        grow together with their neighbours, and for those that are too large to be held whole.
+        """
+        parts = reader.parts
+        if parts is None or parts.columns != self._template.columns:
+            return None
+        if parts.codecs(group.number) != {self._encoder.codec}:
+            return None
+        encoded_bytes = parts.encoded_bytes(group.number)
+        if encoded_bytes > 2 * self._context.row_group_arrow_bytes:
+            return None
+        is_small = parts.stored_bytes(group.number) < self._row_group_bytes / 2
+        return None if is_small and encoded_bytes < _LARGE_ENCODED_BYTES else parts
+
+    def copy(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> bool:
+        """Copy a row group of the base file, byte by byte, behind the rows so far.
+
+        False, and not copied, when the file is nearly full.
+        """
+        self._write_due(ended=True)
+        file = self._file or self._open_file()
+        size = parts.stored_bytes(group.number) + parts.index_bytes(group.number)
+        if not self._fits(file, size):
+            return False
+        file.copy(reader, parts, group)
+        self._account(group.end - group.first, size)
+        return True
+
+    def patch(
+        self,
+        reader: BaseFileReader,
+        parts: ParquetParts,
+        group: StoredRows,
+        *,
+        stored: pa.RecordBatch,
+        changes: Changes,
+    ) -> bool:
+        """Copy a row group of the base file but for the columns in which rows were updated.
+
+        False, and not copied, when rows go, when most of it changes, or when the file is nearly full.
+        """
+        if len(changes.deleted):
+            return False
+        if not len(changes.updated):
+            return self.copy(reader, parts, group)
+        kept = unchanged_columns(stored, changes)
+        chunks = parts.chunks(group.number)
+        kept_bytes = sum(chunks[place].size_bytes for name in kept for place in self._places[name])
+        if kept_bytes < _WORTH_KEEPING * parts.stored_bytes(group.number):
+            return False
+        self._write_due(ended=True)
+        file = self._file or self._open_file()
+        columns = file.encode_changed(stored, changes, kept)
+        size = kept_bytes + columns.encoded.size_bytes
+        if size > SLACK * max(self._row_group_bytes, parts.stored_bytes(group.number)):
+            return False
+        if not self._fits(file, size):
+            return False
+        file.patch(reader, parts, group, columns)
+        self._account(stored.num_rows, size)
+        return True
+
+    def finish(self) -> list[WrittenFile]:
+        """Write what is left and return all files; a merged bucket has one even without rows."""
+        self._write_due(ended=True)
+        if self._bucket.base is not None and not self._finished and self._file is None:
+            self._open_file()
+        self._finish_file()
+        return self._finished
+
+    def _write_due(self, *, ended: bool) -> None:
+        """Write row groups while there are rows for one; ``ended``: with all rows that are left."""
+        while self._buffer.rows:
+            file = self._file or self._open_file()
+            if self._due_bytes is None:
+                remaining = self._remaining_bytes()
+                if file.rows and self._sizer.is_full(file.size_bytes, remaining):
+                    self._finish_file()
+                    continue
+                self._due_bytes = self._sizer.next_arrow_bytes(
+                    file.size_bytes,
+                    remaining,
+                    ratio=self._expected_ratio(),
+                    guessed=self._ratio is None,
+                )
+            if self._buffer.arrow_bytes > SLACK * self._due_bytes:
+                self._write_row_group(file, self._due_bytes)
+            elif ended:
+                self._write_row_group(file, self._buffer.arrow_bytes)
+            else:
+                return
+
+    def _write_row_group(self, file: BaseFileWriter, arrow_bytes: int) -> None:
+        """Write the first rows, fewer than asked for if a guess was wrong or the ceiling would break."""
+        self._due_bytes = None
+        guessed = self._ratio is None
+        while True:
+            cut = self._buffer.first(arrow_bytes)
+            rows = self._buffer.table(cut)
+            encoded = file.encode(rows)
+            taken_bytes = self._buffer.arrow_bytes_before(cut)
+            self._ratio = encoded.size_bytes / max(taken_bytes, 1)
+            if guessed and encoded.size_bytes > 2 * self._row_group_bytes and rows.num_rows > CELL_ROWS:
+                guessed = False
+                arrow_bytes = int(self._row_group_bytes / self._ratio)
+                continue
+            if self._sizer.is_allowed(file.size_bytes + encoded.size_bytes):
+                break
+            if file.rows and self._sizer.is_full(file.size_bytes, self._remaining_bytes()):
+                return
+            if rows.num_rows <= CELL_ROWS:
+                if file.rows:
+                    self._finish_file()
+                    return
+                break
+            arrow_bytes = self._sizer.smaller_arrow_bytes(
+                taken_bytes, file_bytes=file.size_bytes, encoded_bytes=encoded.size_bytes
+            )
+        file.append(rows, encoded)
+        self._buffer.drop(cut)
+        self._account(rows.num_rows, encoded.size_bytes)
+
+    def _fits(self, file: BaseFileWriter, size: int) -> bool:
+        return file.size_bytes + size <= self._sizer.goal_bytes(file.size_bytes, self._remaining_bytes())
+
+    def _account(self, rows: int, file_bytes: int) -> None:
+        self._written_rows += rows
+        self._written_bytes += file_bytes
+
+    def _remaining_bytes(self) -> float:
+        """The file bytes of all expected rows that are not written yet."""
+        rows = max(self._expected_rows - self._written_rows, 0)
+        if self._written_rows:
+            return rows * self._written_bytes / self._written_rows
+        return rows * self._expected_ratio() * self._sampled_arrow_bytes_per_row()
+
+    def _expected_ratio(self) -> float:
+        """File bytes per Arrow byte: as in the last row group, else by the record size."""
+        if self._ratio is not None:
+            return self._ratio
+        smallest, largest = _RATIOS
+        if self._record_size_bytes is None:
+            return largest
+        return min(max(self._record_size_bytes / self._sampled_arrow_bytes_per_row(), smallest), largest)
+
+    def _sampled_arrow_bytes_per_row(self) -> float:
+        rows, arrow_bytes = self._buffer.measure(_SAMPLE_ROWS)
+        return max(arrow_bytes / max(rows, 1), 1)
+
+    def _open_file(self) -> BaseFileWriter:
+        self._sizer = self._new_sizer()
+        file = BaseFileWriter(
+            self._context,
+            self._bucket,
+            len(self._finished),
+            encoder=self._encoder,
+            template=self._template,
+        )
+        self._file = self._resources.enter_context(file)
+        return self._file
+
+    def _new_sizer(self) -> FileSizer:
+        context, base = self._context, self._bucket.base
+        limit = context.max_file_size_bytes
+        if base is not None and not self._finished:
+            limit = max(limit, base.size_bytes)
+        return FileSizer(
+            limit_bytes=limit,
+            row_group_bytes=self._row_group_bytes,
+            row_group_arrow_bytes=context.row_group_arrow_bytes,
+        )
+
+    def _finish_file(self) -> None:
+        if self._file is not None:
+            self._finished.append(self._file.finish())
+            self._file = None

@@ -1,0 +1,128 @@
+"""Rows that wait until they are a row group."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from parquetry.runtime.base_file_bytes import Counts, batch_bytes_before
+
+CELL_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """Rows, the places where they may be cut, and the bytes before each and in all."""
+
+    rows: pa.RecordBatch
+    cuts: Counts
+    bytes_before: Counts
+    arrow_bytes: int
+
+    def behind(self, at: int) -> _Piece:
+        """The rows behind cut number ``at``."""
+        row, before = int(self.cuts[at]), int(self.bytes_before[at])
+        return _Piece(
+            rows=self.rows.slice(row),
+            cuts=self.cuts[at + 1 :] - row,
+            bytes_before=self.bytes_before[at + 1 :] - before,
+            arrow_bytes=self.arrow_bytes - before,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A place in the buffer: behind so many whole pieces and, in the next one, cut number ``at``."""
+
+    pieces: int
+    at: int | None
+
+
+class RowBuffer:
+    """A queue of rows that is filled by batches and emptied by bytes.
+
+    Where it is cut depends on the rows alone: at multiples of ``CELL_ROWS`` counted from the first
+    row ever appended, whatever batches the rows came in.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: deque[_Piece] = deque()
+        self._appended = 0
+        self.rows = 0
+        self.arrow_bytes = 0
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Add rows behind the others."""
+        if not batch.num_rows:
+            return
+        first = CELL_ROWS - self._appended % CELL_ROWS
+        cuts = np.arange(first, batch.num_rows + 1, CELL_ROWS, dtype=np.int64)
+        before = batch_bytes_before(batch, np.append(cuts, batch.num_rows))
+        piece = _Piece(rows=batch, cuts=cuts, bytes_before=before[:-1], arrow_bytes=int(before[-1]))
+        self._pieces.append(piece)
+        self._appended += batch.num_rows
+        self.rows += batch.num_rows
+        self.arrow_bytes += piece.arrow_bytes
+
+    def measure(self, rows: int) -> tuple[int, int]:
+        """The number and the Arrow bytes of the first rows, of all if there are not more than ``rows``.
+
+        ``rows`` is a multiple of ``CELL_ROWS``, and nothing has been taken yet.
+        """
+        seen = arrow_bytes = 0
+        for piece in self._pieces:
+            if seen == rows:
+                break
+            if seen + piece.rows.num_rows > rows:
+                at = int(np.searchsorted(piece.cuts, rows - seen))
+                return rows, arrow_bytes + int(piece.bytes_before[at])
+            seen += piece.rows.num_rows
+            arrow_bytes += piece.arrow_bytes
+        return seen, arrow_bytes
+
+    def first(self, arrow_bytes: int) -> Cut:
+        """Where to cut: behind as many cells as stay within the bytes, but at least one.
+
+        Behind everything when the buffer is within the bytes, or holds less than a cell.
+        """
+        everything = Cut(pieces=len(self._pieces), at=None)
+        if self.arrow_bytes <= arrow_bytes:
+            return everything
+        found: Cut | None = None
+        passed = 0
+        for index, piece in enumerate(self._pieces):
+            fitting = int(np.searchsorted(piece.bytes_before, arrow_bytes - passed, side="right"))
+            if fitting:
+                found = Cut(pieces=index, at=fitting - 1)
+            if fitting < len(piece.cuts):
+                return found or Cut(pieces=index, at=0)
+            passed += piece.arrow_bytes
+        return found or everything
+
+    def table(self, cut: Cut) -> pa.Table:
+        """The rows before the cut, each column in one piece."""
+        batches = [piece.rows for piece in islice(self._pieces, cut.pieces)]
+        if cut.at is not None:
+            piece = self._pieces[cut.pieces]
+            batches.append(piece.rows.slice(0, int(piece.cuts[cut.at])))
+        return pa.Table.from_batches(batches).combine_chunks()
+
+    def arrow_bytes_before(self, cut: Cut) -> int:
+        """The Arrow bytes of the rows before the cut."""
+        whole = sum(piece.arrow_bytes for piece in islice(self._pieces, cut.pieces))
+        return whole if cut.at is None else whole + int(self._pieces[cut.pieces].bytes_before[cut.at])
+
+    def drop(self, cut: Cut) -> None:
+        """Remove the rows before the cut."""
+        self.arrow_bytes -= self.arrow_bytes_before(cut)
+        self.rows -= sum(self._pieces.popleft().rows.num_rows for _ in range(cut.pieces))
+        if cut.at is not None:
+            piece = self._pieces.popleft()
+            tail = piece.behind(cut.at)
+            self.rows -= piece.rows.num_rows - tail.rows.num_rows
+            if tail.rows.num_rows:
+                self._pieces.appendleft(tail)

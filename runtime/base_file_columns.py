@@ -1,0 +1,163 @@
+"""Columns of Arrow tables as parquet sees them: leaves by path, dictionaries in one order, nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquetry.runtime.base_file_conform import with_child
+
+
+def parquet_columns(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """Every parquet column of the table: its path in the parquet schema, and its values."""
+    for column, name in zip(rows.columns, rows.column_names, strict=True):
+        yield from _leaves(_one_piece(column), name)
+
+
+def parquet_places(schema: pa.Schema) -> dict[str, list[int]]:
+    """The numbers of each column's parquet columns."""
+    places: dict[str, list[int]] = {name: [] for name in schema.names}
+    owners = (
+        name
+        for name, column in zip(schema.names, schema.empty_table().columns, strict=True)
+        for _ in _leaves(_one_piece(column), name)
+    )
+    for number, name in enumerate(owners):
+        places[name].append(number)
+    return places
+
+
+def are_same(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two arrays of one type hold the same values, bit by bit; False where that is hard to say."""
+    if pa.types.is_dictionary(one.type):
+        one, other = one.dictionary_decode(), other.dictionary_decode()
+    if pa.types.is_floating(one.type):
+        bits = pa.int64() if pa.types.is_float64(one.type) else pa.int32()
+        one, other = one.view(bits), other.view(bits)
+    elif _has_floats(one.type):
+        return False
+    return bool(one.equals(other))
+
+
+def with_ordered_dictionaries(rows: pa.Table) -> pa.Table:
+    """The same rows, with dictionaries of text that hold the values that occur, sorted.
+
+    What a dictionary held before depends on the batches that its rows came in.
+    """
+    for number, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            column = _one_piece(rows.column(number))
+            if len(column.dictionary) != 1 or column.null_count == len(column):
+                rows = rows.set_column(number, field, _ordered(column))
+    return rows
+
+
+def with_required_fields(rows: pa.Table) -> pa.Table:
+    """The same rows, with no null left in fields that may not be null: not even below null structs.
+
+    pyarrow.ArrowInvalid when such a field is null in a row that has it. The encoder knows the first
+    too little and takes the second for it; before pyarrow 18 it writes zeros.
+    """
+    for number, field in enumerate(rows.schema):
+        column = rows.column(number)
+        if column.null_count and not field.nullable:
+            raise _forbidden_null(field.name)
+        if _requires_fields(field.type):
+            rows = rows.set_column(number, field, _settled(_one_piece(column), None, field.name))
+    return rows
+
+
+def _one_piece(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    whole = column.combine_chunks()
+    return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _leaves(array: pa.Array, path: str) -> Iterator[tuple[str, pa.Array]]:
+    if pa.types.is_struct(array.type):
+        for index in range(array.type.num_fields):
+            yield from _leaves(array.field(index), f"{path}.{array.type.field(index).name}")
+    elif pa.types.is_list(array.type):
+        yield from _leaves(array.flatten(), f"{path}.list.element")
+    elif pa.types.is_map(array.type):
+        yield from _leaves(array.keys, f"{path}.key_value.key")
+        yield from _leaves(array.items, f"{path}.key_value.value")
+    else:
+        yield path, array
+
+
+def _ordered(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    nulls = column.indices.is_null() if column.indices.null_count else None
+    indices = column.indices.fill_null(0).to_numpy()
+    used = np.bincount(indices if nulls is None else indices[~nulls.to_numpy(zero_copy_only=False)])
+    occurring = column.dictionary.take(pa.array(np.flatnonzero(used)))
+    order = pc.sort_indices(occurring)
+    places = np.zeros(max(len(column.dictionary), 1), np.int32)
+    places[np.flatnonzero(used)[order.to_numpy()]] = np.arange(len(occurring), dtype=np.int32)
+    mask = None if nulls is None else nulls.to_numpy(zero_copy_only=False)
+    return pa.DictionaryArray.from_arrays(pa.array(places[indices], mask=mask), occurring.take(order))
+
+
+def _requires_fields(data_type: pa.DataType) -> bool:
+    """Whether a field below the type, a map's keys aside, may not be null."""
+    if pa.types.is_map(data_type):
+        fields = [data_type.item_field]
+    elif pa.types.is_nested(data_type):
+        fields = [data_type.field(index) for index in range(data_type.num_fields)]
+    else:
+        return False
+    return any(not field.nullable or _requires_fields(field.type) for field in fields)
+
+
+def _settled(array: pa.Array, present: pa.BooleanArray | None, name: str) -> pa.Array:
+    """The array without nulls in required fields; ``present`` tells which elements there are."""
+    if not _requires_fields(array.type):
+        return array
+    if pa.types.is_struct(array.type):
+        here = array.is_valid() if present is None else pc.and_(array.is_valid(), present)
+        fields = [array.type.field(index) for index in range(array.type.num_fields)]
+        children = [_settled_field(array.field(i), here, field, name) for i, field in enumerate(fields)]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
+    if pa.types.is_map(array.type):
+        items = _settled_field(array.items, None, array.type.item_field, name)
+        fields = [array.type.key_field, array.type.item_field]
+        return with_child(array, array.type, pa.StructArray.from_arrays([array.keys, items], fields=fields))
+    return with_child(array, array.type, _settled_field(array.values, None, array.type.value_field, name))
+
+
+def _settled_field(child: pa.Array, present: pa.BooleanArray | None, field: pa.Field, name: str) -> pa.Array:
+    if child.null_count and not field.nullable:
+        if present is None or pc.any(pc.and_(child.is_null(), present)).as_py():
+            raise _forbidden_null(name)
+        return _settled(_without_validity(child), present, name)
+    return _settled(child, present, name)
+
+
+def _without_validity(array: pa.Array) -> pa.Array:
+    """The array with whatever values lie below its nulls."""
+    if pa.types.is_struct(array.type):
+        children = [array.field(index) for index in range(array.type.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(array.type))
+    if pa.types.is_map(array.type):
+        fields = [array.type.key_field, array.type.item_field]
+        children = [pa.StructArray.from_arrays([array.keys, array.items], fields=fields)]
+    else:
+        children = [array.values] if pa.types.is_list(array.type) else []
+    buffers = [None, *array.buffers()[1 : 2 if children else None]]
+    return pa.Array.from_buffers(
+        array.type, len(array), buffers, null_count=0, offset=array.offset, children=children
+    )
+
+
+def _forbidden_null(name: str) -> pa.ArrowInvalid:
+    return pa.ArrowInvalid(f"column {name!r} is declared non-nullable but contains nulls")
+
+
+def _has_floats(data_type: pa.DataType) -> bool:
+    if pa.types.is_floating(data_type):
+        return True
+    return any(_has_floats(data_type.field(index).type) for index in range(data_type.num_fields))

@@ -1,0 +1,137 @@
+"""How row groups of a base file are encoded: codec, pages, and which columns are worth a dictionary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from parquetry.runtime.base_file_columns import (
+    parquet_columns,
+    with_ordered_dictionaries,
+    with_required_fields,
+)
+from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.spec import FilesPolicy
+
+DISTINCT_SHARE: Final = 0.2
+"""A column gets a dictionary when at most this share of a row group's values is distinct.
+
+Above it the dictionary costs more time, and after compression more bytes, than plain values.
+"""
+
+DICTIONARY_BYTES: Final = 1024 * 1024
+"""Larger dictionaries are given up by the encoder after it has filled them."""
+
+_SAMPLE_ROWS = 20_000
+_ENOUGH_VALUES = 256
+_CODECS = {"none": "NONE", "uncompressed": "NONE", "lz4": "LZ4_RAW"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedRows:
+    """Rows as a row group, the only one of a parquet file in memory.
+
+    ``unbounded`` are the numbers of the parquet columns that hold a NaN. Writers leave NaN out of
+    smallest and largest values, but Spark takes NaN for the largest number and would skip them.
+    """
+
+    parts: ParquetParts
+    unbounded: frozenset[int]
+
+    @property
+    def size_bytes(self) -> int:
+        """About what the row group adds to a file."""
+        return self.parts.stored_bytes(0) + self.parts.index_bytes(0)
+
+
+class RowGroupEncoder:
+    """Encodes tables of one schema.
+
+    Which columns get dictionaries the first rows decide, and again much larger row groups do.
+
+    Decimals become fixed-length byte arrays, timestamps microseconds, lists three levels with
+    ``element``; statistics go to the footer and the page index; the Arrow schema is not stored.
+    """
+
+    def __init__(self, policy: FilesPolicy) -> None:
+        codec = policy.compression.lower()
+        self.codec = _CODECS.get(codec, codec.upper())
+        self._options: dict[str, Any] = {
+            "version": "2.6",
+            "compression": self.codec,
+            "data_page_size": policy.page_size_bytes,
+            "write_page_index": True,
+            "store_schema": False,
+        }
+        self._judged: dict[str, int] = {}
+        self._dictionaries: set[str] = set()
+
+    def template(self, schema: pa.Schema) -> ParquetParts:
+        """A file without row groups of such a table."""
+        return _encode(schema.empty_table(), (), self._options)
+
+    def encode_constants(self, rows: pa.Table) -> EncodedRows:
+        """Some columns, of few values each, as one row group."""
+        return EncodedRows(parts=_encode(rows, rows.column_names, self._options), unbounded=frozenset())
+
+    def encode(self, rows: pa.Table) -> EncodedRows:
+        """The rows as one row group; pyarrow.ArrowInvalid for a null where the schema forbids it."""
+        rows = with_ordered_dictionaries(with_required_fields(rows))
+        unknown = [name for name in rows.column_names if rows.num_rows >= 2 * self._judged.get(name, 0)]
+        self._judged |= dict.fromkeys(unknown, rows.num_rows)
+        self._dictionaries -= {path for path in self._dictionaries if path.split(".")[0] in unknown}
+        self._dictionaries |= set(dictionary_columns(rows.select(unknown)))
+        dictionaries = [path for path in self._dictionaries if path.split(".")[0] in rows.column_names]
+        parts = _encode(rows, dictionaries, self._options)
+        return EncodedRows(parts=parts, unbounded=_columns_with_nan(rows))
+
+
+def dictionary_columns(rows: pa.Table) -> list[str]:
+    """The parquet paths of the columns whose values repeat enough in this row group for a dictionary.
+
+    Judged by a sample spread over the rows: if so many of all values were distinct as are worth it,
+    and came at random, that many would be distinct in the sample.
+    """
+    stride = max(rows.num_rows // _SAMPLE_ROWS, 1)
+    sample = rows.take(pa.array(np.arange(0, rows.num_rows, stride))) if stride > 1 else rows
+    return [path for path, values in parquet_columns(sample) if _repeats(values, stride)]
+
+
+def _encode(rows: pa.Table, dictionaries: Iterable[str], options: dict[str, Any]) -> ParquetParts:
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink, rows.schema, use_dictionary=sorted(dictionaries) or False, **options
+    ) as writer:
+        if rows.num_rows:
+            writer.write_table(rows, row_group_size=rows.num_rows)
+    return ParquetParts(pa.BufferReader(sink.getvalue()))
+
+
+def _columns_with_nan(rows: pa.Table) -> frozenset[int]:
+    return frozenset(
+        number
+        for number, (_, values) in enumerate(parquet_columns(rows))
+        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py()
+    )
+
+
+def _repeats(values: pa.Array, stride: int) -> bool:
+    if pa.types.is_dictionary(values.type):
+        return True
+    if pa.types.is_boolean(values.type):
+        return False
+    present = len(values) - values.null_count
+    if present < _ENOUGH_VALUES:
+        return True
+    distinct = pc.unique(values)
+    worth_it = DISTINCT_SHARE * present * stride
+    return bool(
+        len(distinct) <= worth_it * -math.expm1(-present / worth_it) and distinct.nbytes <= DICTIONARY_BYTES
+    )

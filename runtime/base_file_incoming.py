@@ -1,0 +1,116 @@
+"""The rows that arrive for one bucket: first those that have a position in the base file, then inserts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file_rows import one_batch
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.meta_columns import RECORD_KEY
+
+_NOWHERE = np.iinfo(np.int64).max
+_CONTROL = pa.schema(
+    [
+        pa.field(RECORD_KEY, pa.string(), nullable=False),
+        pa.field(POSITION, pa.int64()),
+        pa.field(DELETE, pa.bool_()),
+        pa.field(HASH, pa.int64()),
+    ]
+)
+
+
+def incoming_schema(schema: pa.Schema) -> pa.Schema:
+    """What rows of a table with these columns bring along: key and control columns first."""
+    return pa.schema([*_CONTROL, *schema])
+
+
+class IncomingRows:
+    """A one-way stream over record batches sorted by position, nulls last.
+
+    Batches have the columns of ``schema`` in any order, the record key, and the control columns
+    position (row number in the base file, null for an insert), delete, and hash. ``consumed_rows``
+    and ``consumed_hash`` (modulo 2^64) count what has been taken from the iterator so far.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, place: str) -> None:
+        self._batches = iter(batches)
+        self._wanted = incoming_schema(schema)
+        self._place = place
+        self._conformer: Conformer | None = None
+        self._rows: pa.RecordBatch | None = None
+        self._positions: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._last = -1
+        self.consumed_rows = 0
+        self.consumed_hash = 0
+
+    def has_below(self, position: int) -> bool:
+        """Whether there is a next row and its position is smaller."""
+        return self._fill() and bool(self._positions[0] < position)
+
+    def below(self, position: int) -> pa.RecordBatch | None:
+        """The next rows whose position is smaller; None when there is none."""
+        taken: list[pa.RecordBatch] = []
+        while self._fill():
+            assert self._rows is not None
+            count = int(np.searchsorted(self._positions, position))
+            if count:
+                taken.append(self._rows.slice(0, count))
+            self._drop(count)
+            if self._rows is not None:
+                break
+        if not taken:
+            return None
+        return taken[0] if len(taken) == 1 else one_batch(taken)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """All rows that were not taken, batch by batch."""
+        while self._fill():
+            assert self._rows is not None
+            rows = self._rows
+            self._drop(rows.num_rows)
+            yield rows
+
+    def _drop(self, count: int) -> None:
+        assert self._rows is not None
+        if count == self._rows.num_rows:
+            self._rows = None
+        else:
+            self._rows = self._rows.slice(count)
+            self._positions = self._positions[count:]
+
+    def _fill(self) -> bool:
+        """Whether there are rows at hand."""
+        while self._rows is None:
+            batch = next(self._batches, None)
+            if batch is None:
+                return False
+            if batch.num_rows:
+                self._take_in(batch)
+        return True
+
+    def _take_in(self, batch: pa.RecordBatch) -> None:
+        if self._conformer is None or not batch.schema.equals(self._conformer.source):
+            self._conformer = Conformer(batch.schema, self._wanted, place=self._place)
+        rows = self._conformer(batch)
+        if rows.column(0).null_count:
+            raise InvalidDataError(
+                f"{self._place}: {rows.column(0).null_count} rows have no record key; "
+                "drop them or give every part of the key a value"
+            )
+        positions: npt.NDArray[np.int64] = rows.column(1).fill_null(_NOWHERE).to_numpy()
+        known = positions[positions != _NOWHERE]
+        steps = np.diff(known, prepend=self._last)
+        in_order = bool((steps > 0).all()) and bool((positions[: len(known)] == known).all())
+        if not in_order or (len(known) and self._last == _NOWHERE):
+            raise AssertionError(f"{self._place}: rows are not sorted by position, or two rows have the same")
+        self._last = int(positions[-1])
+        self._rows, self._positions = rows, positions
+        self.consumed_rows += rows.num_rows
+        hashes = rows.column(3).fill_null(0).to_numpy().view(np.uint64)
+        self.consumed_hash = (self.consumed_hash + int(hashes.sum(dtype=np.uint64))) % 2**64

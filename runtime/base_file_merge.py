@@ -1,0 +1,165 @@
+"""Updates, deletes and inserts: the rows of a base file's next version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquetry.runtime.base_file_columns import are_same
+from parquetry.runtime.base_file_incoming import IncomingRows
+from parquetry.runtime.base_file_model import DELETE, POSITION
+from parquetry.runtime.base_file_rows import Origin, RowStamper, one_batch, with_origin
+from parquetry.runtime.meta_columns import COMMIT_SEQNO, COMMIT_TIME
+
+_ROWS_PER_RUN: Final = 512
+"""From this many rows between changes on, slices are cheaper than gathering row by row."""
+
+_PROBED_ROWS: Final = 64
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What becomes of some rows: by their numbers, which are updated and which deleted.
+
+    ``rows`` are the new versions of the updated ones, in the same order.
+    """
+
+    updated: Rows
+    deleted: Rows
+    rows: pa.RecordBatch
+
+
+@dataclass(slots=True, kw_only=True)
+class Merger:
+    """Decides what becomes of rows, stored and incoming, and counts those that are lost.
+
+    Where both rows have an ordering value the greater one stays; null is the smallest, NaN the
+    greatest, and on a tie the incoming row wins. A delete that loses does not delete. Without an
+    ``ordering`` column every incoming row wins. ``late`` incoming rows have lost.
+    """
+
+    stamper: RowStamper
+    ordering: str | None = None
+    deleted: int = 0
+    late: int = 0
+
+    def changes(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Changes:
+        """What incoming rows make of stored ones, whose first is row ``first`` of the file."""
+        at: Rows = incoming.column(POSITION).to_numpy() - first
+        wins = np.ones(len(at), bool)
+        if self.ordering is not None:
+            stored_ordering = stored.column(self.ordering).take(pa.array(at))
+            wins = ~_is_greater(stored_ordering, incoming.column(self.ordering))
+            self.late += len(at) - int(wins.sum())
+        deletes = incoming.column(DELETE).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        updated, deleted = at[wins & ~deletes], at[wins & deletes]
+        self.deleted += len(deleted)
+        winners = incoming if len(updated) == len(at) else incoming.filter(pa.array(wins & ~deletes))
+        rows = self.stamper.stamp(winners, stored.schema)
+        return Changes(updated=updated, deleted=deleted, rows=rows)
+
+    def inserted(self, incoming: IncomingRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows without a position that are no deletes, marked as inserted."""
+        for batch in incoming.rest():
+            deleted = batch.column(DELETE)
+            rows = batch
+            if deleted.true_count:
+                rows = batch.filter(pc.invert(deleted.fill_null(False)))  # noqa: FBT003 - pyarrow's signature
+            if rows.num_rows:
+                yield with_origin(self.stamper.stamp(rows, schema), Origin.INSERTED)
+
+
+def merged(stored: pa.RecordBatch, changes: Changes) -> pa.RecordBatch:
+    """The stored rows in order, some replaced and some gone, marked by origin."""
+    runs = len(changes.updated) + len(changes.deleted)
+    if not runs:
+        return with_origin(stored, Origin.COPIED)
+    replace = _by_slices if stored.num_rows >= _ROWS_PER_RUN * runs else _by_gathering
+    return replace(stored, changes.rows, changes.updated, changes.deleted)
+
+
+def unchanged_columns(stored: pa.RecordBatch, changes: Changes) -> list[str]:
+    """The columns in which no update changes a value; commit time and number always change."""
+    first = pa.array(changes.updated[:_PROBED_ROWS])
+    every = pa.array(changes.updated)
+    return [
+        name
+        for name, old, new in zip(stored.schema.names, stored.columns, changes.rows.columns, strict=True)
+        if name not in {COMMIT_TIME, COMMIT_SEQNO}
+        and are_same(old.take(first), new[:_PROBED_ROWS])
+        and are_same(old.take(every), new)
+    ]
+
+
+def _is_greater(stored: pa.Array, incoming: pa.Array) -> npt.NDArray[np.bool_]:
+    """Whether the stored ordering value is greater than the incoming one, nulls smallest, NaN greatest."""
+    later = pc.greater(stored, incoming)
+    if pa.types.is_floating(stored.type):
+        later = pc.or_(later, pc.and_(pc.is_nan(stored), pc.invert(pc.is_nan(incoming))))
+    later = later.fill_null(False)  # noqa: FBT003 - pyarrow's signature
+    beats_null = pc.and_(stored.is_valid(), incoming.is_null())
+    answer: npt.NDArray[np.bool_] = pc.or_(later, beats_null).to_numpy(zero_copy_only=False)
+    return answer
+
+
+def _by_gathering(
+    batch: pa.RecordBatch, changed: pa.RecordBatch, updated: Rows, deleted: Rows
+) -> pa.RecordBatch:
+    rows = np.arange(batch.num_rows)
+    rows[updated] = batch.num_rows + np.arange(changed.num_rows)
+    origins = np.full(batch.num_rows, Origin.COPIED, np.int8)
+    origins[updated] = Origin.UPDATED
+    if len(deleted):
+        rows = np.delete(rows, deleted)
+        origins = np.delete(origins, deleted)
+    indices = pa.array(rows)
+    columns = [
+        pa.concat_arrays([old, new]).take(indices)
+        for old, new in zip(batch.columns, changed.columns, strict=True)
+    ]
+    return with_origin(pa.RecordBatch.from_arrays(columns, schema=batch.schema), pa.array(origins))
+
+
+def _by_slices(
+    batch: pa.RecordBatch, changed: pa.RecordBatch, updated: Rows, deleted: Rows
+) -> pa.RecordBatch:
+    copied, fresh = _sharing_dictionaries(
+        with_origin(batch, Origin.COPIED), with_origin(changed, Origin.UPDATED)
+    )
+    replaced = dict(zip(updated.tolist(), range(len(updated)), strict=True))
+    slices = []
+    start = 0
+    for row in np.sort(np.concatenate([updated, deleted])).tolist():
+        slices.append(copied.slice(start, row - start))
+        if row in replaced:
+            slices.append(fresh.slice(replaced[row], 1))
+        start = row + 1
+    slices.append(copied.slice(start))
+    return one_batch(slices)
+
+
+def _sharing_dictionaries(
+    first: pa.RecordBatch, second: pa.RecordBatch
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The same rows, such that both refer to one dictionary per column."""
+    columns = [
+        _sharing_dictionary(one, other) if pa.types.is_dictionary(one.type) else (one, other)
+        for one, other in zip(first.columns, second.columns, strict=True)
+    ]
+    return (
+        pa.RecordBatch.from_arrays([one for one, _ in columns], schema=first.schema),
+        pa.RecordBatch.from_arrays([other for _, other in columns], schema=second.schema),
+    )
+
+
+def _sharing_dictionary(one: pa.Array, other: pa.Array) -> tuple[pa.Array, pa.Array]:
+    both = pa.concat_arrays([one, other])
+    return both[: len(one)], both[len(one) :]

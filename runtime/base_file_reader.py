@@ -1,0 +1,219 @@
+"""The base file that a merge starts from: its rows as record batches, its row groups to be copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.base_file_rows import one_batch, stored_schema
+from parquetry.runtime.errors import CorruptTableError, NotFoundError, StorageError
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.meta_columns import COMMIT_TIME, RECORD_KEY
+from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.storage_model import ObjectStore
+
+_LARGE_ROW_GROUP = 64 * 1024 * 1024
+_READ_AHEAD = 1024 * 1024
+_SMALL_BYTES_PER_VALUE = 2.5
+_SMALL_DICTIONARY_BYTES = 16 * 1024
+_BATCH_ROWS: Final = (1024, 131_072)
+_COPIED_WRITERS = ("parquet-cpp-arrow ",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRows:
+    """Row group ``number`` of a base file: its rows are ``first`` to ``end`` (exclusive) of the file."""
+
+    number: int
+    first: int
+    end: int
+
+
+class BaseFileReader:
+    """One base file, read from front to back.
+
+    Batches have the columns of ``schema``: commit time, sequence number and key as stored, then
+    the table's columns, of whatever older schema the file is. Text columns that the file keeps in
+    small dictionaries stay dictionaries: they are neither decoded nor encoded again.
+    """
+
+    def __init__(
+        self,
+        content: pa.NativeFile,
+        *,
+        file: pq.ParquetFile,
+        conformer: Conformer,
+        batch_bytes: int,
+        place: str,
+    ) -> None:
+        self._content = content
+        self._file = file
+        self._conformer = conformer
+        self._batch_bytes = batch_bytes
+        self._arrow_bytes_per_row = 4 * self._stored_bytes_per_row()
+        self.place = place
+        self.rows: int = file.metadata.num_rows
+        self.schema = conformer.schema
+
+    @property
+    def row_groups(self) -> list[StoredRows]:
+        """The row groups in order."""
+        metadata = self._file.metadata
+        rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+        ends = list(accumulate(rows))
+        return [
+            StoredRows(number=number, first=end - count, end=end)
+            for number, (count, end) in enumerate(zip(rows, ends, strict=True))
+        ]
+
+    @cached_property
+    def parts(self) -> ParquetParts | None:
+        """The file's row groups for copying; None when their encoding is not of our own library."""
+        if not self._file.metadata.created_by.startswith(_COPIED_WRITERS):
+            return None
+        with reading(self.place):
+            return ParquetParts(self._content)
+
+    def batches(self, group: StoredRows) -> Iterator[pa.RecordBatch]:
+        """The rows of a row group; where batches end depends on the file alone."""
+        wanted = int(self._batch_bytes / self._arrow_bytes_per_row)
+        rows = min(max(wanted, _BATCH_ROWS[0]), _BATCH_ROWS[1])
+        seen_rows = seen_bytes = 0
+        for batch in self._read(group, self._conformer.source.names, rows):
+            conformed = self._conformer(batch)
+            seen_rows += conformed.num_rows
+            seen_bytes += batch_arrow_bytes(conformed)
+            yield conformed
+        if seen_rows:
+            self._arrow_bytes_per_row = max(seen_bytes / seen_rows, 1)
+
+    def whole(self, group: StoredRows) -> pa.RecordBatch:
+        """All rows of a row group at once."""
+        with reading(self.place):
+            rows = self._file.read_row_group(
+                group.number, columns=self._conformer.source.names, use_threads=False
+            )
+        return self._conformer(one_batch(rows.to_batches()))
+
+    def keys(self, group: StoredRows) -> Iterator[pa.StringArray]:
+        """The record keys of a row group."""
+        for batch in self._read(group, [RECORD_KEY], _BATCH_ROWS[1]):
+            yield batch.column(0)
+
+    def _read(self, group: StoredRows, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        with reading(self.place):
+            batches = self._file.iter_batches(
+                rows, row_groups=[group.number], columns=columns, use_threads=False
+            )
+        while True:
+            with reading(self.place):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _stored_bytes_per_row(self) -> float:
+        metadata = self._file.metadata
+        groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+        return float(max(sum(group.total_byte_size for group in groups) / max(metadata.num_rows, 1), 1))
+
+
+@contextmanager
+def open_base_file(
+    store: ObjectStore, base: FileSlice, schema: pa.Schema, *, decoded: frozenset[str], batch_bytes: int
+) -> Iterator[BaseFileReader]:
+    """A reader for the slice; ``decoded`` columns never come as dictionaries.
+
+    RetryWrite when the file is gone: a clean has removed a slice that is no longer the newest.
+    CorruptTableError when it is no whole parquet file.
+    """
+    place = f"{store.uri}/{base.path}"
+    try:
+        content = store.open_input(base.path)
+    except NotFoundError as error:
+        raise _gone(place) from error
+    with content:
+        with reading(place):
+            metadata = pq.read_metadata(content)
+            file = pq.ParquetFile(
+                content,
+                metadata=metadata,
+                read_dictionary=[COMMIT_TIME, *_dictionary_columns(metadata, schema, decoded)],
+                pre_buffer=False,
+                buffer_size=_READ_AHEAD if _largest_row_group(metadata) > _LARGE_ROW_GROUP else 0,
+            )
+        wanted = stored_schema(schema)
+        source = pa.schema([field for field in file.schema_arrow if field.name in wanted.names])
+        conformer = Conformer(source, wanted, place=place)
+        yield BaseFileReader(content, file=file, conformer=conformer, batch_bytes=batch_bytes, place=place)
+
+
+@contextmanager
+def reading(place: str) -> Iterator[None]:
+    """Turns errors about a parquet file into ones that name the file and a remedy."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise _gone(place) from error
+    except ValueError as error:  # pyarrow.ArrowInvalid is one
+        raise _corrupt(place, error) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise StorageError(
+                f"cannot read {place}: {error.strerror}; check the disk, then run again"
+            ) from error
+        raise _corrupt(place, error) from error
+
+
+def _gone(place: str) -> RetryWrite:
+    return RetryWrite(f"{place} has been cleaned meanwhile")
+
+
+def _corrupt(place: str, error: Exception) -> CorruptTableError:
+    reason = str(error).splitlines()[0].rstrip(".")
+    return CorruptTableError(
+        f"{place} is no whole parquet file ({reason}); restore the table to a savepoint before it was "
+        "written, or put the file back from a backup"
+    )
+
+
+def _dictionary_columns(metadata: pq.FileMetaData, schema: pa.Schema, decoded: frozenset[str]) -> list[str]:
+    """Text columns that every row group keeps in a small dictionary, judged by their bytes per value."""
+    texts = {field.name for field in schema if pa.types.is_string(field.type)} - decoded
+    stored: dict[str, tuple[int, int]] = {}
+    for group in (metadata.row_group(index) for index in range(metadata.num_row_groups)):
+        for column in (group.column(index) for index in range(group.num_columns)):
+            name = column.path_in_schema
+            if name in texts:
+                if not _has_small_dictionary(column):
+                    texts.discard(name)
+                size, values = stored.get(name, (0, 0))
+                stored[name] = (size + column.total_uncompressed_size, values + column.num_values)
+    return sorted(
+        name
+        for name, (size, values) in stored.items()
+        if name in texts and size <= _SMALL_BYTES_PER_VALUE * values
+    )
+
+
+def _has_small_dictionary(column: pq.ColumnChunkMetaData) -> bool:
+    if not column.has_dictionary_page:
+        return False
+    return bool(column.data_page_offset - column.dictionary_page_offset <= _SMALL_DICTIONARY_BYTES)
+
+
+def _largest_row_group(metadata: pq.FileMetaData) -> int:
+    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+    return max(
+        (sum(g.column(i).total_compressed_size for i in range(g.num_columns)) for g in groups), default=0
+    )

@@ -1,0 +1,72 @@
+"""How much goes into the next row group, so that a file ends near its limit and never far above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MIB: Final = 1024 * 1024
+
+CEILING: Final = 1.05
+"""No file is larger than its limit times this."""
+
+STRETCHED: Final = 1.04
+"""A file may grow to its limit times this when that spares a roll-over for a few rows."""
+
+FITS: Final = 1.03
+"""The rows that are left are taken to fit when they are estimated to end below the limit times this."""
+
+FULL: Final = 0.99
+"""A file this near its goal is not worth another row group."""
+
+SLACK: Final = 1.25
+"""So much more than a row group is written as one rather than with a small one behind it."""
+
+_LARGEST_ROW_GROUP = 16 * MIB
+_SMALLEST_ROW_GROUP = MIB
+
+
+def default_row_group_bytes(max_file_size_bytes: int) -> int:
+    """An eighth of a file, between 1 and 16 MiB: fine enough to skip by, and to end a file with."""
+    return min(max(max_file_size_bytes // 8, _SMALLEST_ROW_GROUP), _LARGEST_ROW_GROUP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSizer:
+    """Decides about one file. All sizes are in bytes; ``file_bytes`` include the footer so far.
+
+    ``remaining_bytes`` is the estimate of all that is still to come for the bucket.
+    """
+
+    limit_bytes: int
+    row_group_bytes: int
+    row_group_arrow_bytes: int
+
+    def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
+        """What the file should grow to at most."""
+        fits = file_bytes + remaining_bytes <= FITS * self.limit_bytes
+        return (STRETCHED if fits else 1.0) * self.limit_bytes
+
+    def is_full(self, file_bytes: int, remaining_bytes: float) -> bool:
+        """Whether what is left goes to another file."""
+        return file_bytes >= FULL * self.goal_bytes(file_bytes, remaining_bytes)
+
+    def is_allowed(self, file_bytes: float) -> bool:
+        """Whether the file may have this size."""
+        return file_bytes <= CEILING * self.limit_bytes
+
+    def next_arrow_bytes(
+        self, file_bytes: int, remaining_bytes: float, *, ratio: float, guessed: bool
+    ) -> int:
+        """How many Arrow bytes the next row group has, when they shrink by ``ratio`` in the file.
+
+        With a ``guessed`` ratio at most half a file of them, which no encoding makes many more.
+        """
+        room = self.goal_bytes(file_bytes, remaining_bytes) - file_bytes
+        wanted = min(min(self.row_group_bytes, room) / ratio, self.row_group_arrow_bytes)
+        return max(int(min(wanted, self.limit_bytes / 2) if guessed else wanted), 1)
+
+    def smaller_arrow_bytes(self, arrow_bytes: int, *, file_bytes: int, encoded_bytes: int) -> int:
+        """How many Arrow bytes to try after ``arrow_bytes`` came out as too many."""
+        room = max(self.limit_bytes - file_bytes, 0)
+        return max(int(arrow_bytes * min(room / encoded_bytes, 0.9)), 1)

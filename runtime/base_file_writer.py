@@ -1,0 +1,219 @@
+"""One base file: exact name, marker first, Hudi's meta columns and footer keys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.base_file_columns import parquet_places
+from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
+from parquetry.runtime.base_file_footer import FooterKeys
+from parquetry.runtime.base_file_merge import Changes, merged
+from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile, new_file_id
+from parquetry.runtime.base_file_name import BaseFileName
+from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
+from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, Origin, stored_schema
+from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.markers import MarkerKind, put_marker
+from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from parquetry.runtime.parquet_assembly import MAGIC, ParquetAssembly, ParquetParts
+from parquetry.runtime.partition_metadata import put_partition_metadata
+from parquetry.runtime.timeline.commit import WriteStat
+
+_CONSTANT_COLUMNS: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedColumns:
+    """Columns of a row group, by name, encoded anew; and where each of its rows came from."""
+
+    names: tuple[str, ...]
+    encoded: EncodedRows
+    origins: npt.NDArray[np.int8]
+
+
+class BaseFileWriter:
+    """Writes file number ``roll_over`` of a bucket, row group by row group.
+
+    The file appears under its name when :meth:`finish` returns; a ``with`` block that ends with an
+    exception leaves nothing. ``template`` is a parquet file without rows that has the columns.
+    """
+
+    def __init__(
+        self,
+        context: WriteContext,
+        bucket: Bucket,
+        roll_over: int,
+        *,
+        encoder: RowGroupEncoder,
+        template: ParquetParts,
+    ) -> None:
+        file_id = bucket.file_id if roll_over == 0 else new_file_id(context.instant, bucket.index, roll_over)
+        self.name = BaseFileName(partition=bucket.partition, file_id=file_id, instant=context.instant)
+        self.rows = 0
+        self._context = context
+        self._bucket = bucket
+        self._roll_over = roll_over
+        self._base = bucket.base if roll_over == 0 else None
+        self._encoder = encoder
+        self._keys = FooterKeys(context.avro_schema, context.files.bloom_filter)
+        self._places = parquet_places(file_schema(stored_schema(context.schema)))
+        self._origins = np.zeros(len(Origin), np.int64)
+        self._resources = ExitStack()
+        self._put_marker()
+        sink = self._resources.enter_context(context.store.create_file(self.name.path))
+        self._assembly = ParquetAssembly(sink, template)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.__exit__(kind, error, trace)
+
+    @property
+    def size_bytes(self) -> int:
+        """About how large the file is when it is finished now."""
+        return self._assembly.size_bytes + self._keys.size_bytes
+
+    def encode(self, rows: pa.Table) -> EncodedRows:
+        """The rows as a row group of this file, which is not appended yet.
+
+        InvalidDataError when a column that may not be null has nulls.
+        """
+        return self._encode(self._with_constants(rows.drop_columns([ORIGIN])))
+
+    def append(self, rows: pa.Table, encoded: EncodedRows) -> None:
+        """Write rows whose row group has been encoded."""
+        self._assembly.append(encoded.parts, 0, unbounded=encoded.unbounded)
+        self._count(rows.column(ORIGIN).to_numpy())
+        for keys in rows.column(RECORD_KEY).chunks:
+            self._keys.add_keys(keys)
+
+    def copy(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> None:
+        """Write a row group of the base file as it is, but for the file's name in its rows."""
+        rows = group.end - group.first
+        names = pa.table({FILE_NAME: _constant(self.name.name, rows)})
+        renamed = self._encoder.encode_constants(names).parts.chunks(0)[0]
+        self._assembly.append(parts, group.number, replaced={META_COLUMNS.index(FILE_NAME): renamed})
+        self._count(np.full(rows, Origin.COPIED, np.int8))
+        self._add_stored_keys(reader, parts, group)
+
+    def encode_changed(
+        self, stored: pa.RecordBatch, changes: Changes, kept: Collection[str]
+    ) -> ChangedColumns:
+        """The columns of an updated row group that are not kept as they are, and the file's name."""
+        names = [name for name in stored.schema.names if name not in kept]
+        part = replace(changes, rows=changes.rows.select(names))
+        rows = pa.Table.from_batches([merged(stored.select(names), part)])
+        origins = rows.column(ORIGIN).to_numpy()
+        rows = rows.drop_columns([ORIGIN]).append_column(FILE_NAME, _constant(self.name.name, rows.num_rows))
+        return ChangedColumns(names=(*names, FILE_NAME), encoded=self._encode(rows), origins=origins)
+
+    def patch(
+        self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows, columns: ChangedColumns
+    ) -> None:
+        """Write a row group of the base file with some of its columns replaced."""
+        places = [place for name in columns.names for place in self._places[name]]
+        self._assembly.append(
+            parts,
+            group.number,
+            replaced=dict(zip(places, columns.encoded.parts.chunks(0), strict=True)),
+            unbounded={places[number] for number in columns.encoded.unbounded},
+        )
+        self._count(columns.origins)
+        self._add_stored_keys(reader, parts, group)
+
+    def finish(self) -> WrittenFile:
+        """Close the file and let it appear.
+
+        ConflictError, and no file, when the write's in-flight instant is gone.
+        """
+        self._check_wanted()
+        tail = self._assembly.finish(self._keys.entries())
+        metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail))
+        assert metadata.num_rows == self.rows
+        self._resources.close()
+        try:
+            self._check_wanted()
+        except ConflictError:
+            self._context.store.delete(self.name.path)
+            raise
+        stat = WriteStat(
+            file_id=self.name.file_id,
+            path=self.name.path,
+            partition_path=self._bucket.partition,
+            prev_commit=self._base.instant if self._base else None,
+            num_writes=self.rows,
+            num_update_writes=int(self._origins[Origin.UPDATED]),
+            num_inserts=int(self._origins[Origin.INSERTED]),
+            file_size_bytes=self._assembly.data_bytes,
+        )
+        return WrittenFile(
+            stat=stat,
+            min_key=self._keys.min_key,
+            max_key=self._keys.max_key,
+            metadata=metadata,
+        )
+
+    def _encode(self, rows: pa.Table) -> EncodedRows:
+        try:
+            return self._encoder.encode(rows)
+        except pa.ArrowInvalid as error:
+            raise InvalidDataError(
+                f"{self._context.store.uri}/{self.name.path}: {error}; supply a value in every row, "
+                "or declare the column nullable"
+            ) from error
+
+    def _count(self, origins: npt.NDArray[np.int8]) -> None:
+        self.rows += len(origins)
+        self._origins += np.bincount(origins, minlength=len(Origin))
+
+    def _add_stored_keys(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> None:
+        if not self._keys.add_bounds(parts.bounds(group.number, META_COLUMNS.index(RECORD_KEY))):
+            for keys in reader.keys(group):
+                self._keys.add_keys(keys)
+
+    def _put_marker(self) -> None:
+        context = self._context
+        if self._roll_over == 0 and context.marked:
+            return
+        kind = MarkerKind.MERGE if self._base else MarkerKind.CREATE
+        put_marker(context.store, context.instant, self.name.path, kind)
+        if self._roll_over == 0:
+            put_partition_metadata(context.store, self._bucket.partition, instant=context.instant)
+
+    def _with_constants(self, rows: pa.Table) -> pa.Table:
+        """The rows with all five meta columns in Hudi's order."""
+        own = dict(zip(rows.column_names, rows.columns, strict=True))
+        own[PARTITION_PATH] = _constant(self._bucket.partition, rows.num_rows)
+        own[FILE_NAME] = _constant(self.name.name, rows.num_rows)
+        schema = file_schema(rows.schema)
+        return pa.table([own[name] for name in schema.names], schema=schema)
+
+    def _check_wanted(self) -> None:
+        context = self._context
+        if not context.guard.still_alive(context.store):
+            raise ConflictError(
+                f"{context.store.uri}: the write of instant {context.instant} has been rolled back by "
+                "another writer; run it again"
+            )
+
+
+def file_schema(rows: pa.Schema) -> pa.Schema:
+    """The schema of a base file: the five meta columns, then those of the rows."""
+    meta = [pa.field(name, DICTIONARY if name in _CONSTANT_COLUMNS else pa.string()) for name in META_COLUMNS]
+    return pa.schema([*meta, *(field for field in rows if field.name not in {*META_COLUMNS, ORIGIN})])
+
+
+def _constant(value: str, rows: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))

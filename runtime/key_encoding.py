@@ -1,0 +1,63 @@
+"""How the record keys of an existing table are spelled, found out from one of its files.
+
+Hudi's ComplexKeyGenerator with a single field wrote ``field:value`` up to 0.14.0 and again from 1.1,
+and the bare value in between; mixing both would make every key new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.key_generator import KeyEncoding
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.view import FileSystemView
+
+_SAMPLE_ROWS: Final = 64
+
+
+def detect_key_encoding(store: ObjectStore, view: FileSystemView, record_key: Sequence[str]) -> KeyEncoding:
+    """The spelling in the table's files; bare for a table that has no rows yet.
+
+    Partitions are looked at one after the other until one has a row. CorruptTableError when the
+    rows of one file disagree.
+    """
+    (field,) = record_key
+    for partition in view.partitions():
+        for part in view.slices(partition):
+            pairs = _sample(store, part.path, field)
+            if pairs:
+                return _encoding_of(pairs, field, f"{store.uri}/{part.path}")
+    return KeyEncoding.BARE
+
+
+def _sample(store: ObjectStore, path: str, field: str) -> list[tuple[str, str]]:
+    """A few record keys with the text of the field they are made of."""
+    with store.open_input(path) as source, pq.ParquetFile(source) as file:
+        batches = file.iter_batches(batch_size=_SAMPLE_ROWS, columns=[RECORD_KEY, field])
+        rows: list[dict[str, Any]] = next((batch.to_pylist() for batch in batches if batch.num_rows), [])
+    return [(row[RECORD_KEY], str(_nested(row, field))) for row in rows if row[RECORD_KEY] is not None]
+
+
+def _nested(row: object, field: str) -> object:
+    for name in field.split("."):
+        row = row.get(name) if isinstance(row, dict) else None
+    return row
+
+
+def _encoding_of(pairs: Sequence[tuple[str, str]], field: str, place: str) -> KeyEncoding:
+    """Prefixed if every key begins with ``field:`` although its value does not."""
+    prefix = f"{field}:"
+    prefixed = [key.startswith(prefix) and key != value for key, value in pairs]
+    if all(prefixed):
+        return KeyEncoding.PREFIXED
+    if not any(prefixed):
+        return KeyEncoding.BARE
+    raise CorruptTableError(
+        f"{place}: some record keys begin with {prefix!r} and some do not, so two writers spelled them "
+        f"differently; rewrite the table with one of them"
+    )

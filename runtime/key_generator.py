@@ -1,0 +1,80 @@
+"""Hudi's key generators: how a table's record keys and partition paths are spelled.
+
+Source: KeyGeneratorType, KeyGenUtils and the classes of org.apache.hudi.keygen of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+_PACKAGE: Final = "org.apache.hudi.keygen."
+
+
+class KeyGenerator(StrEnum):
+    """The generators Hudi comes with, by the simple names of their Spark classes."""
+
+    SIMPLE = "SimpleKeyGenerator"
+    COMPLEX = "ComplexKeyGenerator"
+    NON_PARTITION = "NonpartitionedKeyGenerator"
+    TIMESTAMP = "TimestampBasedKeyGenerator"
+    CUSTOM = "CustomKeyGenerator"
+    GLOBAL_DELETE = "GlobalDeleteKeyGenerator"
+
+    @property
+    def class_name(self) -> str:
+        """The full Java class name, as ``hoodie.properties`` holds it."""
+        return _PACKAGE + self.value
+
+
+class KeyEncoding(StrEnum):
+    """How a record key is spelled: ``v`` or ``field:v[,field:v...]``."""
+
+    BARE = "bare"
+    PREFIXED = "prefixed"
+
+
+def choose_key_generator(record_key: Sequence[str], partition_by: Sequence[str]) -> KeyGenerator:
+    """The generator for a new table.
+
+    Hudi's own choice, except for one key field and several partition fields: Hudi's versions
+    disagree about what ComplexKeyGenerator does with one field, CustomKeyGenerator is clear.
+    """
+    if not partition_by:
+        return KeyGenerator.NON_PARTITION
+    if len(record_key) <= 1 and len(partition_by) == 1:
+        return KeyGenerator.SIMPLE
+    return KeyGenerator.CUSTOM if len(record_key) == 1 else KeyGenerator.COMPLEX
+
+
+def infer_key_generator(
+    properties: Mapping[str, str], record_key: Sequence[str], partition_by: Sequence[str]
+) -> KeyGenerator | None:
+    """The generator that a table's properties mean; None for one that Hudi does not come with.
+
+    Hudi 0.x stores a class, 1.x a type; without either Hudi goes by the number of fields.
+    """
+    class_name = properties.get("hoodie.table.keygenerator.class")
+    if class_name:
+        simple_name = class_name.removeprefix(_PACKAGE)
+        return _BY_CLASS.get(simple_name) or _BY_CLASS.get(simple_name.replace("Avro", ""))
+    type_name = properties.get("hoodie.table.keygenerator.type")
+    if type_name:
+        return KeyGenerator.__members__.get(type_name.upper().removesuffix("_AVRO"))
+    if not partition_by:
+        return KeyGenerator.NON_PARTITION
+    single = len(record_key) <= 1 and len(partition_by) == 1
+    return KeyGenerator.SIMPLE if single else KeyGenerator.COMPLEX
+
+
+def key_encoding_of(generator: KeyGenerator | None, record_key: Sequence[str]) -> KeyEncoding | None:
+    """How the generator spells keys; None where Hudi's versions disagree and only the files can tell."""
+    if generator is None:
+        return None
+    if len(record_key) != 1:
+        return KeyEncoding.PREFIXED if record_key else KeyEncoding.BARE
+    return None if generator in (KeyGenerator.COMPLEX, KeyGenerator.GLOBAL_DELETE) else KeyEncoding.BARE
+
+
+_BY_CLASS = {generator.value: generator for generator in KeyGenerator}

@@ -1,0 +1,350 @@
+"""Parquet files put together from row groups that exist: encoded in memory, or in another file.
+
+Column chunks are copied byte by byte; only what says where they lie is written anew. Field numbers
+are those of parquet.thrift in apache/parquet-format.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from parquetry.runtime.parquet_thrift import (
+    BINARY,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    List,
+    Struct,
+    decode_struct,
+    encode_struct,
+)
+
+MAGIC: Final = b"PAR1"
+
+_TAIL_BYTES: Final = 8
+_READ_BYTES: Final = 4 * 1024 * 1024
+_FIXED_FOOTER_BYTES: Final = 64
+
+
+_FILE_VERSION: Final = 1
+_FILE_SCHEMA: Final = 2
+_FILE_ROWS: Final = 3
+_FILE_ROW_GROUPS: Final = 4
+_FILE_KEY_VALUES: Final = 5
+_FILE_CREATED_BY: Final = 6
+
+_GROUP_COLUMNS: Final = 1
+_GROUP_BYTES: Final = 2
+_GROUP_ROWS: Final = 3
+_GROUP_SORTING: Final = 4
+_GROUP_FILE_OFFSET: Final = 5
+_GROUP_COMPRESSED_BYTES: Final = 6
+_GROUP_ORDINAL: Final = 7
+
+_CHUNK_FILE_OFFSET: Final = 2
+_CHUNK_METADATA: Final = 3
+_CHUNK_OFFSET_INDEX: Final = 4
+_CHUNK_OFFSET_INDEX_BYTES: Final = 5
+_CHUNK_COLUMN_INDEX: Final = 6
+_CHUNK_COLUMN_INDEX_BYTES: Final = 7
+
+_COLUMN_CODEC: Final = 4
+_COLUMN_BYTES: Final = 6
+_COLUMN_COMPRESSED_BYTES: Final = 7
+_COLUMN_DATA_PAGE: Final = 9
+_COLUMN_INDEX_PAGE: Final = 10
+_COLUMN_DICTIONARY_PAGE: Final = 11
+_COLUMN_STATISTICS: Final = 12
+_COLUMN_BLOOM_FILTER: Final = 14
+_COLUMN_BLOOM_FILTER_BYTES: Final = 15
+
+_STATISTICS_MAX_VALUE: Final = 5
+_STATISTICS_MIN_VALUE: Final = 6
+
+_BOUNDS: Final = frozenset({1, 2, 5, 6, 7, 8})
+_SCHEMA_FIELD_ID: Final = 9
+_CODECS: Final = ("NONE", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+
+
+class ParquetParts:
+    """The row groups of a whole parquet file, to be copied from.
+
+    ``content`` is a pyarrow file with ``read_at``. Raises ValueError when the footer is none.
+    """
+
+    def __init__(self, content: pa.NativeFile) -> None:
+        self.content = content
+        self.size_bytes: int = content.size()
+        tail = content.read_at(_TAIL_BYTES, max(self.size_bytes - _TAIL_BYTES, 0))
+        if len(tail) < _TAIL_BYTES or not tail.endswith(MAGIC):
+            raise ValueError("it does not end like a parquet file")
+        self.footer_bytes: int = struct.unpack("<I", tail[:4])[0]
+        start = self.size_bytes - _TAIL_BYTES - self.footer_bytes
+        if start < len(MAGIC):
+            raise ValueError("its footer is longer than the file")
+        try:
+            self.footer, _ = decode_struct(content.read_at(self.footer_bytes, start))
+        except (IndexError, RecursionError, struct.error) as error:
+            raise ValueError("its footer is cut short or garbage") from error
+        self.groups: list[Struct] = _field(self.footer, _FILE_ROW_GROUPS, List(STRUCT, [])).items
+        self._indexes_from = start
+        for chunk in (chunk for group in range(len(self.groups)) for chunk in self.chunks(group)):
+            self._indexes_from = min(chunk.indexes_from or start, self._indexes_from)
+        self._indexes_to = start
+        self._indexes: bytes | None = None
+
+    @property
+    def created_by(self) -> str:
+        """The library that wrote the file."""
+        created_by: bytes = _field(self.footer, _FILE_CREATED_BY, b"")
+        return created_by.decode(errors="replace")
+
+    @property
+    def columns(self) -> list[Struct]:
+        """The schema's elements in depth-first order below the root, without field ids."""
+        elements: list[Struct] = _field(self.footer, _FILE_SCHEMA).items
+        return [
+            {number: value for number, value in element.items() if number != _SCHEMA_FIELD_ID}
+            for element in elements[1:]
+        ]
+
+    def rows(self, group: int) -> int:
+        """How many rows the row group has."""
+        return int(_field(self.groups[group], _GROUP_ROWS))
+
+    def stored_bytes(self, group: int) -> int:
+        """How many bytes the chunks of the row group take."""
+        return sum(chunk.size_bytes for chunk in self.chunks(group))
+
+    def encoded_bytes(self, group: int) -> int:
+        """How many bytes they take before compression."""
+        return int(_field(self.groups[group], _GROUP_BYTES))
+
+    def codecs(self, group: int) -> set[str]:
+        """The compression codecs of the row group's chunks."""
+        return {_CODECS[_field(chunk.metadata, _COLUMN_CODEC)] for chunk in self.chunks(group)}
+
+    def bounds(self, group: int, column: int) -> tuple[bytes, bytes] | None:
+        """The smallest and largest value of a chunk as stored; None where they are not known."""
+        statistics: Struct = _field(self.chunks(group)[column].metadata, _COLUMN_STATISTICS, {})
+        smallest = _field(statistics, _STATISTICS_MIN_VALUE, None)
+        largest = _field(statistics, _STATISTICS_MAX_VALUE, None)
+        return None if smallest is None or largest is None else (smallest, largest)
+
+    def chunks(self, group: int) -> list[PartChunk]:
+        """The column chunks of a row group, in the order of the schema's leaves."""
+        chunks = _field(self.groups[group], _GROUP_COLUMNS).items
+        return [PartChunk(parts=self, chunk=chunk) for chunk in chunks]
+
+    def index(self, start: int, size: int) -> bytes:
+        """A part of the page index, which is read once and whole."""
+        if self._indexes is None:
+            self._indexes = self.content.read_at(self._indexes_to - self._indexes_from, self._indexes_from)
+        start -= self._indexes_from
+        return self._indexes[start : start + size]
+
+    def index_bytes(self, group: int) -> int:
+        """About how much the row group adds to the end of a file: its page index and footer entry."""
+        indexes = sum(chunk.index_bytes for chunk in self.chunks(group))
+        return indexes + self.footer_bytes // len(self.groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartChunk:
+    """One column chunk of a file."""
+
+    parts: ParquetParts
+    chunk: Struct
+
+    @property
+    def metadata(self) -> Struct:
+        """The chunk's ColumnMetaData."""
+        metadata: Struct = _field(self.chunk, _CHUNK_METADATA)
+        return metadata
+
+    @property
+    def start(self) -> int:
+        """Where its first page begins."""
+        data_page: int = _field(self.metadata, _COLUMN_DATA_PAGE)
+        dictionary: int = _field(self.metadata, _COLUMN_DICTIONARY_PAGE, 0)
+        return min(data_page, dictionary) if dictionary > 0 else data_page
+
+    @property
+    def size_bytes(self) -> int:
+        """The length of its pages with their headers."""
+        return int(_field(self.metadata, _COLUMN_COMPRESSED_BYTES))
+
+    @property
+    def offset_index_bytes(self) -> int:
+        """The length of its offset index, 0 without one."""
+        return int(_field(self.chunk, _CHUNK_OFFSET_INDEX_BYTES, 0))
+
+    @property
+    def index_bytes(self) -> int:
+        """The length of its column index and offset index."""
+        return self.offset_index_bytes + int(_field(self.chunk, _CHUNK_COLUMN_INDEX_BYTES, 0))
+
+    @property
+    def indexes_from(self) -> int | None:
+        """Where the first of its two indexes begins; None without any."""
+        places = [_field(self.chunk, place, 0) for place in (_CHUNK_COLUMN_INDEX, _CHUNK_OFFSET_INDEX)]
+        return min((place for place in places if place), default=None)
+
+    def column_index(self) -> bytes | None:
+        """Its column index, which says nothing about places; None without one."""
+        size = _field(self.chunk, _CHUNK_COLUMN_INDEX_BYTES, 0)
+        if not size:
+            return None
+        return self.parts.index(_field(self.chunk, _CHUNK_COLUMN_INDEX), size)
+
+    def offset_index(self, shift: int) -> bytes | None:
+        """Its offset index as it is when the chunk lies ``shift`` bytes further on; None without one."""
+        if not self.offset_index_bytes:
+            return None
+        at = _field(self.chunk, _CHUNK_OFFSET_INDEX)
+        index, _ = decode_struct(self.parts.index(at, self.offset_index_bytes))
+        for page in _field(index, 1).items:
+            page[1] = (I64, page[1][1] + shift)
+        return encode_struct(index)
+
+    def shifted(self, shift: int, *, bounds: bool) -> Struct:
+        """The chunk's entry in a footer when it lies ``shift`` bytes further on, without its indexes."""
+        metadata = {
+            number: value
+            for number, value in self.metadata.items()
+            if number not in {_COLUMN_BLOOM_FILTER, _COLUMN_BLOOM_FILTER_BYTES}
+        }
+        for place in (_COLUMN_DATA_PAGE, _COLUMN_INDEX_PAGE, _COLUMN_DICTIONARY_PAGE):
+            if _field(metadata, place, 0) > 0:
+                metadata[place] = (I64, metadata[place][1] + shift)
+        if not bounds and _COLUMN_STATISTICS in metadata:
+            kind, statistics = metadata[_COLUMN_STATISTICS]
+            kept = {number: value for number, value in statistics.items() if number not in _BOUNDS}
+            metadata[_COLUMN_STATISTICS] = (kind, kept)
+        return {_CHUNK_FILE_OFFSET: (I64, 0), _CHUNK_METADATA: (STRUCT, metadata)}
+
+
+class ParquetAssembly:
+    """Writes one parquet file from row groups of others with the same columns.
+
+    ``template`` is any file with the columns; its schema and versions are taken over. ``sink`` has
+    ``write``. Nothing is written but the magic bytes, chunks as they come, and the end.
+    """
+
+    def __init__(self, sink: Any, template: ParquetParts) -> None:
+        self._sink = sink
+        self._template = template
+        self._groups: list[Struct] = []
+        self._indexes: list[tuple[Struct, bytes | None, bytes | None]] = []
+        self._rows = 0
+        self._index_bytes = 0
+        self.data_bytes = 0
+        self._write(MAGIC)
+
+    @property
+    def size_bytes(self) -> int:
+        """About how large the file is when it is finished now, without key-value pairs."""
+        return self.data_bytes + self._index_bytes + self._template.footer_bytes + _FIXED_FOOTER_BYTES
+
+    def append(
+        self,
+        parts: ParquetParts,
+        group: int,
+        *,
+        replaced: Mapping[int, PartChunk] | None = None,
+        unbounded: Collection[int] = (),
+    ) -> None:
+        """Copy a row group to the end of the file.
+
+        ``replaced`` are chunks, by column number, that take the place of the row group's own;
+        ``unbounded`` are columns whose smallest and largest values must not be told to readers.
+        """
+        chunks = parts.chunks(group)
+        for column, chunk in (replaced or {}).items():
+            chunks[column] = chunk
+        first = self.data_bytes
+        entries = []
+        for column, (chunk, at) in enumerate(zip(chunks, self._copy(chunks), strict=True)):
+            shift, bounds = at - chunk.start, column not in unbounded
+            entry = chunk.shifted(shift, bounds=bounds)
+            entries.append(entry)
+            index = chunk.column_index() if bounds else None
+            self._indexes.append((entry, index, chunk.offset_index(shift)))
+        own = {number: value for number, value in parts.groups[group].items() if number != _GROUP_SORTING}
+        own[_GROUP_COLUMNS] = (LIST, List(STRUCT, entries))
+        own[_GROUP_FILE_OFFSET] = (I64, first)
+        own[_GROUP_BYTES] = (I64, sum(_field(chunk.metadata, _COLUMN_BYTES) for chunk in chunks))
+        own[_GROUP_COMPRESSED_BYTES] = (I64, self.data_bytes - first)
+        own[_GROUP_ORDINAL] = (I16, len(self._groups))
+        own = dict(sorted(own.items()))
+        self._groups.append(own)
+        self._rows += parts.rows(group)
+        self._index_bytes += parts.index_bytes(group)
+
+    def finish(self, key_values: Mapping[str, str]) -> bytes:
+        """Write the page index and the footer, which is returned with the file's last eight bytes."""
+        for entry, index, _ in self._indexes:
+            self._put_index(entry, index, _CHUNK_COLUMN_INDEX, _CHUNK_COLUMN_INDEX_BYTES)
+        for entry, _, index in self._indexes:
+            self._put_index(entry, index, _CHUNK_OFFSET_INDEX, _CHUNK_OFFSET_INDEX_BYTES)
+            for number in sorted(entry):
+                entry[number] = entry.pop(number)
+        footer = dict(self._template.footer)
+        footer[_FILE_ROWS] = (I64, self._rows)
+        footer[_FILE_ROW_GROUPS] = (LIST, List(STRUCT, self._groups))
+        footer[_FILE_KEY_VALUES] = (LIST, List(STRUCT, list(_pairs(key_values))))
+        encoded = encode_struct(dict(sorted(footer.items())))
+        tail = encoded + struct.pack("<I", len(encoded)) + MAGIC
+        self._write(tail)
+        return tail
+
+    def _put_index(self, entry: Struct, index: bytes | None, offset: int, length: int) -> None:
+        if index is not None:
+            entry[offset] = (I64, self.data_bytes)
+            entry[length] = (I32, len(index))
+            self._write(index)
+
+    def _copy(self, chunks: Iterable[PartChunk]) -> Iterator[int]:
+        """Copy the pages of chunks one after the other; where each of them begins now."""
+        run: list[PartChunk] = []
+        for chunk in chunks:
+            last = run[-1] if run else None
+            if last is not None and (
+                chunk.parts is not last.parts or chunk.start != last.start + last.size_bytes
+            ):
+                yield from self._copy_run(run)
+                run = []
+            run.append(chunk)
+        yield from self._copy_run(run)
+
+    def _copy_run(self, run: list[PartChunk]) -> Iterator[int]:
+        start, end = run[0].start, run[-1].start + run[-1].size_bytes
+        places = [self.data_bytes + chunk.start - start for chunk in run]
+        for at in range(start, end, _READ_BYTES):
+            self._write(run[0].parts.content.read_at(min(_READ_BYTES, end - at), at))
+        yield from places
+
+    def _write(self, data: bytes) -> None:
+        self._sink.write(data)
+        self.data_bytes += len(data)
+
+
+def _field(fields: Struct, number: int, *default: Any) -> Any:
+    """The value of a field; ValueError when a field without default is missing."""
+    if number in fields:
+        return fields[number][1]
+    if default:
+        return default[0]
+    raise ValueError(f"the footer lacks a field that parquet requires (number {number})")
+
+
+def _pairs(key_values: Mapping[str, str]) -> Iterator[Struct]:
+    for key, value in key_values.items():
+        yield {1: (BINARY, key.encode()), 2: (BINARY, value.encode())}
