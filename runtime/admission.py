@@ -1,0 +1,131 @@
+"""What must not be written to: tables where a write of ours would lose rows or mislead readers.
+
+Each refusal was seen to end in silent loss, or is a feature whose upkeep a writer cannot skip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.key_generator import KeyGenerator
+from parquetry.runtime.readable import check_readable
+from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table_handle import TableHandle
+from parquetry.runtime.timeline.instant import Timezone, parse_instant_ms
+from parquetry.runtime.timeline.timeline import Timeline
+
+MAX_CLOCK_SKEW_MS: Final = 5_000
+
+_LATEST_INTERNAL_SCHEMA: Final = "latest_schema"
+
+
+def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None:
+    """Raises UnsupportedTableError when writing is not safe: place, value and one remedy.
+
+    An instant up to :data:`MAX_CLOCK_SKEW_MS` ahead of ``now_ms`` is the caller's to wait for, see
+    :func:`ahead_ms`; one further ahead is refused.
+    """
+    check_readable(handle.store, handle.config)
+    for problem in _problems(handle.config):
+        raise UnsupportedTableError(f"{handle.store.uri}: {problem}")
+    _check_schema_history(handle, timeline)
+    ahead = ahead_ms(timeline, handle.config.timezone, now_ms)
+    if ahead > MAX_CLOCK_SKEW_MS:
+        raise UnsupportedTableError(_future_instant(handle, timeline, ahead))
+
+
+def ahead_ms(timeline: Timeline, timezone: Timezone, now_ms: int) -> int:
+    """By how many milliseconds the newest instant, in any state, lies ahead of the clock; 0 if it does not.
+
+    Real Hudi takes its instants from the clock alone: behind such an instant its commits vanish.
+    """
+    newest = timeline.last_instant
+    return 0 if newest is None else max(0, parse_instant_ms(newest, timezone) - now_ms)
+
+
+def _problems(config: TableConfig) -> Iterator[str]:
+    if config.metadata_partitions:
+        yield (
+            f"hoodie.table.metadata.partitions={','.join(config.metadata_partitions)}: readers that use the "
+            f"metadata table would miss rows; write once with Hudi and hoodie.metadata.enable=false, which "
+            f"removes it, and keep that setting in every Hudi writer"
+        )
+    if config.drop_partition_columns:
+        yield (
+            "hoodie.datasource.write.drop.partition.columns=true: files lack the partition columns; "
+            "write the table anew without that setting"
+        )
+    if not config.populate_meta_fields:
+        yield ("hoodie.populate.meta.fields=false: rows carry no record keys; write the table anew with true")
+    if _flag(config, "hoodie.table.cdc.enabled"):
+        yield (
+            "hoodie.table.cdc.enabled=true: a write without change log files would be missing from "
+            "change queries; set it to false with Hudi"
+        )
+    if _flag(config, "hoodie.table.multiple.base.file.formats.enable"):
+        yield (
+            "hoodie.table.multiple.base.file.formats.enable=true: files may not be parquet; "
+            "write the table anew without that setting"
+        )
+    if len(config.ordering_fields) > 1:
+        yield (
+            f"hoodie.table.ordering.fields={','.join(config.ordering_fields)}: one ordering field is "
+            f"supported; write the table anew with one"
+        )
+    if config.ordering is not None and "." in config.ordering:
+        yield (
+            f"the ordering field {config.ordering} lies within a struct; write the table anew, ordered by a "
+            f"column of its own"
+        )
+    yield from _key_generator_problems(config)
+
+
+def _key_generator_problems(config: TableConfig) -> Iterator[str]:
+    if config.key_generator is None:
+        supported = ", ".join(
+            generator for generator in KeyGenerator if generator is not KeyGenerator.TIMESTAMP
+        )
+        yield (
+            f"unknown key generator {config.key_generator_class}, so keys and partition paths cannot be "
+            f"made alike; write the table anew with one of {supported}"
+        )
+    time_based = any(".keygen.timebased." in key for key in config.raw)
+    if config.key_generator is KeyGenerator.TIMESTAMP or (
+        config.key_generator is KeyGenerator.CUSTOM and time_based
+    ):
+        yield (
+            f"key generator {config.key_generator_class} makes partition paths from times, by settings that "
+            f"the table does not record; write the table anew, partitioned by a column that holds the "
+            f"formatted time"
+        )
+
+
+def _check_schema_history(handle: TableHandle, timeline: Timeline) -> None:
+    if not timeline.completed_writes:
+        return
+    newest = timeline.completed_writes[-1]
+    if timeline.commit_metadata(newest.time).extra.get(_LATEST_INTERNAL_SCHEMA):
+        raise UnsupportedTableError(
+            f"{handle.store.uri}: the commit {newest.time} carries a schema history "
+            f"(hoodie.schema.on.read.enable), which a write without it would cut off; "
+            f"write the table anew without that setting"
+        )
+
+
+def _future_instant(handle: TableHandle, timeline: Timeline, ahead: int) -> str:
+    remedy = (
+        "set TZ to the zone of the machines that write this table"
+        if handle.config.timezone is Timezone.LOCAL
+        else "set this machine's clock right, or wait until then"
+    )
+    return (
+        f"{handle.store.uri}: the newest instant {timeline.last_instant} lies {ahead / 1000:.0f} s ahead of "
+        f"the clock (time zone of the table: {handle.config.timezone}), and rows written now would vanish "
+        f"behind it; {remedy}"
+    )
+
+
+def _flag(config: TableConfig, key: str) -> bool:
+    return config.raw.get(key, "").strip().lower() == "true"

@@ -1,0 +1,170 @@
+"""Whose table this is and which spec it was last applied with: small records beside the timeline.
+
+They name nothing that readers of the table depend on; without them it is a plain Hudi table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from parquetry.runtime.errors import CorruptTableError, NotFoundError, StalePlanError
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage import ObjectStore, PutOutcome
+
+SIDECAR_FOLDER: Final = ".hoodie/.parquetry"
+IDENTITY_PATH: Final = f"{SIDECAR_FOLDER}/table.json"
+APPLIED_FOLDER: Final = f"{SIDECAR_FOLDER}/applied"
+
+_NUMBER_WIDTH: Final = 20
+_APPLIED_NAME = re.compile(rf"(\d{{{_NUMBER_WIDTH}}})\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableIdentity:
+    """What was put first when the table was made: its id, its project, and how to finish making it.
+
+    ``first_instant`` and ``spec`` are those of the creation; an adopted table has neither.
+    """
+
+    table_id: str
+    project: str
+    first_instant: str | None = None
+    spec: TableSpec | None = None
+
+    def to_bytes(self) -> bytes:
+        """The content of ``table.json``."""
+        document = {
+            "id": self.table_id,
+            "project": self.project,
+            "first_instant": self.first_instant,
+            "spec": None if self.spec is None else self.spec.to_json(),
+        }
+        return _dump(document)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, *, place: str) -> TableIdentity:
+        """The identity that :meth:`to_bytes` wrote; CorruptTableError names ``place``."""
+        document = _load(content, place)
+        try:
+            spec = document.get("spec")
+            return cls(
+                table_id=document["id"],
+                project=document["project"],
+                first_instant=document.get("first_instant"),
+                spec=None if spec is None else TableSpec.from_json(spec, place=f"{place}: spec"),
+            )
+        except KeyError as error:
+            raise CorruptTableError(f"{place}: {error} is missing; restore the file from a copy") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedRef:
+    """Which applied record is in force, and the plan and git commit it came from."""
+
+    number: int
+    digest: str
+    plan_id: str | None
+    git_commit: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedRecord:
+    """An applied record: the reference and the spec itself."""
+
+    ref: AppliedRef
+    spec: TableSpec
+
+
+def read_identity(store: ObjectStore) -> TableIdentity | None:
+    """Whose table this is; None for a table that parquetry neither made nor adopted."""
+    try:
+        content = store.read(IDENTITY_PATH)
+    except NotFoundError:
+        return None
+    return TableIdentity.from_bytes(content, place=f"{store.uri}/{IDENTITY_PATH}")
+
+
+def read_applied(store: ObjectStore) -> AppliedRecord | None:
+    """The newest applied record, None before the first: one listing and one read."""
+    numbers = [
+        int(match[1])
+        for info in store.list(APPLIED_FOLDER)
+        if (match := _APPLIED_NAME.fullmatch(info.path.rpartition("/")[2]))
+    ]
+    if not numbers:
+        return None
+    path = _applied_path(max(numbers))
+    return _record_from_bytes(store.read(path), max(numbers), place=f"{store.uri}/{path}")
+
+
+def write_applied(
+    store: ObjectStore,
+    spec: TableSpec,
+    *,
+    number: int,
+    digest: str,
+    git_commit: str | None = None,
+    plan_id: str | None = None,
+) -> AppliedRef:
+    """Records the spec as applied under the next number, which only one writer can take.
+
+    Doing it again with the same digest and plan changes nothing; StalePlanError when somebody else
+    took the number.
+    """
+    ref = AppliedRef(number=number, digest=digest, plan_id=plan_id, git_commit=git_commit)
+    nonce = uuid.uuid4().hex
+    document = {
+        "digest": digest,
+        "plan_id": plan_id,
+        "git_commit": git_commit,
+        "applied_at_ms": store.now_ms(),
+        "nonce": nonce,
+        "spec": spec.to_json(),
+    }
+    path = _applied_path(number)
+    if store.put_if_absent(path, _dump(document), nonce=nonce) is not PutOutcome.LOST:
+        return ref
+    winner = _record_from_bytes(store.read(path), number, place=f"{store.uri}/{path}").ref
+    if (winner.digest, winner.plan_id) == (digest, plan_id):
+        return winner
+    raise StalePlanError(
+        f"{store.uri}: record {number} was applied by somebody else (plan {winner.plan_id}, "
+        f"commit {winner.git_commit}); plan again"
+    )
+
+
+def _applied_path(number: int) -> str:
+    return f"{APPLIED_FOLDER}/{number:0{_NUMBER_WIDTH}d}.json"
+
+
+def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRecord:
+    document = _load(content, place)
+    try:
+        ref = AppliedRef(
+            number=number,
+            digest=document["digest"],
+            plan_id=document.get("plan_id"),
+            git_commit=document.get("git_commit"),
+        )
+        return AppliedRecord(ref=ref, spec=TableSpec.from_json(document["spec"], place=f"{place}: spec"))
+    except KeyError as error:
+        raise CorruptTableError(f"{place}: {error} is missing; delete the file and apply again") from error
+
+
+def _load(content: bytes, place: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise CorruptTableError(f"{place}: not JSON ({error}); restore the file from a copy") from error
+    if not isinstance(document, dict):
+        raise CorruptTableError(f"{place}: no JSON object; restore the file from a copy")
+    return document
+
+
+def _dump(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True).encode()

@@ -1,0 +1,264 @@
+"""The table schema as Avro, named exactly as real Hudi names it, and back.
+
+Hudi keeps this JSON in every commit and compares it by full names, so the names of nested records
+and fixed types have to be Hudi's own. Source: Hudi's SchemaConverters, AvroConversionUtils and
+HoodieAvroUtils, and what Hudi 0.15.0 and 1.2.0 wrote for the same columns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.column_types import (
+    Array,
+    ColumnType,
+    Decimal,
+    Map,
+    Primitive,
+    Struct,
+    StructField,
+    check_columns,
+    is_widening,
+    parse_type,
+)
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.meta_columns import META_COLUMNS
+from parquetry.runtime.spec import Column
+
+__all__ = [
+    "META_COLUMNS",
+    "arrow_schema",
+    "check_columns",
+    "columns_from_avro",
+    "is_widening",
+    "parse_type",
+    "table_avro_schema",
+]
+
+_Avro = str | dict[str, Any] | list[Any]
+
+_AVRO_PRIMITIVES: Final[Mapping[str, _Avro]] = {
+    "boolean": "boolean",
+    "tinyint": "int",
+    "smallint": "int",
+    "int": "int",
+    "bigint": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "bytes",
+    "date": {"type": "int", "logicalType": "date"},
+    "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
+}
+_SPARK_PRIMITIVES: Final = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "binary",
+    "enum": "string",
+    "fixed": "binary",
+    "null": "string",
+}
+_SPARK_LOGICAL: Final = {
+    ("int", "date"): "date",
+    ("long", "timestamp-micros"): "timestamp",
+    ("long", "timestamp-millis"): "timestamp",
+    ("long", "local-timestamp-micros"): "timestamp_ntz",
+    ("long", "local-timestamp-millis"): "timestamp_ntz",
+}
+
+
+def table_avro_schema(name: str, columns: Iterable[Column], *, with_meta_columns: bool = False) -> str:
+    """The Avro JSON of a table called ``name``: what a commit carries under ``schema``.
+
+    Base files carry it with Hudi's five meta columns in front. InvalidDataError for columns that a
+    table cannot have.
+    """
+    columns = tuple(columns)
+    check_columns(columns)
+    table = sanitized_name(name)
+    namespace = f"hoodie.{table}"
+    record = f"{table}_record"
+    meta = [
+        {"name": column, "type": ["null", "string"], "doc": "", "default": None} for column in META_COLUMNS
+    ]
+    fields = tuple(
+        StructField(name=column.name, type=parse_type(column.type), nullable=column.nullable)
+        for column in columns
+    )
+    document = {
+        "type": "record",
+        "name": record,
+        "namespace": namespace,
+        "fields": (meta if with_meta_columns else []) + _fields(fields, f"{namespace}.{record}"),
+    }
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
+def columns_from_avro(text: str, *, place: str = "Avro schema") -> tuple[Column, ...]:
+    """The columns of an Avro record of any Hudi version, without Hudi's meta columns.
+
+    Types that Spark has no name for become what Spark reads them as: enum is string, fixed is
+    binary, time of day is a number. CorruptTableError, naming ``place``, for anything else.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CorruptTableError(f"{place}: the Avro schema is not JSON ({error})") from error
+    struct, _ = _AvroReader(place).read(document, "")
+    if not isinstance(struct, Struct):
+        raise CorruptTableError(f"{place}: the Avro schema is a {struct}, not a record")
+    return tuple(
+        Column(name=field.name, type=str(field.type), nullable=field.nullable)
+        for field in struct.fields
+        if field.name not in META_COLUMNS and field.name != "_hoodie_operation"
+    )
+
+
+def sanitized_name(table: str) -> str:
+    """The table's name with ``__`` for what Avro forbids, as in Hudi's record names."""
+    if table and not re.match(r"[A-Za-z_]", table):
+        table = "__" + table[1:]
+    return re.sub(r"[^A-Za-z0-9_]", "__", table)
+
+
+def _fields(fields: Iterable[StructField], namespace: str) -> list[dict[str, Any]]:
+    written: list[dict[str, Any]] = []
+    for field in fields:
+        avro = _avro(field.type, field.name, namespace)
+        if field.nullable:
+            written.append({"name": field.name, "type": ["null", avro], "default": None})
+        else:
+            written.append({"name": field.name, "type": avro})
+    return written
+
+
+def _avro(column_type: ColumnType, name: str, namespace: str) -> _Avro:
+    match column_type:
+        case Primitive():
+            return _AVRO_PRIMITIVES[column_type.name]
+        case Decimal():
+            return {
+                "type": "fixed",
+                "name": "fixed",
+                "namespace": f"{namespace}.{name}",
+                "size": column_type.fixed_size_bytes,
+                "logicalType": "decimal",
+                "precision": column_type.precision,
+                "scale": column_type.scale,
+            }
+        case Array(element=element, element_nullable=nullable):
+            return {"type": "array", "items": _nullable(_avro(element, name, namespace), nullable=nullable)}
+        case Map(value=value, value_nullable=nullable):
+            return {"type": "map", "values": _nullable(_avro(value, name, namespace), nullable=nullable)}
+        case Struct(fields=fields):
+            return {
+                "type": "record",
+                "name": name,
+                "namespace": namespace,
+                "fields": _fields(fields, f"{namespace}.{name}"),
+            }
+
+
+def _nullable(avro: _Avro, *, nullable: bool) -> _Avro:
+    return ["null", avro] if nullable else avro
+
+
+class _AvroReader:
+    """Walks one schema, remembering its named types."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._named: dict[str, ColumnType | None] = {}
+
+    def read(self, schema: object, namespace: str) -> tuple[ColumnType, bool]:
+        """The type and whether it may be null."""
+        match schema:
+            case list():
+                return self._union(schema, namespace)
+            case str():
+                return self._reference(schema, namespace), schema == "null"
+            case {"type": dict() | list() as inner}:
+                return self.read(inner, namespace)
+            case {"type": str() as kind}:
+                return self._complex(cast("Mapping[str, Any]", schema), kind, namespace), False
+        raise self._error(f"{schema!r:.200} is no type")
+
+    def _complex(self, schema: Mapping[str, Any], kind: str, namespace: str) -> ColumnType:
+        logical = schema.get("logicalType")
+        if kind == "record":
+            return self._record(schema, namespace)
+        if kind == "array":
+            element, nullable = self.read(schema.get("items"), namespace)
+            return Array(element=element, element_nullable=nullable)
+        if kind == "map":
+            value, nullable = self.read(schema.get("values"), namespace)
+            return Map(value=value, value_nullable=nullable)
+        if logical == "decimal" and kind in ("bytes", "fixed"):
+            return self._remember(schema, namespace, self._decimal(schema))
+        if kind in ("fixed", "enum"):
+            return self._remember(schema, namespace, Primitive(name=_SPARK_PRIMITIVES[kind]))
+        name = _SPARK_LOGICAL.get((kind, str(logical)))
+        return Primitive(name=name) if name else self._reference(kind, namespace)
+
+    def _union(self, branches: list[object], namespace: str) -> tuple[ColumnType, bool]:
+        types = [self.read(branch, namespace)[0] for branch in branches if branch != "null"]
+        nullable = len(types) < len(branches)
+        if not types:
+            return Primitive(name="string"), True
+        if len(types) == 1:
+            return types[0], nullable
+        members = (StructField(name=f"member{index}", type=member) for index, member in enumerate(types))
+        return Struct(fields=tuple(members)), nullable
+
+    def _record(self, schema: Mapping[str, Any], namespace: str) -> Struct:
+        full_name, inner = self._full_name(schema, namespace)
+        self._named[full_name] = None
+        fields = []
+        for field in schema.get("fields", ()):
+            field_type, nullable = self.read(field.get("type"), inner)
+            fields.append(StructField(name=field["name"], type=field_type, nullable=nullable))
+        struct = Struct(fields=tuple(fields))
+        self._named[full_name] = struct
+        return struct
+
+    def _decimal(self, schema: Mapping[str, Any]) -> Decimal:
+        precision, scale = schema.get("precision"), schema.get("scale", 0)
+        if not isinstance(precision, int) or not isinstance(scale, int):
+            raise self._error(f"decimal without precision: {json.dumps(schema)}")
+        return Decimal(precision=precision, scale=scale)
+
+    def _remember(self, schema: Mapping[str, Any], namespace: str, column_type: ColumnType) -> ColumnType:
+        if "name" in schema:
+            self._named[self._full_name(schema, namespace)[0]] = column_type
+        return column_type
+
+    def _reference(self, name: str, namespace: str) -> ColumnType:
+        if name in _SPARK_PRIMITIVES and name not in ("enum", "fixed"):
+            return Primitive(name=_SPARK_PRIMITIVES[name])
+        for full_name in (f"{namespace}.{name}", name):
+            if full_name in self._named:
+                known = self._named[full_name]
+                if known is None:
+                    raise self._error(f"the record {name!r} contains itself")
+                return known
+        raise self._error(f"{name!r} is no type")
+
+    def _full_name(self, schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+        name = schema.get("name")
+        if not isinstance(name, str):
+            raise self._error("a record, fixed or enum without a name")
+        if "." in name:
+            return name, name.rpartition(".")[0]
+        inner = schema.get("namespace", namespace)
+        return (f"{inner}.{name}" if inner else name), inner
+
+    def _error(self, what: str) -> CorruptTableError:
+        return CorruptTableError(f"{self._place}: the Avro schema cannot be read as columns: {what}")

@@ -1,0 +1,213 @@
+"""How a table comes into being, so that of many creators one wins and any can finish what it began.
+
+First its identity, which one creator wins and which says everything about what is to be made; then
+an empty first commit with the schema, so that no file will ever be older than the first completed
+instant (Java trusts such files); last ``hoodie.properties``, before which nobody sees a table.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from parquetry.runtime.applied import IDENTITY_PATH, TableIdentity, read_identity
+from parquetry.runtime.avro_schema import check_columns, table_avro_schema
+from parquetry.runtime.column_types import Struct, parse_type
+from parquetry.runtime.errors import (
+    CorruptTableError,
+    InvalidDataError,
+    NotFoundError,
+    StalePlanError,
+    UnsupportedTableError,
+)
+from parquetry.runtime.key_generator import choose_key_generator
+from parquetry.runtime.properties import (
+    CHECKSUM_KEY,
+    PROPERTIES_PATH,
+    format_properties,
+    read_table_properties,
+    table_checksum,
+)
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage import ObjectStore, PutOutcome, probe_put_if_absent
+from parquetry.runtime.table_config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
+from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, format_instant
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.version import VERSION
+
+TABLE_ID_KEY: Final = "parquetry.table_id"
+VERSION_KEY: Final = "parquetry.version"
+
+_IDENTIFYING_KEYS: Final = (
+    "hoodie.table.name",
+    "hoodie.table.type",
+    "hoodie.table.recordkey.fields",
+    "hoodie.table.partition.fields",
+)
+
+
+def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms: int) -> TableIdentity:
+    """The identity of the table to be: the one put here, or that of whoever was faster.
+
+    UnsupportedTableError when there is a table that parquetry did not make; StalePlanError when it is
+    made for another project or with another spec.
+    """
+    check_spec(spec)
+    identity = read_identity(store) or _refuse_foreign_table(store)
+    if identity is None:
+        probe_put_if_absent(store)
+        identity = TableIdentity(
+            table_id=str(uuid.uuid4()),
+            project=project,
+            first_instant=format_instant(now_ms, Timezone.UTC),
+            spec=spec,
+        )
+        outcome = store.put_if_absent(IDENTITY_PATH, identity.to_bytes(), nonce=identity.table_id)
+        if outcome is PutOutcome.LOST:
+            identity = read_identity(store) or identity
+    if identity.project != project:
+        raise StalePlanError(
+            f"{store.uri}: the table belongs to project {identity.project!r}, not {project!r}; "
+            f"choose another location"
+        )
+    if identity.spec is None or identity.spec.to_json() != spec.to_json():
+        raise StalePlanError(f"{store.uri}: the table was made with another spec meanwhile; plan again")
+    return identity
+
+
+def finish_creation(store: ObjectStore, identity: TableIdentity) -> None:
+    """Makes whatever of the table is not there yet; doing it twice, or by two, changes nothing."""
+    spec, first_instant = identity.spec, identity.first_instant
+    if spec is None or first_instant is None:
+        raise UnsupportedTableError(
+            f"{store.uri}: {IDENTITY_PATH} is there, {PROPERTIES_PATH} is not; restore it from a copy"
+        )
+    properties = table_properties(spec)
+    if _is_whole(store, properties):
+        return
+    _refuse_lost_properties(store, first_instant)
+    metadata = CommitMetadata(
+        operation="INSERT",
+        extra={
+            SCHEMA_KEY: table_avro_schema(spec.name, spec.columns),
+            TABLE_ID_KEY: identity.table_id,
+            VERSION_KEY: VERSION,
+        },
+    )
+    for state in State:
+        instant = Instant(time=first_instant, action=Action.COMMIT, state=state)
+        store.put_if_absent(instant.path, metadata.to_json() if instant.is_completed else b"")
+    comment = f"Made by parquetry {VERSION} at {first_instant} (UTC)"
+    content = format_properties(properties, comment=comment)
+    if store.put_if_absent(PROPERTIES_PATH, content) is PutOutcome.LOST:
+        _is_whole(store, properties)
+
+
+def table_properties(spec: TableSpec) -> dict[str, str]:
+    """The ``hoodie.properties`` of a new table."""
+    properties = {
+        "hoodie.table.name": spec.name,
+        "hoodie.table.type": COPY_ON_WRITE,
+        "hoodie.table.version": str(TABLE_VERSION),
+        "hoodie.timeline.layout.version": str(TIMELINE_LAYOUT),
+        TIMEZONE_KEY: str(Timezone.UTC),
+        "hoodie.archivelog.folder": "archived",
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.table.keygenerator.class": choose_key_generator(
+            spec.record_key, spec.partition_by
+        ).class_name,
+        "hoodie.datasource.write.hive_style_partitioning": _text(value=spec.hive_style),
+        "hoodie.datasource.write.partitionpath.urlencode": _text(value=spec.url_encode),
+        "hoodie.datasource.write.drop.partition.columns": "false",
+    }
+    optional = {
+        "hoodie.table.recordkey.fields": ",".join(spec.record_key),
+        "hoodie.table.precombine.field": spec.ordering or "",
+        "hoodie.table.partition.fields": ",".join(spec.partition_by),
+    }
+    properties |= {key: value for key, value in optional.items() if value}
+    properties[CHECKSUM_KEY] = table_checksum(properties)
+    return properties
+
+
+def check_spec(spec: TableSpec) -> None:
+    """Refuses a spec that no table can be made of; InvalidDataError names the part."""
+    if (
+        not spec.name
+        or not spec.name.isascii()
+        or not spec.name.isprintable()
+        or set(spec.name) & set("\\/= ,")
+    ):
+        raise InvalidDataError(
+            f"table name {spec.name!r}: use ASCII letters, digits, '_', '-' and '.'; hudi-rs reads no other"
+        )
+    if not spec.columns:
+        raise InvalidDataError(f"table {spec.name}: a table needs a column")
+    check_columns(spec.columns)
+    _check_fields(spec, spec.record_key, "record_key")
+    _check_fields(spec, spec.partition_by, "partition_by")
+    _check_fields(spec, () if spec.ordering is None else (spec.ordering,), "ordering")
+    if spec.ordering is not None and "." in spec.ordering:
+        raise InvalidDataError(
+            f"table {spec.name}: ordering {spec.ordering!r} lies within a struct; add a column that holds "
+            "the value and order by that"
+        )
+
+
+def _check_fields(spec: TableSpec, names: Iterable[str], part: str) -> None:
+    table = {column.name: parse_type(column.type) for column in spec.columns}
+    for name in names:
+        first, *rest = name.split(".")
+        found = table.get(first)
+        for step in rest:
+            fields = {field.name: field.type for field in found.fields} if isinstance(found, Struct) else {}
+            found = fields.get(step)
+        if found is None:
+            raise InvalidDataError(
+                f"table {spec.name}: {part} names {name!r}, but the columns are {', '.join(table)}"
+            )
+
+
+def _refuse_foreign_table(store: ObjectStore) -> TableIdentity | None:
+    """The identity of a table that was made just now; None when there is no table at all."""
+    try:
+        name = read_table_properties(store).get("hoodie.table.name")
+    except NotFoundError:
+        return None
+    identity = read_identity(store)
+    if identity is None:
+        raise UnsupportedTableError(
+            f"{store.uri}: there is a Hudi table {name!r} that parquetry did not make; choose another "
+            "location, or write to it from Python with parquetry.open"
+        )
+    return identity
+
+
+def _is_whole(store: ObjectStore, ours: Mapping[str, str]) -> bool:
+    """Whether the last step was done. A Hudi writer that made a table of its own in between is noticed."""
+    try:
+        theirs = read_table_properties(store)
+    except NotFoundError:
+        return False
+    for key in _IDENTIFYING_KEYS:
+        if theirs.get(key) != ours.get(key):
+            raise UnsupportedTableError(
+                f"{store.uri}: while the table was made, another program put a {PROPERTIES_PATH} with "
+                f"{key}={theirs.get(key)}; choose another location"
+            )
+    return True
+
+
+def _refuse_lost_properties(store: ObjectStore, first_instant: str) -> None:
+    """A table that was written to has had properties; what they were by then nobody knows."""
+    later = Timeline.load(store).last_instant or first_instant
+    if later > first_instant:
+        raise CorruptTableError(
+            f"{store.uri}: {PROPERTIES_PATH} is lost, but there is an instant {later}; restore it from a copy"
+        )
+
+
+def _text(*, value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,60 @@
+"""Whole partitions removed by one commit; their files stay until they are cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
+from parquetry.runtime.partition_path import KeyRules, partition_path
+from parquetry.runtime.publish import run_write
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.transaction import Transaction
+
+_OPERATION = "DELETE_PARTITION"
+
+
+def delete_partitions(
+    handle: TableHandle,
+    partitions: Iterable[str | Mapping[str, Any]],
+    *,
+    timing: Timing = DEFAULT_TIMING,
+) -> CommitResult:
+    """Remove partitions, each given by its path or by a value per partition column.
+
+    Partitions that are not there, or empty, are passed over; without any there is no commit.
+    Raises InvalidDataError for a table without partitions, and for values that name none.
+    """
+    config = handle.config
+    if not config.partition_by:
+        raise InvalidDataError(
+            f"{config.name} has no partitions to delete; use insert_overwrite_table with no rows to empty it"
+        )
+    rules = KeyRules(
+        record_key=config.record_key,
+        partition_by=config.partition_by,
+        hive_style=config.hive_style,
+        url_encode=config.url_encode,
+        named_key=False,
+    )
+    paths = sorted({p if isinstance(p, str) else partition_path(rules, p) for p in partitions})
+
+    def body(transaction: Transaction) -> WriteOutcome | None:
+        table, timeline = transaction.table, transaction.timeline
+        view = table.view(timeline)
+        known = set(view.partitions())
+        ids = {path: tuple(s.file_id for s in view.slices(path)) for path in paths if path in known}
+        replaced = {path: file_ids for path, file_ids in ids.items() if file_ids}
+        if not replaced:
+            return None
+        return WriteOutcome(
+            operation=_OPERATION,
+            schema_json=table.schema_json(timeline, table.effective_spec(timeline).columns),
+            replaced=replaced,
+            footprint=Footprint(overwritten=frozenset(replaced)),
+        )
+
+    return run_write(handle, action=Action.REPLACECOMMIT, operation=_OPERATION, body=body, timing=timing)

@@ -1,0 +1,137 @@
+"""Partition paths: how a value names a folder, byte for byte as in Hudi, and which names are safe.
+
+Source: Hudi's ``KeyGenUtils`` and ``PartitionPathEncodeUtils``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.storage import ObjectStore
+
+NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+ESCAPED: Final = (*(chr(c) for c in range(1, 0x20)), *"\"#%'*/:=?\\\x7f{[]^")
+"""The characters of a value that url encoding writes as ``%XX``."""
+
+_ESCAPED_CLASS = re.compile("[" + re.escape("".join(ESCAPED)) + "]")
+_PARTITION_FILE = ".hoodie_partition_metadata"
+_UNFIT_AS_FIRST_LEVEL = frozenset({".hoodie", "metadata", "_delta_log"})
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRules:
+    """How a table spells its keys and partition paths.
+
+    ``named_key`` puts ``field:`` before every part of the key (several fields, or a table whose
+    writer did so for one). An empty ``record_key`` means generated keys.
+    """
+
+    record_key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    hive_style: bool
+    url_encode: bool
+    named_key: bool
+
+
+def escape_value(text: str) -> str:
+    """A partition value with the characters that Hudi escapes as ``%XX``."""
+    return _ESCAPED_CLASS.sub(lambda m: f"%{ord(m[0]):02X}", text)
+
+
+def partition_path(rules: KeyRules, values: Mapping[str, Any]) -> str:
+    """The partition path of one value per partition column: what the rows' path is computed as in SQL.
+
+    Raises InvalidDataError when a partition column is missing or another one is named.
+    """
+    if set(values) != set(rules.partition_by):
+        raise InvalidDataError(
+            f"a partition is named by {list(rules.partition_by)}, not by {sorted(values)}; give each once"
+        )
+    texts = [(_python_text(values[f]), isinstance(values[f], str)) for f in rules.partition_by]
+    return path_of_texts(rules, texts)
+
+
+def path_of_texts(rules: KeyRules, texts: Sequence[tuple[str | None, bool]]) -> str:
+    """The partition path of a text per partition column, and whether the column is one of text."""
+    levels = []
+    for field, (text, is_text) in zip(rules.partition_by, texts, strict=True):
+        value = escape_value(text) if text and is_text and rules.url_encode else text
+        level = value or NULL_PARTITION
+        levels.append(f"{field}={level}" if rules.hive_style else level)
+    return "/".join(levels)
+
+
+def _python_text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case dt.datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+            return str(round((aware - _EPOCH) / dt.timedelta(microseconds=1)))
+        case str() | int() | dt.date():
+            return str(value)
+        case decimal.Decimal():
+            return str(value)
+        case _:
+            raise InvalidDataError(
+                f"{value!r} of type {type(value).__name__} cannot name a partition; "
+                "pass a string, number, date, boolean or datetime"
+            )
+
+
+def check_partition_path(rules: KeyRules, path: str) -> None:
+    """Return when ``path`` can be a folder of the table that every reader finds; else InvalidDataError.
+
+    One plain column may nest (``2013/06/01``); whether folders then lie within each other is for
+    :func:`check_nesting`.
+    """
+    if not rules.partition_by:
+        return
+    levels = path.split("/")
+    where = f"partition {path!r} of {', '.join(rules.partition_by)}"
+    if any(level in ("", ".", "..") for level in levels):
+        raise InvalidDataError(
+            f"{where}: a value is '.' or '..' or has an empty level, which is no folder name; "
+            "create the table with hive_style and url_encode (the defaults)"
+        )
+    if levels[0] in _UNFIT_AS_FIRST_LEVEL:
+        raise InvalidDataError(
+            f"{where}: readers take the folder {levels[0]!r} for one of the table's own; "
+            "create the table with hive_style: true (the default)"
+        )
+    may_nest = len(rules.partition_by) == 1 and not rules.hive_style
+    if len(levels) != len(rules.partition_by) and not may_nest:
+        raise InvalidDataError(
+            f"{where}: a value contains '/', which makes folders that readers cannot tell apart; "
+            "create the table with url_encode: true (the default)"
+        )
+
+
+def check_nesting(store: ObjectStore, rules: KeyRules, paths: Iterable[str]) -> None:
+    """Return when no partition of ``paths`` would lie inside another one; else InvalidDataError.
+
+    Hudi does not look for partitions inside a partition: their rows would be missing. Asks the
+    store only where values may contain ``/``.
+    """
+    if rules.url_encode or rules.hive_style or len(rules.partition_by) != 1:
+        return
+    known = set(paths)
+    for path in sorted(known):
+        levels = path.split("/")
+        above = ["/".join(levels[:n]) for n in range(1, len(levels))]
+        outer = next((a for a in above if a in known or store.stat(f"{a}/{_PARTITION_FILE}")), None)
+        inner = None if outer else next(iter(store.list_folders(path)), None)
+        if outer or inner:
+            raise InvalidDataError(
+                f"partition {path!r} of {rules.partition_by[0]} and {outer or inner!r} would lie inside "
+                "each other and Hudi would miss rows; create the table with url_encode: true (the default)"
+            )

@@ -1,0 +1,59 @@
+"""What cannot be read at all: tables that are no copy-on-write tables of version 6."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table_config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TableConfig
+
+_LAYOUT_2_FOLDER: Final = ".hoodie/timeline"
+_COMPLETED_OF_LAYOUT_2 = re.compile(r"(\d+)_(\d+)\.([a-z]+)")
+
+
+def check_readable(store: ObjectStore, config: TableConfig) -> None:
+    """Raises UnsupportedTableError, with the remedy, when the files do not mean what version 6 says."""
+    if config.version != TABLE_VERSION or config.layout != TIMELINE_LAYOUT:
+        raise UnsupportedTableError(_other_version(store, config))
+    if config.table_type != COPY_ON_WRITE:
+        raise UnsupportedTableError(
+            f"{store.uri}: hoodie.table.type={config.table_type}; only {COPY_ON_WRITE} is supported: "
+            f"write it into a new copy-on-write table with Hudi"
+        )
+    if config.bootstrap_base_path is not None:
+        raise UnsupportedTableError(
+            f"{store.uri}: bootstrapped from {config.bootstrap_base_path} (hoodie.bootstrap.base.path), so "
+            f"rows lie outside the table; write it into a new table with Hudi"
+        )
+    if config.base_file_format != "PARQUET":
+        raise UnsupportedTableError(
+            f"{store.uri}: hoodie.table.base.file.format={config.base_file_format}; only PARQUET is "
+            f"supported: write it into a new table with Hudi"
+        )
+
+
+def _other_version(store: ObjectStore, config: TableConfig) -> str:
+    found = f"{store.uri}: table version {config.version}, timeline layout {config.layout}"
+    if config.version < TABLE_VERSION:
+        return (
+            f"{found}; only version {TABLE_VERSION} is supported: upgrade it by a write with Hudi 0.15, or "
+            f"1.x with hoodie.write.table.version={TABLE_VERSION}"
+        )
+    newest = _newest_of_layout_2(store)
+    upgraded = f" (newest completed instant there: {newest})" if newest else ""
+    return (
+        f"{found}; a Hudi 1.x writer has upgraded it{upgraded}. Take it back with Hudi's own "
+        f"CALL downgrade_table(table => '{config.name}', to_version => 'SIX') and "
+        f"CALL delete_metadata_table(table => '{config.name}'), and give every Hudi writer "
+        f"hoodie.write.table.version={TABLE_VERSION}, hoodie.write.auto.upgrade=false and "
+        f"hoodie.metadata.enable=false"
+    )
+
+
+def _newest_of_layout_2(store: ObjectStore) -> str | None:
+    names = (info.path.rpartition("/")[2] for info in store.list(_LAYOUT_2_FOLDER))
+    completed = [match for name in names if (match := _COMPLETED_OF_LAYOUT_2.fullmatch(name))]
+    newest = max(completed, key=lambda match: match[1], default=None)
+    return None if newest is None else newest[0]

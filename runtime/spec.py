@@ -1,0 +1,127 @@
+"""What a table is meant to be, as the runtime knows it: the content of an applied record.
+
+The compiler resolves YAML into a :class:`TableSpec`; ``apply`` stores it in the table; every
+write reads it back. No layer of the project (targets, policies, variables) survives here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from parquetry.runtime.codec import from_json_value, to_json_value
+from parquetry.runtime.layout.model import SizingPolicy
+
+
+class KeyScope(StrEnum):
+    """Where a record key is unique."""
+
+    PARTITION = "partition"
+    TABLE = "table"
+
+
+class Operation(StrEnum):
+    """The write operations, in the words of the specs."""
+
+    UPSERT = "upsert"
+    INSERT = "insert"
+    BULK_INSERT = "bulk_insert"
+    INSERT_OVERWRITE = "insert_overwrite"
+    INSERT_OVERWRITE_TABLE = "insert_overwrite_table"
+    DELETE = "delete"
+    DELETE_PARTITION = "delete_partition"
+
+
+class BloomFilter(StrEnum):
+    """Which Bloom filter a base file carries for Hudi's BLOOM index."""
+
+    ALWAYS_TRUE = "always_true"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A declared column; ``type`` is a Spark SQL type such as ``struct<a:int,b:array<string>>``."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    description: str | None = None
+    generated: str | None = None
+    pii: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesPolicy:
+    """How base files are encoded. Sizes in bytes; None leaves the writer's default."""
+
+    compression: str = "zstd"
+    row_group_size_bytes: int | None = None
+    page_size_bytes: int | None = None
+    bloom_filter: BloomFilter = BloomFilter.ALWAYS_TRUE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPolicy:
+    """Which versions are kept: a version stays while any of the rules asks for it."""
+
+    keep_commits: int | None = 10
+    keep_versions: int | None = None
+    max_age_seconds: int | None = None
+    archive_keep_commits: int = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where rows come from and what is done with them."""
+
+    name: str
+    format: str
+    path: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    select: str | None = None
+    operation: Operation = Operation.UPSERT
+    read: str = "new"
+    drop_duplicates: bool = False
+    delete_when: str | None = None
+    drop: tuple[str, ...] = ()
+    match: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """A resolved table. ``record_key`` may be dotted (nested) and may be empty (append only).
+
+    ``extra`` carries the declared parts that the runtime only passes on (clustering, queries,
+    tests, description, owner, tags), as plain JSON values.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    record_key: tuple[str, ...] = ()
+    key_scope: KeyScope = KeyScope.PARTITION
+    ordering: str | None = None
+    partition_by: tuple[str, ...] = ()
+    hive_style: bool = True
+    url_encode: bool = True
+    sizing: SizingPolicy = field(default_factory=SizingPolicy)
+    files: FilesPolicy = field(default_factory=FilesPolicy)
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    sources: tuple[Source, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_columns(self, columns: tuple[Column, ...]) -> TableSpec:
+        """The same spec with other columns."""
+        return replace(self, columns=columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, every field present, field names as keys."""
+        value: dict[str, Any] = to_json_value(self)
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], *, place: str = "spec") -> TableSpec:
+        """The spec that :meth:`to_json` wrote; unknown keys are an error that names ``place``."""
+        return from_json_value(cls, value, place=place)

@@ -1,0 +1,131 @@
+"""What hoodie.properties says of a table, in both spellings: Hudi 0.x's and that of 1.x on a v6 table.
+
+Source: HoodieTableConfig of Hudi 0.15 and 1.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.key_generator import KeyGenerator, infer_key_generator
+from parquetry.runtime.properties import PROPERTIES_PATH
+from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Timezone
+
+TABLE_VERSION: Final = 6
+TIMELINE_LAYOUT: Final = 1
+COPY_ON_WRITE: Final = "COPY_ON_WRITE"
+TIMEZONE_KEY: Final = "hoodie.table.timeline.timezone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableConfig:
+    """The properties by meaning. ``raw`` has all of them.
+
+    ``key_generator`` is None for a class that Hudi does not come with. ``metadata_partitions`` are
+    those of a metadata table in use or under construction. ``archive_folder`` is relative to the
+    table.
+    """
+
+    name: str
+    database: str
+    table_type: str
+    version: int
+    layout: int
+    record_key: tuple[str, ...]
+    ordering_fields: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    key_generator: KeyGenerator | None
+    hive_style: bool
+    url_encode: bool
+    timezone: Timezone
+    populate_meta_fields: bool
+    metadata_partitions: tuple[str, ...]
+    archive_folder: str
+    drop_partition_columns: bool
+    base_file_format: str
+    bootstrap_base_path: str | None
+    create_schema: str | None
+    raw: Mapping[str, str]
+
+    @property
+    def ordering(self) -> str | None:
+        """The ordering field; None when there is none, and when there are several (Hudi 1.1)."""
+        return self.ordering_fields[0] if len(self.ordering_fields) == 1 else None
+
+    @property
+    def key_generator_class(self) -> str | None:
+        """The class or type as written, for messages."""
+        return self.raw.get("hoodie.table.keygenerator.class") or self.raw.get(
+            "hoodie.table.keygenerator.type"
+        )
+
+    @classmethod
+    def from_properties(cls, raw: Mapping[str, str], *, place: str) -> TableConfig:
+        """The configuration in these properties; CorruptTableError, naming ``place``, if unusable."""
+        record_key = _fields(raw, "hoodie.table.recordkey.fields")
+        partition_by = tuple(
+            field.partition(":")[0] for field in _fields(raw, "hoodie.table.partition.fields")
+        )
+        archive = raw.get("hoodie.archivelog.folder", "archived").strip("/")
+        return cls(
+            name=_required(raw, "hoodie.table.name", place),
+            database=raw.get("hoodie.database.name", ""),
+            table_type=raw.get("hoodie.table.type", COPY_ON_WRITE),
+            version=_number(raw, "hoodie.table.version", 0, place),
+            layout=_number(raw, "hoodie.timeline.layout.version", TIMELINE_LAYOUT, place),
+            record_key=record_key,
+            ordering_fields=_fields(raw, "hoodie.table.ordering.fields")
+            or _fields(raw, "hoodie.table.precombine.field"),
+            partition_by=partition_by,
+            key_generator=infer_key_generator(raw, record_key, partition_by),
+            hive_style=_flag(raw, "hoodie.datasource.write.hive_style_partitioning"),
+            url_encode=_flag(raw, "hoodie.datasource.write.partitionpath.urlencode"),
+            timezone=_timezone(raw, place),
+            populate_meta_fields=_flag(raw, "hoodie.populate.meta.fields", default=True),
+            metadata_partitions=_fields(raw, "hoodie.table.metadata.partitions")
+            + _fields(raw, "hoodie.table.metadata.partitions.inflight"),
+            archive_folder=f"{TIMELINE_FOLDER}/{archive}" if archive else TIMELINE_FOLDER,
+            drop_partition_columns=_flag(raw, "hoodie.datasource.write.drop.partition.columns"),
+            base_file_format=raw.get("hoodie.table.base.file.format", "PARQUET").upper(),
+            bootstrap_base_path=raw.get("hoodie.bootstrap.base.path") or None,
+            create_schema=raw.get("hoodie.table.create.schema") or None,
+            raw=dict(raw),
+        )
+
+
+def _fields(raw: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(field.strip() for field in raw.get(key, "").split(",") if field.strip())
+
+
+def _flag(raw: Mapping[str, str], key: str, *, default: bool = False) -> bool:
+    value = raw.get(key, "").strip().lower()
+    return value == "true" if value else default
+
+
+def _required(raw: Mapping[str, str], key: str, place: str) -> str:
+    value = raw.get(key)
+    if not value:
+        raise CorruptTableError(f"{place}/{PROPERTIES_PATH}: {key} is missing; restore the file from a copy")
+    return value
+
+
+def _number(raw: Mapping[str, str], key: str, default: int, place: str) -> int:
+    value = raw.get(key, str(default)).strip()
+    if not (value.isascii() and value.isdigit()):
+        raise CorruptTableError(
+            f"{place}/{PROPERTIES_PATH}: {key}={value} is no number; restore the file from a copy"
+        )
+    return int(value)
+
+
+def _timezone(raw: Mapping[str, str], place: str) -> Timezone:
+    value = raw.get(TIMEZONE_KEY, Timezone.LOCAL).strip().upper()
+    if value not in list(Timezone):
+        raise CorruptTableError(
+            f"{place}/{PROPERTIES_PATH}: {TIMEZONE_KEY}={value} is neither UTC nor LOCAL; "
+            f"restore the file from a copy"
+        )
+    return Timezone(value)

@@ -1,0 +1,139 @@
+"""An open table: its store, its configuration and what was applied to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from parquetry.runtime.applied import AppliedRef, TableIdentity, read_applied, read_identity
+from parquetry.runtime.creation import finish_creation
+from parquetry.runtime.errors import NotFoundError, TableNotFoundError
+from parquetry.runtime.key_encoding import detect_key_encoding
+from parquetry.runtime.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
+from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties, update_table_properties
+from parquetry.runtime.readable import check_readable
+from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table_config import TIMEZONE_KEY, TableConfig
+from parquetry.runtime.table_schema import live_columns, reconcile, recorded_schema, schema_json
+from parquetry.runtime.timeline.instant import Timezone
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.view import FileSystemView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableHandle:
+    """A table as it was when it was opened. ``spec`` and ``applied`` are None before the first apply.
+
+    ``table_id`` and ``project`` are None for a table that parquetry neither made nor adopted;
+    ``first_instant`` is that of the creation and None for a table that it did not make.
+    """
+
+    store: ObjectStore
+    config: TableConfig
+    spec: TableSpec | None = None
+    applied: AppliedRef | None = None
+    table_id: str | None = None
+    project: str | None = None
+    first_instant: str | None = None
+
+    @property
+    def paths_hold_values(self) -> bool:
+        """Whether partition paths spell the partition columns' own values, not times formatted from them.
+
+        The properties of a table with Hudi's custom generator do not say which fields it formats:
+        only where parquetry made the table is it known that it formats none.
+        """
+        generator = self.config.key_generator
+        if generator is KeyGenerator.CUSTOM:
+            return self.first_instant is not None
+        return generator not in (None, KeyGenerator.TIMESTAMP)
+
+    def reopen(self) -> TableHandle:
+        """The same table as it is now."""
+        return open_table(self.store)
+
+    def confirmed_config(self) -> TableConfig:
+        """The configuration as it is now, for a writer that holds the table's lock.
+
+        The time zone of a table that parquetry made is put back where it is missing: Hudi 0.15 drops it
+        in CREATE TABLE over an existing table, and takes local time from then on.
+        """
+        raw = read_table_properties(self.store)
+        if self.first_instant is not None and TIMEZONE_KEY not in raw:
+            comment = f"{TIMEZONE_KEY} put back by parquetry"
+            raw = update_table_properties(self.store, {TIMEZONE_KEY: str(Timezone.UTC)}, comment=comment)
+        return TableConfig.from_properties(raw, place=self.store.uri)
+
+    def timeline(self) -> Timeline:
+        """The table's timeline as it is now."""
+        return Timeline.load(self.store)
+
+    def view(self, timeline: Timeline) -> FileSystemView:
+        """The table's files under that timeline."""
+        return FileSystemView(self.store, timeline, self.config)
+
+    def effective_spec(self, timeline: Timeline) -> TableSpec:
+        """The spec in force: the applied one with the live columns, else what the table says itself."""
+        live = live_columns(self.store, timeline, self.config)
+        if self.spec is not None:
+            return self.spec.with_columns(reconcile(self.spec.columns, live))
+        return TableSpec(
+            name=self.config.name,
+            columns=live,
+            record_key=self.config.record_key,
+            ordering=self.config.ordering,
+            partition_by=self.config.partition_by,
+            hive_style=self.config.hive_style,
+            url_encode=self.config.url_encode,
+        )
+
+    def schema_json(self, timeline: Timeline, columns: Iterable[Column]) -> str:
+        """The Avro schema that a commit with these columns carries, in the table's own names."""
+        return schema_json(self.config.name, columns, recorded_schema(timeline, self.config))
+
+    def key_encoding(self, view: FileSystemView) -> KeyEncoding:
+        """How record keys are spelled; one file is read where the key generator leaves it open."""
+        known = key_encoding_of(self.config.key_generator, self.config.record_key)
+        return known or detect_key_encoding(self.store, view, self.config.record_key)
+
+
+def open_table(store: ObjectStore) -> TableHandle:
+    """The table in ``store``, for reading; a half-made one is finished first.
+
+    TableNotFoundError when there is none, UnsupportedTableError for what is no copy-on-write table
+    of version 6 with parquet files.
+    """
+    identity = read_identity(store)
+    config = read_config(store, identity)
+    applied = read_applied(store)
+    return TableHandle(
+        store=store,
+        config=config,
+        spec=None if applied is None else applied.spec,
+        applied=None if applied is None else applied.ref,
+        table_id=None if identity is None else identity.table_id,
+        project=None if identity is None else identity.project,
+        first_instant=None if identity is None else identity.first_instant,
+    )
+
+
+def read_config(store: ObjectStore, identity: TableIdentity | None) -> TableConfig:
+    """The table's configuration, checked for reading; with an identity a half-made table is finished.
+
+    A table that parquetry made has its instants in UTC, also when another program lost that property.
+    """
+    try:
+        raw = read_table_properties(store)
+    except NotFoundError:
+        if identity is None or identity.spec is None:
+            raise TableNotFoundError(
+                f"{store.uri}: no Hudi table is there (no {PROPERTIES_PATH}); check the location or create it"
+            ) from None
+        finish_creation(store, identity)
+        raw = read_table_properties(store)
+    if identity is not None and identity.first_instant is not None:
+        raw = {TIMEZONE_KEY: str(Timezone.UTC), **raw}
+    config = TableConfig.from_properties(raw, place=store.uri)
+    check_readable(store, config)
+    return config

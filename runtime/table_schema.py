@@ -1,0 +1,91 @@
+"""Which columns a table has: what its commits say, reconciled with what was declared.
+
+Source: TableSchemaResolver of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+
+from parquetry.runtime.arrow_schema import columns_from_arrow
+from parquetry.runtime.avro_schema import columns_from_avro, is_widening, parse_type, table_avro_schema
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.spec import Column
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.view import FileSystemView
+
+_FOOTER_KEY = b"parquet.avro.schema"
+
+
+def recorded_schema(timeline: Timeline, config: TableConfig) -> str | None:
+    """The table's Avro schema as recorded: by the newest commit that has one, else at its creation."""
+    for instant in reversed(timeline.completed_writes):
+        metadata = timeline.commit_metadata(instant.time)
+        if metadata.schema and metadata.operation not in SCHEMA_PRESERVING_OPERATIONS:
+            return metadata.schema
+    return config.create_schema
+
+
+def live_columns(store: ObjectStore, timeline: Timeline, config: TableConfig) -> tuple[Column, ...]:
+    """The columns readers see: of the recorded schema, else of a data file; none for an empty table."""
+    schema = recorded_schema(timeline, config)
+    if schema:
+        return columns_from_avro(schema, place=f"{store.uri}: schema of the newest commit")
+    newest = max(
+        FileSystemView(store, timeline, config).all_slices(),
+        key=lambda part: (part.instant, part.path),
+        default=None,
+    )
+    return () if newest is None else _columns_of_file(store, newest)
+
+
+def reconcile(declared: Iterable[Column], live: Iterable[Column]) -> tuple[Column, ...]:
+    """The declared columns, as wide as the live ones, and after them the live ones nobody declared.
+
+    A column that another writer has added or widened stays: a commit without it would hide it.
+    """
+    declared, live = tuple(declared), tuple(live)
+    by_name = {column.name: column for column in live}
+    names = {column.name for column in declared}
+    kept = (_as_wide(column, by_name.get(column.name)) for column in declared)
+    return (*kept, *(column for column in live if column.name not in names))
+
+
+def schema_json(name: str, columns: Iterable[Column], recorded: str | None) -> str:
+    """The Avro JSON a commit has to carry: the recorded one as long as it means the same columns.
+
+    Tables of other makers may name their nested records differently; Hudi compares those names.
+    """
+    own = table_avro_schema(name, columns)
+    if recorded and columns_from_avro(recorded) == columns_from_avro(own):
+        return recorded
+    return own
+
+
+def _as_wide(declared: Column, live: Column | None) -> Column:
+    if live is None or _stored(declared) == _stored(live):
+        return declared
+    if is_widening(parse_type(declared.type), parse_type(live.type)):
+        return replace(declared, type=live.type, nullable=declared.nullable or live.nullable)
+    return declared
+
+
+def _stored(column: Column) -> tuple[Column, ...]:
+    """The column as Avro keeps it: small integers are ints."""
+    bare = Column(name=column.name, type=column.type, nullable=True)
+    return columns_from_avro(table_avro_schema("t", [bare]))
+
+
+def _columns_of_file(store: ObjectStore, part: FileSlice) -> tuple[Column, ...]:
+    with store.open_input(part.path) as source:
+        schema = pq.read_schema(source)
+    avro = (schema.metadata or {}).get(_FOOTER_KEY)
+    if avro:
+        return columns_from_avro(avro.decode(), place=f"{store.uri}/{part.path}")
+    return columns_from_arrow(schema)
