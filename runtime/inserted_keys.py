@@ -1,0 +1,38 @@
+"""Between which keys a completed write has inserted, as far as its statistics say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.outcome import KeyRange
+from parquetry.runtime.statistics import decode_statistics, sidecar_path
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.timeline.commit import CommitMetadata
+
+
+def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata) -> Mapping[str, KeyRange]:
+    """A range by partition; partitions of which nothing is known are absent.
+
+    The range is that of all rows in the files that took new ones, so it may be wider.
+    """
+    path = sidecar_path(instant)
+    try:
+        files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=())
+    except (NotFoundError, CorruptTableError):
+        # Statistics are derived: without them nothing is known, and nothing is lost.
+        return {}
+    known = {file.path: file for file in files}
+    ranges: dict[str, KeyRange] = {}
+    unknown: set[str] = set()
+    for stat in metadata.all_stats():
+        if stat.num_inserts == 0 and stat.prev_commit is not None:
+            continue
+        partition = stat.partition_path
+        file = known.get(stat.path)
+        if file is None or file.min_key is None or file.max_key is None:
+            unknown.add(partition)
+            continue
+        found = KeyRange(smallest=file.min_key, largest=file.max_key)
+        ranges[partition] = found.hull(ranges[partition]) if partition in ranges else found
+    return {partition: keys for partition, keys in ranges.items() if partition not in unknown}

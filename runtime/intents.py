@@ -1,0 +1,123 @@
+"""Intents: what a pending write has announced, so that others step out of its way beforehand.
+
+The announcement is the workload profile that Hudi keeps in the in-flight file
+(BaseCommitActionExecutor.saveWorkloadProfileMetadataToInflight of Hudi 0.15): per partition one
+entry for new rows and one for each file group that will get a new slice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from parquetry.runtime.conflicts import Work, may_insert_same_key
+from parquetry.runtime.outcome import Footprint, KeyRange
+from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFile:
+    """A slice to be rewritten: rows to update or delete in it, and new rows to fill it with."""
+
+    base_instant: str
+    updates: int = 0
+    inserts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProfile:
+    """What a write intends in one partition: all its new rows, and the files it will rewrite by id."""
+
+    inserts: int = 0
+    files: Mapping[str, PlannedFile] = field(default_factory=dict)
+
+
+Profile = Mapping[str, PartitionProfile]
+"""The intent of a write, by partition."""
+
+
+KeyRanges = Mapping[str, KeyRange]
+"""The range in which the keys lie that a write inserts, by partition; absent where it is not known."""
+
+INSERTED_KEYS: Final = "parquetry.inserted_keys"
+
+
+def profile_metadata(operation: str, profile: Profile, inserted_keys: KeyRanges) -> CommitMetadata:
+    """The content of the in-flight file."""
+    ranges = {path: [keys.smallest, keys.largest] for path, keys in inserted_keys.items()}
+    return CommitMetadata(
+        operation=operation,
+        extra={INSERTED_KEYS: json.dumps(ranges)} if ranges else {},
+        stats={
+            partition: (
+                WriteStat(file_id="", partition_path=partition, num_inserts=planned.inserts),
+                *(
+                    WriteStat(
+                        file_id=file_id,
+                        partition_path=partition,
+                        prev_commit=file.base_instant,
+                        num_update_writes=file.updates,
+                        num_inserts=file.inserts,
+                    )
+                    for file_id, file in planned.files.items()
+                ),
+            )
+            for partition, planned in profile.items()
+        },
+    )
+
+
+def named_files(announced: CommitMetadata) -> frozenset[str]:
+    """The ids of the file groups that a pending write has said it will rewrite."""
+    return frozenset(stat.file_id for stat in announced.all_stats() if stat.file_id)
+
+
+def filled_files(profile: Profile) -> frozenset[str]:
+    """The ids of the small files that the profile only fills."""
+    return frozenset(
+        file_id
+        for planned in profile.values()
+        for file_id, file in planned.files.items()
+        if file.updates == 0
+    )
+
+
+def profile_work(instant: str, operation: str, profile: Profile, inserted_keys: KeyRanges) -> Work:
+    """The part of the announced write that cannot be done otherwise: small files may be left out."""
+    return Work(
+        instant=instant,
+        operation=operation,
+        merged=frozenset(
+            (partition, file_id)
+            for partition, planned in profile.items()
+            for file_id, file in planned.files.items()
+            if file.updates > 0
+        ),
+        partitions=frozenset(profile),
+        inserted=frozenset(partition for partition, planned in profile.items() if planned.inserts > 0),
+        inserted_keys=inserted_keys,
+    )
+
+
+def will_collide(mine: Work, announced: CommitMetadata, footprint: Footprint) -> bool:
+    """Whether both writes cannot be published on the same state: the second would have to retry."""
+    if not {file_id for _, file_id in mine.merged}.isdisjoint(named_files(announced)):
+        return True
+    theirs = Work(
+        instant="",
+        operation=announced.operation,
+        inserted=frozenset(stat.partition_path for stat in announced.all_stats() if stat.num_inserts > 0),
+        inserted_keys=_announced_keys(announced),
+    )
+    return footprint.looks_up_keys and may_insert_same_key(mine, theirs, footprint.key_scope)
+
+
+def _announced_keys(announced: CommitMetadata) -> KeyRanges:
+    try:
+        ranges = json.loads(announced.extra.get(INSERTED_KEYS, "{}"))
+        return {path: KeyRange(smallest=keys[0], largest=keys[1]) for path, keys in ranges.items()}
+    except (ValueError, TypeError, AttributeError, IndexError, KeyError):
+        # Another program's text under that name: its keys are not known.
+        return {}

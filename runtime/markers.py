@@ -1,0 +1,71 @@
+"""Markers: the names of data files that a write may create, put down before it creates them.
+
+DIRECT markers of Hudi: empty files ``.hoodie/.temp/<T>/<partition>/<file>.marker.<kind>``; without a
+``MARKERS.type`` file Hudi takes them for that. Its rollback of a pending write deletes only what
+the markers name. Source: WriteMarkers, DirectWriteMarkers and MarkerUtils of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.parallel import for_each
+from parquetry.runtime.storage import ObjectStore
+
+MARKER_FOLDER: Final = ".hoodie/.temp"
+
+_MARKER = re.compile(r"^(?P<path>.+)\.marker\.(?:CREATE|MERGE|APPEND)$")
+_BATCH_FILE = re.compile(r"^MARKERS[0-9]+$")
+
+
+class MarkerKind(StrEnum):
+    """Whether the file starts a file group or is the next slice of one."""
+
+    CREATE = "CREATE"
+    MERGE = "MERGE"
+
+
+def marker_path(instant: str, path: str, kind: MarkerKind) -> str:
+    """The marker for the data file ``path`` (relative to the table)."""
+    return f"{MARKER_FOLDER}/{instant}/{path}.marker.{kind}"
+
+
+def put_marker(store: ObjectStore, instant: str, path: str, kind: MarkerKind) -> None:
+    """Put the marker of one file; a task does so before a file whose name was not known beforehand."""
+    store.put(marker_path(instant, path, kind), b"")
+
+
+def put_markers(store: ObjectStore, instant: str, files: Mapping[MarkerKind, Iterable[str]]) -> None:
+    """Put the markers of all the files."""
+    named = [(path, kind) for kind, paths in files.items() for path in paths]
+    for_each(named, lambda item: put_marker(store, instant, *item))
+
+
+def marked_files(store: ObjectStore, instant: str) -> tuple[str, ...]:
+    """The data files that the instant's markers name, in either of Hudi's two forms, sorted."""
+    folder = f"{MARKER_FOLDER}/{instant}"
+    names: set[str] = set()
+    for info in store.list(folder, recursive=True):
+        relative = info.path.removeprefix(f"{folder}/")
+        if _BATCH_FILE.match(relative):
+            names.update(_lines(store, info.path))
+        else:
+            names.add(relative)
+    found = (_MARKER.match(name) for name in names)
+    return tuple(sorted({match["path"] for match in found if match is not None}))
+
+
+def remove_markers(store: ObjectStore, instant: str) -> None:
+    """Remove all markers of the instant."""
+    store.delete_folder(f"{MARKER_FOLDER}/{instant}")
+
+
+def _lines(store: ObjectStore, path: str) -> list[str]:
+    try:
+        return store.read(path).decode().splitlines()
+    except NotFoundError:
+        return []

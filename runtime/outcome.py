@@ -1,0 +1,112 @@
+"""What a write hands over to be published, and what its caller is told afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from parquetry.runtime.sources import Consumption
+from parquetry.runtime.spec import KeyScope
+from parquetry.runtime.timeline.commit import WriteStat
+
+
+class RetryWrite(Exception):  # noqa: N818 - a signal between a write's body and run_write
+    """The write cannot go on from the state it started from; it may from the present one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRange:
+    """The smallest and the largest record key of some rows, compared as UTF-8 bytes."""
+
+    smallest: str
+    largest: str
+
+    def overlaps(self, other: KeyRange) -> bool:
+        """Whether one key may lie in both."""
+        return (
+            self.smallest.encode() <= other.largest.encode()
+            and other.smallest.encode() <= self.largest.encode()
+        )
+
+    def hull(self, other: KeyRange) -> KeyRange:
+        """The smallest range that contains both."""
+        return KeyRange(
+            smallest=min(self.smallest, other.smallest, key=str.encode),
+            largest=max(self.largest, other.largest, key=str.encode),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a write relied on beyond the files its statistics name.
+
+    ``looks_up_keys``: keys that were not found were inserted, so nobody else may insert them
+    meanwhile (upsert). ``key_scope`` says where; ``inserted_keys`` narrows it down by partition.
+    ``overwritten`` are the partitions whose whole content was replaced, ``overwrites_table`` all
+    of them, also those that appear meanwhile. ``consumed`` is what was taken from sources.
+    """
+
+    looks_up_keys: bool = False
+    key_scope: KeyScope = KeyScope.PARTITION
+    inserted_keys: Mapping[str, KeyRange] = field(default_factory=dict)
+    overwritten: frozenset[str] = frozenset()
+    overwrites_table: bool = False
+    consumed: tuple[Consumption, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOutcome:
+    """Files that stand under their names, and what they are to become.
+
+    ``operation`` is Hudi's name. ``stats`` has one entry per file written, by partition;
+    ``replaced`` the file groups that are gone, by partition. ``schema_json`` is the Avro schema
+    without meta columns. ``sidecars`` are (path, bytes) that are put before the commit and
+    whose names contain its instant. Empty ``stats`` and ``replaced`` make a commit that changes
+    no row.
+    """
+
+    operation: str
+    schema_json: str
+    stats: Mapping[str, tuple[WriteStat, ...]] = field(default_factory=dict)
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
+    footprint: Footprint = field(default_factory=Footprint)
+    sidecars: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """What became of a write.
+
+    ``instant`` is None when nothing was committed: there was nothing to write, or, with
+    ``superseded``, another write had consumed the same source files in the meantime (list the
+    new files again). ``retries`` counts the attempts that were rolled back before.
+    ``warnings`` are failures of the due services afterwards; the commit stands all the same.
+    """
+
+    instant: str | None
+    action: str
+    operation: str
+    inserted_rows: int = 0
+    updated_rows: int = 0
+    deleted_rows: int = 0
+    files_added: int = 0
+    files_rewritten: int = 0
+    groups_replaced: int = 0
+    bytes_written: int = 0
+    retries: int = 0
+    retry_reasons: tuple[str, ...] = ()
+    superseded: bool = False
+    files_cleaned: int = 0
+    instants_archived: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows inserted, updated or deleted."""
+        return self.inserted_rows + self.updated_rows + self.deleted_rows
+
+    @property
+    def files(self) -> int:
+        """Files written."""
+        return self.files_added + self.files_rewritten

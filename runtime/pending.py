@@ -1,0 +1,222 @@
+"""What other writers left unfinished, and what a new write has to do about it first.
+
+Dead writes of this project are rolled back and their rollbacks and restores finished, under the lock,
+newest first, as Hudi demands (BaseRollbackActionExecutor.validateRollbackCommitSequence of Hudi
+0.15). What another program left pending is never touched: it may be alive.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from parquetry.runtime.claims import (
+    Session,
+    claim_path,
+    heartbeat_path,
+    is_alive,
+    open_session,
+    read_claim,
+)
+from parquetry.runtime.errors import ConflictError
+from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.restoring import finish_restore
+from parquetry.runtime.services.undo import finish_rollback, roll_back
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import Timing
+
+_LOG = logging.getLogger(__name__)
+
+_HUDI_HEARTBEAT_SECONDS = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """Pending instants by what they ask for.
+
+    ``ours`` are undoings (rollbacks, restores) that this project began; ``dead`` its writes whose
+    writer is gone; ``undone`` its writes that were completed after they had been rolled back.
+    ``blocking`` are undoings of another program.
+    """
+
+    ours: tuple[Instant, ...] = ()
+    dead: tuple[Instant, ...] = ()
+    undone: tuple[Instant, ...] = ()
+    blocking: tuple[Instant, ...] = ()
+    foreign: tuple[Instant, ...] = ()
+
+    @property
+    def needs_lock(self) -> bool:
+        """Whether there is something to be finished or rolled back."""
+        return bool(self.ours or self.dead or self.undone)
+
+
+def settle(table: TableHandle, timeline: Timeline, *, timing: Timing) -> tuple[Timeline, tuple[str, ...]]:
+    """The timeline with everything dead of ours rolled back, and the instants that were.
+
+    Raises ConflictError when another program has left a write, a rollback or a restore pending
+    that nobody may take for dead, with the command that removes it.
+    """
+    store, zone = table.store, table.config.timezone
+    rolled_back: list[str] = []
+    started_ms = store.now_ms()
+    round_number = 0
+    while True:
+        unfinished = find_unfinished(timeline, timing)
+        _refuse_silent(timeline, unfinished.foreign, timing)
+        if unfinished.needs_lock:
+            with open_session(
+                store, purpose="recovery", after=timeline.last_instant, zone=zone, timing=timing
+            ) as session:
+                with table_lock(table, session):
+                    rolled_back += _finish(table, session, timeline.reload())
+                session.acknowledge()
+        elif unfinished.blocking:
+            if store.now_ms() - started_ms > timing.foreign_lock_seconds * 1000:
+                raise _blocked(timeline, unfinished.blocking[0])
+            timing.poll(round_number)
+            round_number += 1
+        else:
+            return timeline, tuple(rolled_back)
+        timeline = timeline.reload()
+
+
+def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
+    """What is pending and may not stay so; requests are made for pending instants only."""
+    store = timeline.store
+    ours: list[Instant] = []
+    blocking: list[Instant] = []
+    for action in (Action.RESTORE, Action.ROLLBACK):
+        for instant in timeline.of(action):
+            if not instant.is_completed:
+                is_ours = store.stat(claim_path(instant.time)) is not None
+                (ours if is_ours else blocking).append(instant)
+    dead: list[Instant] = []
+    foreign: list[Instant] = []
+    being_undone = _being_undone(timeline, [*ours, *blocking])
+    for instant in reversed(timeline.pending_writes):
+        if instant.time in being_undone:
+            continue
+        claim = read_claim(store, instant.time)
+        if claim is None:
+            foreign.append(instant)
+        elif not is_alive(store, claim, timing):
+            dead.append(instant)
+    return Unfinished(
+        ours=tuple(ours),
+        dead=tuple(dead),
+        undone=undone_writes(timeline),
+        blocking=tuple(blocking),
+        foreign=tuple(foreign),
+    )
+
+
+def _finish(table: TableHandle, session: Session, timeline: Timeline) -> list[str]:
+    """Finish and roll back what is unfinished now; the lock is held. Answers the instants undone."""
+    store, zone = table.store, table.config.timezone
+    timing = session.timing
+    undone: list[str] = []
+    for restore in find_unfinished(timeline, timing).ours:
+        if restore.action is Action.RESTORE:
+            partitions = table.view(timeline).partitions()
+            finish_restore(session, timeline, restore, zone=zone, partitions=partitions)
+            undone += [victim.time for victim in timeline.restore_plan(restore.time).instants]
+            timeline = timeline.reload()
+    for rollback in find_unfinished(timeline, timing).ours:
+        undone.append(finish_rollback(store, timeline, rollback).instant)
+    unfinished = find_unfinished(timeline.reload(), timing)
+    for instant in (*unfinished.dead, *unfinished.undone):
+        result = roll_back(session, timeline.reload(), instant, zone=zone)
+        _LOG.warning("rolled back %s, whose writer is gone: %d files", instant.time, result.files_deleted)
+        undone.append(instant.time)
+    return undone
+
+
+def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -> str | None:
+    """Why none of these file groups may be changed now, None when they may.
+
+    Another program's pending clustering would undo a change to its file groups without a word;
+    Hudi's own writers refuse it too (SparkRejectUpdateStrategy of Hudi 0.15).
+    """
+    if not groups:
+        return None
+    for group, time in timeline.groups_in_pending_clustering.items():
+        if group in groups and read_claim(timeline.store, time) is None:
+            return (
+                f"file group {group[1]} of partition {group[0]!r} waits for the clustering {time}; let Hudi "
+                f"carry that out, or undo it with `parquetry service rollback TABLE {time}`"
+            )
+    return None
+
+
+def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Timing) -> None:
+    """Raise ConflictError for another program's write that has begun and shows no sign of life.
+
+    One that is only requested has written nothing; pending clustering is Hudi's to carry out.
+    """
+    if not foreign:
+        return
+    # A write of this project gives up its claim when it is completed: it may just have been.
+    now = timeline.reload()
+    store = timeline.store
+    for instant in foreign:
+        if now.write_at(instant.time) != instant or instant.time in now.pending_clusterings:
+            continue
+        if instant.state is State.REQUESTED:
+            _LOG.warning("%s: %s was requested by another program", store.uri, instant.file_name)
+            continue
+        beat = store.stat(heartbeat_path(instant.time))
+        longest_ms = max(_HUDI_HEARTBEAT_SECONDS, timing.dead_after_seconds) * 1000
+        if beat is None or store.now_ms() - beat.modified_ms > longest_ms:
+            raise ConflictError(
+                f"{store.uri}: another program began the write {instant.time} and shows no sign of life; "
+                f"when it has ended, undo it with `parquetry service rollback TABLE {instant.time}`"
+            )
+
+
+def _being_undone(timeline: Timeline, undoings: Iterable[Instant]) -> set[str]:
+    """The writes that these rollbacks and restores are taking back, completed ones too."""
+    victims: set[str] = set()
+    for undoing in undoings:
+        if undoing.action is Action.RESTORE:
+            victims.update(victim.time for victim in timeline.restore_plan(undoing.time).instants)
+        else:
+            victims.add(timeline.rollback_plan(undoing.time).instant.time)
+    return victims
+
+
+def undone_writes(timeline: Timeline) -> tuple[Instant, ...]:
+    """Completed writes that had been rolled back before: their writer slept through its own end.
+
+    A write of this project always has a requested file, unless a rollback has removed it.
+    """
+    rollbacks = timeline.of(Action.ROLLBACK, state=State.COMPLETED)
+    restores = timeline.of(Action.RESTORE, state=State.COMPLETED)
+    suspects = [
+        instant
+        for instant in timeline.completed_writes
+        if (rollbacks or restores) and instant.with_state(State.REQUESTED).file_name not in timeline.files
+    ]
+    if not suspects:
+        return ()
+    undone = {i.time for r in rollbacks for i in timeline.rollback_metadata(r.time).instants}
+    undone |= {i.time for r in restores for i in timeline.restore_plan(r.time).instants}
+    return tuple(
+        instant
+        for instant in suspects
+        if instant.time in undone and timeline.store.stat(claim_path(instant.time)) is not None
+    )
+
+
+def _blocked(timeline: Timeline, instant: Instant) -> ConflictError:
+    remedy = "let Hudi finish it by running a write of its own"
+    if instant.action is Action.ROLLBACK:
+        victim = timeline.rollback_plan(instant.time).instant.time
+        remedy = f"finish it with `parquetry service rollback TABLE {victim}` when its program has ended"
+    return ConflictError(
+        f"{timeline.store.uri}: another program's {instant.action} {instant.time} is in progress; "
+        f"try again, or {remedy}"
+    )

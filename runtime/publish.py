@@ -1,0 +1,298 @@
+"""The one place where a write becomes a commit.
+
+A write announces itself, writes its files, and is then published under the table's lock, after all
+it relied on has been checked again. Its completed file on the timeline is the commit, and nothing
+else is. A write that lost is undone and done again on what the winner left.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Final
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.conflicts import Conflict, Verdict
+from parquetry.runtime.errors import (
+    ConflictError,
+    NotFoundError,
+    StaleTimelineError,
+    StorageError,
+    UnknownOutcomeError,
+)
+from parquetry.runtime.intents import PartitionProfile, PlannedFile
+from parquetry.runtime.markers import MarkerKind, remove_markers
+from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, RetryWrite, WriteOutcome
+from parquetry.runtime.services.due import run_due_services
+from parquetry.runtime.services.undo import find_rollback_of
+from parquetry.runtime.storage import PutOutcome
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
+from parquetry.runtime.timeline.instant import Action, State
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.transaction import TaskGuard, Transaction, begin
+from parquetry.runtime.validation import NONCE_KEY, SOURCES_KEY, revalidate, validate
+from parquetry.version import VERSION
+
+__all__ = [
+    "CommitResult",
+    "Footprint",
+    "KeyRange",
+    "MarkerKind",
+    "PartitionProfile",
+    "PlannedFile",
+    "RetryWrite",
+    "TaskGuard",
+    "Transaction",
+    "WriteOutcome",
+    "run_write",
+]
+
+_LOG = logging.getLogger(__name__)
+
+VERSION_KEY: Final = "parquetry.version"
+TABLE_ID_KEY: Final = "parquetry.table_id"
+APPLIED_KEY: Final = "parquetry.applied"
+PLAN_KEY: Final = "parquetry.plan_id"
+
+_ATTEMPTS_TO_READ_BACK: Final = 5
+
+
+class _Lost(Exception):  # noqa: N818 - a signal between publishing and the retry loop
+    """The transaction may not be published; it has been undone."""
+
+    def __init__(self, conflict: Conflict) -> None:
+        super().__init__(conflict.reason)
+        self.conflict = conflict
+
+
+def run_write(
+    table: TableHandle,
+    *,
+    action: Action,
+    operation: str,
+    body: Callable[[Transaction], WriteOutcome | None],
+    timing: Timing = DEFAULT_TIMING,
+    services: bool = True,
+) -> CommitResult:
+    """The result of a write that was published, or found to be unnecessary.
+
+    ``body`` writes the files of a transaction and says what they are; None means that there is
+    nothing to write. It is called again, with a new transaction, when another writer got ahead.
+    ``operation`` is Hudi's name for it. With ``services`` a clean and an archival that are due run
+    afterwards; they never fail the write.
+
+    Raises ConflictError when the write lost too often or may not follow what another writer did,
+    UnknownOutcomeError when the store did not say whether the commit was written (the next write
+    finds out), and whatever ``body`` raises, after the transaction was rolled back.
+    """
+    reasons: list[str] = []
+    run: str | None = None
+    for attempt in count():
+        if attempt > 0:
+            table = table.reopen()
+        try:
+            with begin(
+                table, action=action, operation=operation, timing=timing, run=run, attempt=attempt
+            ) as transaction:
+                run = transaction.run
+                outcome = _written(transaction, body)
+                if outcome is None:
+                    transaction.undo()
+                    return _result(transaction, None, reasons)
+                warnings = _publish(transaction, outcome)
+        except (RetryWrite, StaleTimelineError) as lost:
+            conflict = Conflict(verdict=Verdict.RETRY, reason=str(lost))
+        except _Lost as lost:
+            conflict = lost.conflict
+        else:
+            result = _result(transaction, outcome, reasons, warnings=warnings)
+            return run_due_services(table, result, timing=timing) if services else result
+        _LOG.info("%s: attempt %d lost: %s", table.store.uri, attempt, conflict.reason)
+        reasons.append(conflict.reason)
+        if conflict.verdict is Verdict.SUPERSEDED:
+            return CommitResult(
+                instant=None,
+                action=action,
+                operation=operation,
+                superseded=True,
+                retries=attempt,
+                retry_reasons=tuple(reasons),
+            )
+        if conflict.verdict is Verdict.REFUSED:
+            raise ConflictError(f"{table.store.uri}: {conflict.reason}; nothing was written")
+        if attempt >= timing.retries:
+            raise ConflictError(
+                f"{table.store.uri}: lost {attempt + 1} times to other writers, at last because "
+                f"{conflict.reason}; run again when fewer of them write the same files"
+            )
+    raise AssertionError
+
+
+def _written(
+    transaction: Transaction, body: Callable[[Transaction], WriteOutcome | None]
+) -> WriteOutcome | None:
+    """What the body has written; when it raises, the transaction is undone first.
+
+    Whatever a body dies of after another writer has rolled its transaction back is due to that:
+    its files were deleted under its hands. It is then tried again.
+    """
+    try:
+        outcome = body(transaction)
+        if outcome is not None:
+            transaction.ensure_inflight()
+            for path, content in outcome.sidecars:
+                transaction.store.put(path, content)
+    except BaseException as error:
+        was_rolled_back = isinstance(error, Exception) and _was_rolled_back(transaction)
+        _undo_after(transaction, error)
+        if was_rolled_back and not isinstance(error, RetryWrite):
+            raise RetryWrite(f"another writer has rolled {transaction.instant} back") from error
+        raise
+    return outcome
+
+
+def _was_rolled_back(transaction: Transaction) -> bool:
+    """Whether another writer has taken the transaction for dead and undone it, or is about to."""
+    requested = transaction.state(State.REQUESTED)
+    try:
+        now = transaction.timeline.reload()
+        return requested.file_name not in now.files or find_rollback_of(now, requested.time) is not None
+    except StorageError:
+        return False
+
+
+def _publish(transaction: Transaction, outcome: WriteOutcome) -> tuple[str, ...]:
+    """Make the write a commit; answers what could not be tidied up. Raises _Lost when it may not be."""
+    published: Timeline | None = None
+    try:
+        while True:
+            with transaction.table_lock() as lock:
+                if published is not None:
+                    conflict = revalidate(transaction, outcome, published)
+                else:
+                    validation = validate(transaction, outcome)
+                    conflict = validation.conflict
+                if conflict is not None:
+                    _undo_loser(transaction, outcome)
+                    raise _Lost(conflict)  # noqa: TRY301 - the lock is to be released on the way
+                if published is None and lock.is_held() and _put_commit(transaction, outcome):
+                    published = validation.timeline
+                # After a pause longer than the lease somebody else may have published beside us.
+                if published is not None and lock.is_held():
+                    break
+    except (_Lost, UnknownOutcomeError):
+        raise
+    except StorageError as error:
+        if published is None:
+            _undo_after(transaction, error, outcome)
+            raise
+        warning = f"the commit {transaction.instant} stands, but could not be checked again: {error}"
+        return (warning, *_tidy(transaction))
+    except BaseException as error:
+        _undo_after(transaction, error, outcome)
+        raise
+    return _tidy(transaction)
+
+
+def _put_commit(transaction: Transaction, outcome: WriteOutcome) -> bool:
+    """Put the completed file and read it back; True when it is there.
+
+    False when the file is gone again: another writer has rolled the write back.
+    """
+    completed = transaction.state(State.COMPLETED)
+    nonce = transaction.session.claim.owner.nonce
+    metadata = CommitMetadata(
+        operation=outcome.operation,
+        stats=outcome.stats,
+        replaced=outcome.replaced,
+        extra=_extra(transaction, outcome),
+    )
+    content = metadata.to_json()
+    put = transaction.store.put_if_absent(completed.path, content, nonce=nonce)
+    for _ in range(_ATTEMPTS_TO_READ_BACK):
+        try:
+            there = transaction.store.read(completed.path)
+        except NotFoundError:
+            return False
+        except StorageError:
+            # The put was acknowledged: not being able to look does not undo it.
+            continue
+        return there == content
+    return put is not PutOutcome.LOST
+
+
+def _extra(transaction: Transaction, outcome: WriteOutcome) -> Mapping[str, str]:
+    table = transaction.table
+    sources = sorted({consumption.source for consumption in outcome.footprint.consumed})
+    marks = {
+        SCHEMA_KEY: outcome.schema_json,
+        VERSION_KEY: VERSION,
+        TABLE_ID_KEY: table.table_id or "",
+        APPLIED_KEY: "" if table.applied is None else str(table.applied.number),
+        PLAN_KEY: (table.applied.plan_id or "") if table.applied is not None else "",
+        SOURCES_KEY: json.dumps(sources) if sources else "",
+        NONCE_KEY: transaction.session.claim.owner.nonce,
+    }
+    return {**{key: value for key, value in marks.items() if value}, **outcome.extra}
+
+
+def _undo_after(transaction: Transaction, error: BaseException, outcome: WriteOutcome | None = None) -> None:
+    """Undo what ``error`` ended, unless it is committed already; failing at that hides no error."""
+    try:
+        if transaction.store.stat(transaction.state(State.COMPLETED).path) is None:
+            transaction.undo(also=_paths(outcome))
+        else:
+            error.add_note(f"the commit {transaction.instant} stands")
+    except ParquetryError as failure:
+        error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {failure}")
+
+
+def _undo_loser(transaction: Transaction, outcome: WriteOutcome) -> None:
+    """Undo a write that lost, under the lock; if that fails the next writer does it."""
+    try:
+        transaction.undo(also=_paths(outcome), is_locked=True)
+    except StorageError as failure:
+        _LOG.warning("%s is left pending, the next write rolls it back: %s", transaction.instant, failure)
+
+
+def _tidy(transaction: Transaction) -> tuple[str, ...]:
+    """Remove what only a pending write needs; the next clean does it when this fails."""
+    try:
+        remove_markers(transaction.store, transaction.instant)
+        transaction.session.acknowledge()
+    except StorageError as error:
+        return (f"{transaction.instant} was committed, its markers are left behind: {error}",)
+    return ()
+
+
+def _paths(outcome: WriteOutcome | None) -> list[str]:
+    return [] if outcome is None else [stat.path for stats in outcome.stats.values() for stat in stats]
+
+
+def _result(
+    transaction: Transaction,
+    outcome: WriteOutcome | None,
+    reasons: list[str],
+    *,
+    warnings: tuple[str, ...] = (),
+) -> CommitResult:
+    stats = [] if outcome is None else [stat for group in outcome.stats.values() for stat in group]
+    return CommitResult(
+        instant=None if outcome is None else transaction.instant,
+        action=transaction.action,
+        operation=transaction.operation,
+        inserted_rows=sum(stat.num_inserts for stat in stats),
+        updated_rows=sum(stat.num_update_writes for stat in stats),
+        deleted_rows=sum(stat.num_deletes for stat in stats),
+        files_added=sum(stat.prev_commit is None for stat in stats),
+        files_rewritten=sum(stat.prev_commit is not None for stat in stats),
+        groups_replaced=0 if outcome is None else sum(len(ids) for ids in outcome.replaced.values()),
+        bytes_written=sum(stat.file_size_bytes for stat in stats),
+        retries=transaction.attempt,
+        retry_reasons=tuple(reasons),
+        warnings=warnings,
+    )

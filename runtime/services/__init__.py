@@ -1,0 +1,1 @@
+"""Table services: clean, archive, rollback, savepoint, restore; no Spark."""

@@ -1,0 +1,186 @@
+"""The archive service: old instants go to the archive log, and nothing else changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.base_file_name import BaseFileName
+from parquetry.runtime.claims import open_session
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.pending import settle
+from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writes_to_keep
+from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.retention import retention_of
+from parquetry.runtime.services.sweeping import DAY_MS, find_orphans
+from parquetry.runtime.services.undo import instant_of_file
+from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.storage import ObjectInfo
+from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.timeline.archive_entry import archive_entries
+from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+ARCHIVE_BATCH: Final = 10
+"""How many instants must be there to leave for an archival to be due: each writes a log file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveResult:
+    """The instants that left the active timeline, ascending."""
+
+    instants: tuple[str, ...] = ()
+
+
+def archive(
+    table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
+) -> ArchiveResult:
+    """Move what the policy (the applied one by default) does not keep into the archive log.
+
+    All partitions are listed. Raises as :func:`parquetry.runtime.pending.settle` does.
+    """
+    store, zone = table.store, table.config.timezone
+    timeline = Timeline.load(store)
+    check_writable(table, timeline, store.now_ms())
+    timeline, _ = settle(table, timeline, timing=timing)
+    policy = policy or retention_of(table)
+    # Files first, the timeline afterwards: a file that appears later belongs to a pending write.
+    files = [info for listing in map_each(table.view(timeline).partitions(), store.list) for info in listing]
+    with open_session(
+        store, purpose="archive", after=timeline.last_instant, zone=zone, timing=timing
+    ) as session:
+        with table_lock(table, session) as lock:
+            timeline = timeline.reload()
+            leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms())
+            if leaving:
+                _log(table, timeline, leaving)
+                if lock.is_held():
+                    _delete_states(timeline, leaving)
+        session.acknowledge()
+    return ArchiveResult(instants=tuple(instant.time for instant in leaving))
+
+
+def archive_if_due(
+    table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
+) -> ArchiveResult | None:
+    """The same when a batch may leave, as far as the timeline says; None when it may not.
+
+    No partition is listed to find that out.
+    """
+    timeline = Timeline.load(table.store)
+    policy = policy or retention_of(table)
+    enough = policy.archive_keep_commits + ARCHIVE_BATCH
+    counts = (
+        len(timeline.completed_writes),
+        len(timeline.of(Action.CLEAN, state=State.COMPLETED)),
+        len(timeline.of(Action.ROLLBACK, state=State.COMPLETED)),
+    )
+    if max(counts) < enough:
+        return None
+    zone, now_ms = table.config.timezone, table.store.now_ms()
+    if len(_leaving(timeline, (), policy, zone=zone, now_ms=now_ms)) < ARCHIVE_BATCH:
+        return None
+    return archive(table, policy=policy, timing=timing)
+
+
+def _leaving(
+    timeline: Timeline, files: Sequence[ObjectInfo], policy: RetentionPolicy, *, zone: Timezone, now_ms: int
+) -> list[Instant]:
+    """The instants that leave, ascending."""
+    completed = [instant.time for instant in timeline.completed_writes]
+    keep = writes_to_keep(
+        completed, configured=policy.archive_keep_commits, earliest_retained=timeline.earliest_retained
+    )
+    gone: Sequence[str] = ()
+    if len(completed) > keep:
+        obstacles = _obstacles(timeline, files, zone=zone, now_ms=now_ms)
+        gone = leaving_writes(completed, keep=keep, obstacles=obstacles)
+    writes = timeline.completed_writes[: len(gone)]
+    first = completed[len(gone)] if len(gone) < len(completed) else None
+    rollbacks = [
+        rollback
+        for rollback in _oldest(timeline, Action.ROLLBACK, policy.archive_keep_commits)
+        if first is not None
+        and not _is_recent(rollback, zone, now_ms)
+        and all(victim.time < first for victim in timeline.rollback_metadata(rollback.time).instants)
+    ]
+    cleans = _oldest(timeline, Action.CLEAN, policy.archive_keep_commits)
+    return sorted([*writes, *cleans, *rollbacks], key=lambda instant: (instant.time, instant.action))
+
+
+def _oldest(timeline: Timeline, action: Action, keep: int) -> Sequence[Instant]:
+    """The completed instants of an action beyond those to keep, none at or after a pending one."""
+    completed = timeline.of(action, state=State.COMPLETED)
+    pending = min((i.time for i in timeline.of(action) if not i.is_completed), default=None)
+    return [
+        instant
+        for instant in completed[: max(len(completed) - max(keep, 1), 0)]
+        if pending is None or instant.time < pending
+    ]
+
+
+def _obstacles(timeline: Timeline, files: Iterable[ObjectInfo], *, zone: Timezone, now_ms: int) -> Obstacles:
+    listed = list(files)
+    unsettled = {instant.time for instant in timeline.pending_writes}
+    unsettled.update(time for path in find_orphans(listed, timeline) if (time := instant_of_file(path)))
+    for rollback in timeline.of(Action.ROLLBACK, state=State.COMPLETED):
+        if _is_recent(rollback, zone, now_ms):
+            unsettled.update(victim.time for victim in timeline.rollback_metadata(rollback.time).instants)
+    for restored in timeline.of(Action.RESTORE, state=State.COMPLETED):
+        if _is_recent(restored, zone, now_ms):
+            unsettled.update(victim.time for victim in timeline.restore_plan(restored.time).instants)
+    names = (BaseFileName.parse(info.path) for info in listed)
+    return Obstacles(
+        unsettled=unsettled,
+        savepoint=min(timeline.savepoints, default=None),
+        replaced={
+            instant.time: frozenset(
+                (partition, file_id)
+                for partition, ids in timeline.commit_metadata(instant.time).replaced.items()
+                for file_id in ids
+            )
+            for instant in timeline.completed_writes
+            if instant.action is Action.REPLACECOMMIT
+        },
+        on_disk=frozenset((name.partition, name.file_id) for name in names if name is not None),
+        cleaned_before=_cleaned_before(timeline),
+    )
+
+
+def _cleaned_before(timeline: Timeline) -> str | None:
+    """Before which instant the last clean has removed replaced groups; Hudi reads its requested plan."""
+    cleans = timeline.of(Action.CLEAN, state=State.COMPLETED)
+    if not cleans:
+        return None
+    try:
+        return timeline.cleaner_plan(cleans[-1].time).earliest_commit_to_retain or cleans[-1].time
+    except NotFoundError:
+        return None
+
+
+def _is_recent(instant: Instant, zone: Timezone, now_ms: int) -> bool:
+    """Less than a day old: a task of the write that was undone may still wake up and write."""
+    return now_ms - parse_instant_ms(instant.time, zone) < DAY_MS
+
+
+def _log(table: TableHandle, timeline: Timeline, leaving: Iterable[Instant]) -> None:
+    """Write the instants to the archive log, but for those that an interrupted archival has written."""
+    store, folder = table.store, table.config.archive_folder
+    logged = {(archived.time, archived.action) for archived in read_newest_log(store, folder)}
+    missing = [instant for instant in leaving if (instant.time, str(instant.action)) not in logged]
+    if missing:
+        write_archive_log(store, folder, archive_entries(timeline, missing, table.config.timezone))
+
+
+def _delete_states(timeline: Timeline, leaving: Sequence[Instant]) -> None:
+    """Remove the state files: those of earlier states first, else a finished write would look pending."""
+    store = timeline.store
+    for state in (State.REQUESTED, State.INFLIGHT):
+        early = (instant.with_state(state) for instant in leaving)
+        store.delete_all([instant.path for instant in early if instant.file_name in timeline.files])
+    for instant in leaving:
+        store.delete(instant.path)

@@ -1,0 +1,189 @@
+"""The clean service: expired versions and orphaned files go.
+
+The plan is made without the lock, confirmed under it, and carried out without it: the files of a
+plan that was requested are never needed again, except by a savepoint or a restore, and both finish
+pending cleans first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.claims import open_session
+from parquetry.runtime.pending import settle
+from parquetry.runtime.services.clean_progress import (
+    CleanProgress,
+    note_progress,
+    partitions_to_look_at,
+    read_progress,
+)
+from parquetry.runtime.services.cleaning import (
+    Expiry,
+    clean_horizon,
+    cleaner_plan,
+    execute_clean,
+    finish_cleans,
+    pending_cleans,
+    plan_expiry,
+)
+from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.retention import retention_of
+from parquetry.runtime.services.sweeping import sweep_leftovers, sweep_partitions, sweep_statistics
+from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.timeline.avro_records import CleanerPlan
+from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+_PLANS_WITHOUT_LOCK: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanResult:
+    """What a clean removed. ``instant`` is None when no version had expired.
+
+    ``orphans_deleted`` are data files of dead writes, ``leftovers_deleted`` their small files.
+    """
+
+    instant: str | None
+    files_deleted: int = 0
+    orphans_deleted: int = 0
+    leftovers_deleted: int = 0
+
+
+def clean(
+    table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
+) -> CleanResult:
+    """Delete what the policy (the applied one by default) does not keep, and every orphan.
+
+    All partitions are looked at. Raises as :func:`parquetry.runtime.pending.settle` does.
+    """
+    return _clean(table, policy=policy or retention_of(table), timing=timing, whole_table=True)
+
+
+def clean_if_due(
+    table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
+) -> CleanResult | None:
+    """The same after a write: only partitions where something may have expired; None when not due.
+
+    It is due when the earliest commit to retain has moved on since the last clean (when versions are
+    kept by number: with every write), and when a savepoint was deleted.
+    """
+    timeline = Timeline.load(table.store)
+    policy = policy or retention_of(table)
+    limits = clean_horizon(timeline, policy, table.config, now_ms=table.store.now_ms())
+    if limits is None:
+        return None
+    progress = read_progress(timeline)
+    if progress is not None and progress.covers(limits, timeline):
+        return None
+    return _clean(table, policy=policy, timing=timing, whole_table=False)
+
+
+def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole_table: bool) -> CleanResult:
+    store, zone = table.store, table.config.timezone
+    timeline = Timeline.load(store)
+    check_writable(table, timeline, store.now_ms())
+    timeline, _ = settle(table, timeline, timing=timing)
+    instant, deleted = None, 0
+    if pending_cleans(timeline, ours=True):
+        with open_session(
+            store, purpose="clean", after=timeline.last_instant, zone=zone, timing=timing
+        ) as session:
+            with table_lock(table, session):
+                deleted += finish_cleans(table, timeline.reload())
+            session.acknowledge()
+        timeline = timeline.reload()
+    expiry = _plan(table, timeline, policy, whole_table=whole_table)
+    if expiry is not None and expiry.count > 0:
+        instant, count = _delete_expired(table, timeline, expiry, policy, timing, whole_table=whole_table)
+        deleted += count
+    elif expiry is not None:
+        newest = timeline.completed_writes[-1].time
+        note_progress(
+            store,
+            CleanProgress(
+                earliest=expiry.limits.earliest, last_completed=newest, savepoints=timeline.savepoints
+            ),
+        )
+    partitions = set(table.view(timeline).partitions()) if whole_table else set()
+    partitions |= _partitions_of_undone_writes(timeline)
+    swept = sweep_partitions(store, sorted(partitions), timing=timing)
+    leftovers = sweep_leftovers(store, zone=zone, timing=timing)
+    if whole_table:
+        leftovers += sweep_statistics(timeline, swept)
+    return CleanResult(
+        instant=instant,
+        files_deleted=deleted,
+        orphans_deleted=len(swept.orphans),
+        leftovers_deleted=leftovers,
+    )
+
+
+def _plan(
+    table: TableHandle, timeline: Timeline, policy: RetentionPolicy, *, whole_table: bool
+) -> Expiry | None:
+    limits = clean_horizon(timeline, policy, table.config, now_ms=table.store.now_ms())
+    if limits is None:
+        return None
+    view = table.view(timeline)
+    partitions = None
+    if not whole_table:
+        partitions = partitions_to_look_at(timeline, limits, read_progress(timeline))
+    return plan_expiry(view, limits, view.partitions() if partitions is None else partitions)
+
+
+def _delete_expired(
+    table: TableHandle,
+    timeline: Timeline,
+    expiry: Expiry | None,
+    policy: RetentionPolicy,
+    timing: Timing,
+    *,
+    whole_table: bool,
+) -> tuple[str | None, int]:
+    """The clean's instant and how many files went; None when nothing was left to do."""
+    store, zone = table.store, table.config.timezone
+    with open_session(
+        store, purpose="clean", after=timeline.last_instant, zone=zone, timing=timing
+    ) as session:
+        requested = Instant(time=session.instant, action=Action.CLEAN, state=State.REQUESTED)
+        plan: CleanerPlan | None = None
+        for round_number in range(1_000_000):
+            with table_lock(table, session) as lock:
+                now = timeline.reload()
+                if _basis(now) != _basis(timeline):
+                    timeline, expiry = now, None
+                    if round_number >= _PLANS_WITHOUT_LOCK:
+                        expiry = _plan(table, timeline, policy, whole_table=whole_table)
+                if expiry is not None and expiry.count > 0:
+                    plan = cleaner_plan(store, timeline, expiry)
+                    store.put_if_absent(requested.path, plan.encode())
+                    if lock.is_held():
+                        break
+                    # Whoever took the lock away may have savepointed or restored beside us.
+                    store.delete(requested.path)
+                    plan, expiry = None, None
+            if expiry is None:
+                expiry = _plan(table, timeline, policy, whole_table=whole_table)
+            if expiry is None or expiry.count == 0:
+                break
+        count = 0 if plan is None else execute_clean(table, requested, plan)
+        session.acknowledge()
+    return (None, 0) if plan is None else (requested.time, count)
+
+
+def _basis(timeline: Timeline) -> tuple[object, ...]:
+    """What a plan depends on."""
+    pending = tuple(instant.time for instant in timeline.pending_writes)
+    return (timeline.completed_writes, pending[:1], timeline.savepoints, timeline.of(Action.RESTORE))
+
+
+def _partitions_of_undone_writes(timeline: Timeline) -> set[str]:
+    """Where a task of a write that was rolled back may have written afterwards."""
+    touched: set[str] = set()
+    for rollback in timeline.of(Action.ROLLBACK, state=State.COMPLETED):
+        touched |= set(timeline.rollback_metadata(rollback.time).partitions)
+    return touched

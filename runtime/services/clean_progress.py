@@ -1,0 +1,102 @@
+"""How far the table has been cleaned, also when a clean found nothing to delete.
+
+Hudi writes no clean without files, and then looks at all partitions again the next time. Here the
+limits are noted beside the timeline; without the note more is looked at than necessary.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.services.retention import Horizon
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.timeline.instant import Action, State
+from parquetry.runtime.timeline.timeline import Timeline
+
+PROGRESS_PATH: Final = ".hoodie/.parquetry/cleaned.json"
+SAVEPOINTS_KEY: Final = "savepointed_timestamps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanProgress:
+    """Nothing is left that had expired when ``earliest`` was the first commit to retain.
+
+    ``earliest`` is None when versions were kept by number; ``last_completed`` was the newest write
+    then, ``savepoints`` were protected.
+    """
+
+    earliest: str | None
+    last_completed: str
+    savepoints: tuple[str, ...] = ()
+
+    def covers(self, limits: Horizon, timeline: Timeline) -> bool:
+        """Whether a clean with these limits would find nothing."""
+        if not set(self.savepoints) <= set(timeline.savepoints):
+            return False
+        if limits.earliest is None:
+            return self.earliest is None and self.last_completed == timeline.completed_writes[-1].time
+        return self.earliest == limits.earliest
+
+
+def read_progress(timeline: Timeline) -> CleanProgress | None:
+    """What the newest of the note and the last completed clean says; None before the first clean."""
+    found = [progress for progress in (_noted(timeline.store), _last_clean(timeline)) if progress is not None]
+    return max(found, key=lambda progress: progress.last_completed, default=None)
+
+
+def note_progress(store: ObjectStore, progress: CleanProgress) -> None:
+    """Note that everything that these limits let expire is gone."""
+    store.put(PROGRESS_PATH, json.dumps(asdict(progress)).encode())
+
+
+def partitions_to_look_at(
+    timeline: Timeline, limits: Horizon, progress: CleanProgress | None
+) -> Iterable[str] | None:
+    """The partitions in which something may have expired since; None means all.
+
+    Those that a write changed whose versions have come within reach. All of them before the first
+    clean, when its limits were archived, and when a savepoint was deleted.
+    """
+    if progress is None or not set(progress.savepoints) <= set(timeline.savepoints):
+        return None
+    since = progress.earliest if limits.earliest is not None else progress.last_completed
+    writes = timeline.completed_writes
+    if not since or not writes or since < writes[0].time:
+        return None
+    touched: set[str] = set()
+    for instant in writes:
+        if since <= instant.time and (limits.earliest is None or instant.time < limits.earliest):
+            touched |= timeline.commit_metadata(instant.time).partitions
+    return sorted(touched)
+
+
+def _noted(store: ObjectStore) -> CleanProgress | None:
+    try:
+        document = json.loads(store.read(PROGRESS_PATH))
+        return CleanProgress(
+            earliest=document["earliest"],
+            last_completed=document["last_completed"],
+            savepoints=tuple(document["savepoints"]),
+        )
+    except (NotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _last_clean(timeline: Timeline) -> CleanProgress | None:
+    cleans = timeline.of(Action.CLEAN, state=State.COMPLETED)
+    if not cleans:
+        return None
+    last = timeline.clean_metadata(cleans[-1].time)
+    return CleanProgress(
+        earliest=last.earliest_commit_to_retain,
+        last_completed=last.last_completed_commit,
+        savepoints=_savepoints(last.extra),
+    )
+
+
+def _savepoints(extra: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(time for time in extra.get(SAVEPOINTS_KEY, "").split(",") if time)

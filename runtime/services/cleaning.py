@@ -1,0 +1,157 @@
+"""Planning and executing a clean: which files go, and how they go whoever finishes it.
+
+Source: CleanPlanActionExecutor and CleanActionExecutor of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from parquetry.runtime.claims import claim_path
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.services.clean_progress import SAVEPOINTS_KEY
+from parquetry.runtime.services.retention import Horizon, expired, horizon
+from parquetry.runtime.services.undo import relative_path
+from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import TableConfig, TableHandle
+from parquetry.runtime.timeline.avro_records import CleanedPartition, CleanerPlan, CleanMetadata
+from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.view import FileSystemView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """What a clean would do: the limits, and the paths that go by partition."""
+
+    limits: Horizon
+    files: Mapping[str, tuple[str, ...]]
+
+    @property
+    def count(self) -> int:
+        """How many files go."""
+        return sum(len(paths) for paths in self.files.values())
+
+
+def clean_horizon(
+    timeline: Timeline, policy: RetentionPolicy, config: TableConfig, *, now_ms: int
+) -> Horizon | None:
+    """The limits that the policy sets now; None when nothing may be deleted. No request is made."""
+    age = policy.max_age_seconds
+    return horizon(
+        policy,
+        completed=[instant.time for instant in timeline.completed_writes],
+        pending=[instant.time for instant in timeline.pending_writes],
+        oldest_age=None if age is None else format_instant(now_ms - age * 1000, config.timezone),
+    )
+
+
+def plan_expiry(view: FileSystemView, limits: Horizon, partitions: Iterable[str]) -> Expiry:
+    """The expired files of these partitions, which are listed; those of savepoints stay."""
+    protected = protected_files(view.timeline)
+    listed = list(partitions)
+    files: dict[str, tuple[str, ...]] = {}
+    for partition, groups in zip(listed, map_each(listed, view.file_groups), strict=True):
+        gone = expired(groups, limits, protected=protected)
+        if gone:
+            files[partition] = tuple(version.path for version in gone)
+    return Expiry(limits=limits, files=files)
+
+
+def protected_files(timeline: Timeline) -> frozenset[tuple[str, str]]:
+    """(partition, file name) of everything that a savepoint protects."""
+    return frozenset(
+        (partition, name)
+        for time in timeline.savepoints
+        for partition, names in timeline.savepoint_metadata(time).files.items()
+        for name in names
+    )
+
+
+def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> CleanerPlan:
+    """The plan as Hudi writes it, with absolute paths."""
+    earliest = expiry.limits.earliest
+    retained = None if earliest is None else timeline.write_at(earliest)
+    return CleanerPlan(
+        policy=expiry.limits.policy,
+        earliest_commit_to_retain=earliest,
+        earliest_action=str(Action.COMMIT if retained is None else retained.action),
+        last_completed_commit=timeline.completed_writes[-1].time,
+        files={
+            partition: tuple(f"{_scheme_root(store)}/{path}" for path in paths)
+            for partition, paths in expiry.files.items()
+        },
+        extra={SAVEPOINTS_KEY: ",".join(timeline.savepoints)} if timeline.savepoints else {},
+    )
+
+
+def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
+    """Delete what the plan names and complete the clean; answers how many files it named.
+
+    May be repeated, and run beside somebody who does the same. What has become the newest version
+    of its group since the plan was made, or is protected by a savepoint, stays.
+    """
+    store = table.store
+    started_ms = store.now_ms()
+    store.put_if_absent(clean.with_state(State.INFLIGHT).path, plan.encode())
+    timeline = Timeline.load(store)
+    view = table.view(timeline)
+    protected = protected_files(timeline)
+    partitions: dict[str, CleanedPartition] = {}
+    doomed: list[str] = []
+    for partition, named in plan.files.items():
+        newest = {version.path for version in view.slices(partition)}
+        paths = [_in_partition(store, partition, name) for name in named]
+        going = [
+            path
+            for path in paths
+            if path not in newest and (partition, path.rpartition("/")[2]) not in protected
+        ]
+        doomed += going
+        partitions[partition] = CleanedPartition(
+            policy=plan.policy, deleted=tuple(path.rpartition("/")[2] for path in going)
+        )
+    store.delete_all(doomed)
+    metadata = CleanMetadata(
+        start_time=clean.time,
+        time_taken_ms=max(store.now_ms() - started_ms, 0),
+        earliest_commit_to_retain=plan.earliest_commit_to_retain,
+        last_completed_commit=plan.last_completed_commit,
+        partitions=partitions,
+        extra=plan.extra,
+    )
+    store.put_if_absent(clean.with_state(State.COMPLETED).path, metadata.encode())
+    return len(doomed)
+
+
+def finish_cleans(table: TableHandle, timeline: Timeline) -> int:
+    """Carry out every clean of this project that was requested and not completed; counts the files.
+
+    For the holder of the lock: a clean that another writer is executing at the same time is only
+    done twice. What another program began is left to it, it may be alive.
+    """
+    files = 0
+    for clean in pending_cleans(timeline, ours=True):
+        files += execute_clean(table, clean, timeline.cleaner_plan(clean.time))
+    return files
+
+
+def pending_cleans(timeline: Timeline, *, ours: bool) -> list[Instant]:
+    """The cleans that were requested and not completed, either ours or those of other programs."""
+    pending = [clean for clean in timeline.of(Action.CLEAN) if not clean.is_completed]
+    return [c for c in pending if (timeline.store.stat(claim_path(c.time)) is not None) == ours]
+
+
+def _in_partition(store: ObjectStore, partition: str, name: str) -> str:
+    """The relative path of a file that a plan names by its path, or in old versions by its name."""
+    if "/" in name:
+        return relative_path(store, name)
+    return f"{partition}/{name}" if partition else name
+
+
+def _scheme_root(store: ObjectStore) -> str:
+    """The table's root as Hudi spells it in plans: ``file:/data/t``, ``s3a://bucket/t``."""
+    scheme, _, rest = store.uri.partition("://")
+    return {"file": f"file:{rest}", "s3": f"s3a://{rest}"}.get(scheme, store.uri)

@@ -1,0 +1,52 @@
+"""What is due after a write: a clean, then an archival, neither of which may fail the write."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.errors import StaleTimelineError
+from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.services.archive import archive_if_due
+from parquetry.runtime.services.clean import clean_if_due
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timing import Timing
+
+_LOG = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+
+def run_due_services(table: TableHandle, result: CommitResult, *, timing: Timing) -> CommitResult:
+    """The write's result with what the services did, or why they could not.
+
+    Replaced groups leave the disk before the replacecommit leaves the timeline: clean goes first,
+    and when it fails nothing is archived.
+    """
+    warnings = list(result.warnings)
+    cleaned = _attempt("clean", lambda: clean_if_due(table, timing=timing), warnings)
+    if warnings != list(result.warnings):
+        return replace(result, warnings=tuple(warnings))
+    archived = _attempt("archive", lambda: archive_if_due(table, timing=timing), warnings)
+    return replace(
+        result,
+        files_cleaned=0 if cleaned is None else cleaned.files_deleted + cleaned.orphans_deleted,
+        instants_archived=0 if archived is None else len(archived.instants),
+        warnings=tuple(warnings),
+    )
+
+
+def _attempt(name: str, service: Callable[[], _Result], warnings: list[str]) -> _Result | None:
+    try:
+        try:
+            return service()
+        except StaleTimelineError:
+            # Another writer archived while this one looked.
+            return service()
+    except ParquetryError as error:
+        _LOG.warning("%s after the write failed, the commit stands: %s", name, error)
+        warnings.append(f"{name}: {error}")
+        return None

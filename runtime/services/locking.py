@@ -1,0 +1,55 @@
+"""The lock of a table for those who change it, and its removal by hand."""
+
+from __future__ import annotations
+
+from parquetry.runtime.claims import Session, open_session
+from parquetry.runtime.errors import LockHeldError, NotFoundError
+from parquetry.runtime.lock import LockInfo, TableLock, break_lock, lock_path, read_lock
+from parquetry.runtime.services.undo import roll_back
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+
+def table_lock(table: TableHandle, session: Session) -> TableLock:
+    """The table's lock on behalf of a session, not held yet.
+
+    Entering it rolls a dead holder's write back before its lock is taken away.
+    """
+    return TableLock(
+        session,
+        lock_path(table.config.raw),
+        fence=lambda instant: _roll_back_pending(table, session, instant),
+    )
+
+
+def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
+    """Remove whatever lock stands there, whoever holds it, and say what it was.
+
+    A write of ours that held it is rolled back. NotFoundError when the table is not locked,
+    LockHeldError when the lock changed hands at that moment.
+    """
+    store = table.store
+    place = lock_path(table.config.raw)
+    found = read_lock(store, place)
+    if found is None:
+        raise NotFoundError(f"{store.uri}/{place}: the table is not locked")
+    after = Timeline.load(store).last_instant
+    with open_session(
+        store, purpose="unlock", after=after, zone=table.config.timezone, timing=timing
+    ) as session:
+        removed = break_lock(
+            session, found, fence=lambda instant: _roll_back_pending(table, session, instant)
+        )
+        session.acknowledge()
+    if not removed:
+        raise LockHeldError(f"{store.uri}/{place} has changed hands meanwhile; look again")
+    return found
+
+
+def _roll_back_pending(table: TableHandle, session: Session, instant: str) -> None:
+    """Undo the write of that instant unless it is completed: its writer can then not publish it."""
+    timeline = Timeline.load(table.store)
+    write = timeline.write_at(instant)
+    if write is not None and not write.is_completed:
+        roll_back(session, timeline, write, zone=table.config.timezone)

@@ -1,0 +1,101 @@
+"""The restore service: the table goes back to a savepoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parquetry.runtime.claims import open_session
+from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.pending import settle
+from parquetry.runtime.services.cleaning import finish_cleans
+from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.restoring import finish_restore
+from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.timeline.avro_records import InstantInfo, RestorePlan
+from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreResult:
+    """What a restore did. ``instant`` is None when no write had come after the savepoint."""
+
+    savepoint: str
+    instant: str | None
+    undone: tuple[str, ...] = ()
+    files_deleted: int = 0
+
+
+def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMING) -> RestoreResult:
+    """Take back every write after the savepoint, pending ones too; the savepoint stays.
+
+    InvalidDataError when there is no such savepoint, when a later one stands in the way, or when
+    files it protects are missing; ConflictError when the lock was lost before anything was undone.
+    """
+    store, zone = table.store, table.config.timezone
+    timeline = Timeline.load(store)
+    check_writable(table, timeline, store.now_ms())
+    timeline, _ = settle(table, timeline, timing=timing)
+    with open_session(
+        store, purpose="restore", after=timeline.last_instant, zone=zone, timing=timing
+    ) as session:
+        with table_lock(table, session) as lock:
+            timeline = timeline.reload()
+            finish_cleans(table, timeline)
+            timeline = timeline.reload()
+            _check_savepoint(table, timeline, savepoint)
+            victims = _victims(timeline, savepoint)
+            if not victims:
+                session.acknowledge()
+                return RestoreResult(savepoint=savepoint, instant=None)
+            requested = Instant(time=session.instant, action=Action.RESTORE, state=State.REQUESTED)
+            plan = RestorePlan(instants=victims, savepoint=savepoint)
+            store.put_if_absent(requested.path, plan.encode())
+            if not lock.is_held():
+                # A write may have been published on what is about to go.
+                store.delete(requested.path)
+                raise ConflictError(f"{store.uri}: the lock was lost, nothing was restored; run again")
+            partitions = table.view(timeline).partitions()
+            files = finish_restore(session, timeline.reload(), requested, zone=zone, partitions=partitions)
+        session.acknowledge()
+    return RestoreResult(
+        savepoint=savepoint,
+        instant=session.instant,
+        undone=tuple(victim.time for victim in victims),
+        files_deleted=files,
+    )
+
+
+def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> None:
+    uri = table.store.uri
+    if savepoint not in timeline.savepoints:
+        raise InvalidDataError(
+            f"{uri}: there is no savepoint of {savepoint}; the savepoints are "
+            f"{', '.join(timeline.savepoints) or 'none'}"
+        )
+    later = [time for time in timeline.savepoints if time > savepoint]
+    if later:
+        raise InvalidDataError(
+            f"{uri}: the later savepoint {later[-1]} would be undone; delete it first with "
+            f"`parquetry service savepoint TABLE --delete {later[-1]}`"
+        )
+    view = table.view(timeline)
+    for partition, names in timeline.savepoint_metadata(savepoint).files.items():
+        there = {version.path.rpartition("/")[2] for version in view.base_files(partition)}
+        if missing := sorted(set(names) - there):
+            raise InvalidDataError(
+                f"{uri}: {partition}/{missing[0]}, which the savepoint {savepoint} protects, is gone; "
+                "nothing was restored, as rows would be lost; put the file back from a copy"
+            )
+
+
+def _victims(timeline: Timeline, savepoint: str) -> tuple[InstantInfo, ...]:
+    """The writes after the savepoint in the order in which Hudi undoes them."""
+    later = [
+        instant
+        for instant in (*timeline.pending_writes, *timeline.completed_writes)
+        if instant.time > savepoint
+    ]
+    later.sort(key=lambda instant: (instant.time in timeline.pending_clusterings, instant.time), reverse=True)
+    return tuple(InstantInfo(time=instant.time, action=str(instant.action)) for instant in later)

@@ -1,0 +1,164 @@
+"""Restoring the table to a savepoint: every later write is undone, newest first.
+
+A restore that was begun is finished by whoever comes next. Readers see the later writes disappear
+one by one, newest first, within the shortest time possible: all completed files go before the
+first data file does. Source: RestorePlanActionExecutor and BaseRestoreActionExecutor of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from parquetry.runtime.claims import Session, claim_instant, claim_path, heartbeat_path
+from parquetry.runtime.markers import remove_markers
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.services.undo import (
+    absolute_path,
+    instant_of_file,
+    relative_path,
+    remove_sidecars,
+)
+from parquetry.runtime.storage import ObjectInfo, ObjectStore
+from parquetry.runtime.timeline.avro_records import (
+    InstantInfo,
+    RestoreMetadata,
+    RollbackMetadata,
+    RollbackPlan,
+    RollbackRequest,
+    RolledBackPartition,
+)
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
+from parquetry.runtime.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undoing:
+    """The rollback of one write within a restore: its instant, and what it deletes."""
+
+    rollback: Instant
+    plan: RollbackPlan
+
+
+def finish_restore(
+    session: Session, timeline: Timeline, restore: Instant, *, zone: Timezone, partitions: Iterable[str]
+) -> int:
+    """Carry out a restore that was requested; answers how many files went. The session holds the lock.
+
+    Every step may be repeated. ``partitions`` are all those of the table.
+    """
+    store = session.store
+    started_ms = store.now_ms()
+    plan = timeline.restore_plan(restore.time)
+    store.put_if_absent(restore.with_state(State.INFLIGHT).path, b"")
+    undoings = _begin_rollbacks(session, timeline, plan.instants, zone=zone, partitions=partitions)
+    victims = [undoing.plan.instant for undoing in undoings]
+    for victim in victims:
+        # One by one: what readers see in between is the table as of an earlier write.
+        store.delete(_state(victim, State.COMPLETED).path)
+    for undoing in undoings:
+        _delete_traces(store, undoing.plan)
+    rollbacks = {
+        undoing.plan.instant.time: (_rollback_metadata(undoing, store.now_ms() - started_ms),)
+        for undoing in undoings
+    }
+    metadata = RestoreMetadata(
+        start_time=restore.time,
+        time_taken_ms=max(store.now_ms() - started_ms, 0),
+        instants=plan.instants,
+        rollbacks=rollbacks,
+    )
+    store.put_if_absent(restore.with_state(State.COMPLETED).path, metadata.encode())
+    own = {undoing.rollback.time for undoing in undoings}
+    _remove_rollbacks_after(timeline.reload(), plan.savepoint, before=restore.time, own=own)
+    return sum(len(request.files) for undoing in undoings for request in undoing.plan.requests)
+
+
+def _begin_rollbacks(
+    session: Session,
+    timeline: Timeline,
+    victims: Sequence[InstantInfo],
+    *,
+    zone: Timezone,
+    partitions: Iterable[str],
+) -> list[Undoing]:
+    """A requested rollback for each victim, in their order; those of an earlier attempt are taken up."""
+    store = session.store
+    begun = {}
+    for rollback in timeline.of(Action.ROLLBACK):
+        if not rollback.is_completed:
+            plan = timeline.rollback_plan(rollback.time)
+            begun[plan.instant.time] = Undoing(rollback=rollback, plan=plan)
+    missing = [victim for victim in victims if victim.time not in begun]
+    files = _files_by_instant(store, {victim.time for victim in missing}, partitions) if missing else {}
+    after = timeline.last_instant
+    for victim in missing:
+        claim = claim_instant(
+            store, session.claim.owner, purpose="rollback", after=after, zone=zone, timing=session.timing
+        )
+        after = claim.instant
+        rollback = Instant(time=claim.instant, action=Action.ROLLBACK, state=State.REQUESTED)
+        plan = _plan(store, victim, files.get(victim.time, ()))
+        store.put_if_absent(rollback.path, plan.encode())
+        store.put_if_absent(rollback.with_state(State.INFLIGHT).path, b"")
+        begun[victim.time] = Undoing(rollback=rollback, plan=plan)
+    return [begun[victim.time] for victim in victims]
+
+
+def _files_by_instant(store: ObjectStore, times: set[str], partitions: Iterable[str]) -> dict[str, list[str]]:
+    listings: list[list[ObjectInfo]] = map_each(list(partitions), store.list)
+    files: dict[str, list[str]] = {}
+    for listing in listings:
+        for info in listing:
+            time = instant_of_file(info.path)
+            if time is not None and time in times:
+                files.setdefault(time, []).append(info.path)
+    return files
+
+
+def _plan(store: ObjectStore, victim: InstantInfo, paths: Iterable[str]) -> RollbackPlan:
+    by_partition: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(store, path))
+    requests = (
+        RollbackRequest(partition=partition, files=tuple(files)) for partition, files in by_partition.items()
+    )
+    return RollbackPlan(instant=victim, requests=tuple(requests))
+
+
+def _delete_traces(store: ObjectStore, plan: RollbackPlan) -> None:
+    store.delete_all([relative_path(store, path) for request in plan.requests for path in request.files])
+    victim = plan.instant
+    remove_sidecars(store, victim.time)
+    store.delete(_state(victim, State.INFLIGHT).path)
+    store.delete(_state(victim, State.REQUESTED).path)
+    remove_markers(store, victim.time)
+    store.delete(heartbeat_path(victim.time))
+
+
+def _rollback_metadata(undoing: Undoing, taken_ms: int) -> RollbackMetadata:
+    return RollbackMetadata(
+        start_time=undoing.rollback.time,
+        time_taken_ms=max(taken_ms, 0),
+        instants=(undoing.plan.instant,),
+        partitions={
+            request.partition: RolledBackPartition(deleted=request.files) for request in undoing.plan.requests
+        },
+    )
+
+
+def _remove_rollbacks_after(
+    timeline: Timeline, savepoint: str | None, *, before: str, own: Collection[str]
+) -> None:
+    """Remove the restore's own rollbacks, and those between the savepoint and the restore."""
+    for rollback in timeline.of(Action.ROLLBACK):
+        is_older = savepoint is not None and savepoint < rollback.time < before
+        if is_older or rollback.time in own:
+            for state in (State.COMPLETED, State.INFLIGHT, State.REQUESTED):
+                if rollback.with_state(state).file_name in timeline.files:
+                    timeline.store.delete(rollback.with_state(state).path)
+            timeline.store.delete(claim_path(rollback.time))
+
+
+def _state(info: InstantInfo, state: State) -> Instant:
+    return Instant(time=info.time, action=Action(info.action), state=state)

@@ -1,0 +1,108 @@
+"""Which versions of files are kept: pure rules, in agreement with Hudi's cleaner.
+
+Source: CleanPlanner and CleanerUtils.getEarliestCommitToRetain of Hudi 0.15. Where Hudi knows one
+policy at a time, a version stays here while any of the rules asks for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.view import FileGroup
+
+KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
+KEEP_LATEST_BY_HOURS = "KEEP_LATEST_BY_HOURS"
+KEEP_LATEST_FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
+
+
+def retention_of(table: TableHandle) -> RetentionPolicy:
+    """The applied policy, or Hudi's defaults for a table to which nothing was applied."""
+    return RetentionPolicy() if table.spec is None else table.spec.retention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """How far back versions are kept.
+
+    ``earliest`` is the first commit as of which the table stays readable; None when versions are
+    kept by number alone. ``keep_versions`` newest versions of a file group stay in any case.
+    """
+
+    earliest: str | None
+    keep_versions: int
+    policy: str
+
+
+def horizon(
+    policy: RetentionPolicy, *, completed: Sequence[str], pending: Sequence[str], oldest_age: str | None
+) -> Horizon | None:
+    """How far back to keep; None when nothing may be deleted.
+
+    ``completed`` and ``pending`` are the times of writes, ascending; ``oldest_age`` is the instant
+    that lies ``max_age_seconds`` back. No version that a pending write may have started from is
+    given up.
+    """
+    if policy.keep_commits is None and policy.max_age_seconds is None:
+        if policy.keep_versions is None:
+            return None
+        return Horizon(
+            earliest=None, keep_versions=max(policy.keep_versions, 1), policy=KEEP_LATEST_FILE_VERSIONS
+        )
+    wanted: list[str | None] = []
+    if policy.keep_commits is not None:
+        kept = max(policy.keep_commits, 1)
+        wanted.append(completed[-kept] if len(completed) > kept else None)
+    if policy.max_age_seconds is not None:
+        wanted.append(_first_from(completed, oldest_age))
+    if pending:
+        wanted.append(_last_before(completed, pending[0]))
+    earliest = None if None in wanted else min(time for time in wanted if time is not None)
+    if earliest is None:
+        return None
+    return Horizon(
+        earliest=earliest,
+        keep_versions=max(policy.keep_versions or 1, 1),
+        policy=KEEP_LATEST_BY_HOURS if policy.keep_commits is None else KEEP_LATEST_COMMITS,
+    )
+
+
+def expired(
+    groups: Iterable[FileGroup], limits: Horizon, *, protected: Collection[tuple[str, str]] = ()
+) -> list[FileSlice]:
+    """The committed versions that may be deleted, in the order of the groups.
+
+    ``protected`` are (partition, file name) of savepoints. The newest version of a group that was
+    not replaced is never among them, nor the version that readers see as of ``limits.earliest``.
+    """
+    return [
+        version
+        for group in groups
+        for version in _expired_in(group, limits)
+        if (version.partition, version.path.rpartition("/")[2]) not in protected
+    ]
+
+
+def _expired_in(group: FileGroup, limits: Horizon) -> Sequence[FileSlice]:
+    earliest = limits.earliest
+    if group.replaced_at is not None:
+        return group.slices if earliest is None or group.replaced_at < earliest else ()
+    beyond = group.slices[limits.keep_versions :]
+    if earliest is None:
+        return beyond
+    visible = next((version.instant for version in group.slices if version.instant < earliest), None)
+    return [version for version in beyond if version.instant < earliest and version.instant != visible]
+
+
+def _first_from(completed: Sequence[str], time: str | None) -> str | None:
+    position = len(completed) if time is None else bisect_left(completed, time)
+    return completed[position] if position < len(completed) else None
+
+
+def _last_before(completed: Sequence[str], time: str) -> str | None:
+    position = bisect_left(completed, time)
+    return completed[position - 1] if position > 0 else None

@@ -1,0 +1,244 @@
+"""Sweeping: what dead writers left behind and no commit names.
+
+Files are listed first and the timeline is read afterwards. A write announces itself before its first
+file, so the instant of a listed file that is then neither pending nor completed has been rolled
+back, and the file with it should have gone: a task that outlived its write made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.claims import (
+    CLAIMS_FOLDER,
+    HEARTBEAT_FOLDER,
+    Claim,
+    claim_path,
+    heartbeat_path,
+    is_alive,
+    read_claim,
+)
+from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.lock import BREAKING_FOLDER
+from parquetry.runtime.markers import MARKER_FOLDER
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.partition_metadata import PARTITION_METADATA
+from parquetry.runtime.services.undo import SIDECAR_FOLDER, instant_of_file
+from parquetry.runtime.storage import ObjectInfo, ObjectStore, finished_name
+from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import Timing
+
+_LONGEST_SLEEP: Final = 20
+
+DAY_MS: Final = 24 * 3600 * 1000
+STAGE_FOLDER: Final = f"{SIDECAR_FOLDER}/stage"
+STATISTICS_FOLDER: Final = f"{SIDECAR_FOLDER}/stats"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What was found in partitions: the orphans, which are gone, and the instants that have files."""
+
+    orphans: tuple[str, ...]
+    instants: frozenset[str]
+
+
+def sweep_partitions(store: ObjectStore, partitions: Iterable[str], *, timing: Timing) -> Swept:
+    """Delete the orphans in these partitions."""
+    files = [info for listing in map_each(partitions, store.list) for info in listing]
+    timeline = Timeline.load(store)
+    orphans = find_orphans(files, timeline)
+    unmade_before_ms = store.now_ms() - _grace_ms(timing)
+    orphans += [
+        info.path
+        for info in files
+        if finished_name(info.path) == PARTITION_METADATA and info.modified_ms < unmade_before_ms
+    ]
+    store.delete_all(orphans)
+    instants = (instant_of_file(info.path) for info in files)
+    return Swept(orphans=tuple(orphans), instants=frozenset(time for time in instants if time))
+
+
+def sweep_statistics(timeline: Timeline, swept: Swept) -> int:
+    """Remove the statistics of writes none of whose files is left; answers how many there were.
+
+    ``timeline`` was read before all partitions were listed: what completed later is not judged.
+    """
+    if not timeline.completed_writes:
+        return 0
+    newest = timeline.completed_writes[-1].time
+    pending = {instant.time for instant in timeline.pending_writes}
+    paths = []
+    for info in timeline.store.list(STATISTICS_FOLDER):
+        time = info.path.rpartition("/")[2].partition(".")[0]
+        if time.isdigit() and time <= newest and time not in pending and time not in swept.instants:
+            paths.append(info.path)
+    timeline.store.delete_all(paths)
+    return len(paths)
+
+
+def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
+    """Of files that were listed before the timeline was read, those that no write stands behind.
+
+    Files older than the active timeline are trusted: their commits were archived. Unfinished
+    files go when their write is not pending any more, whatever became of it.
+    """
+    first = timeline.unbroken_since
+    if first is None:
+        return []
+    pending = {instant.time for instant in timeline.pending_writes}
+    orphans = []
+    for info in files:
+        time = instant_of_file(info.path)
+        if time is None or time in pending:
+            continue
+        is_unfinished = finished_name(info.path) is not None
+        if is_unfinished or (time > first and not timeline.is_completed(time)):
+            orphans.append(info.path)
+    return orphans
+
+
+def sweep_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> int:
+    """Remove markers, heartbeats, claims, stages, sidecars and unfinished files of writes that are over.
+
+    Answers how many there were. A claim stays for a day after its write was undone.
+    """
+    files = store.list(TIMELINE_FOLDER, recursive=True)
+    timeline = Timeline.load(store)
+    leftovers = _Leftovers(store, files, timeline, zone=zone, timing=timing)
+    paths = sorted({*leftovers.files(), *leftovers.unfinished()})
+    folders = sorted({*leftovers.marker_folders(), *leftovers.stages()})
+    store.delete_all(paths)
+    for folder in folders:
+        store.delete_folder(folder)
+    return len(paths) + len(folders)
+
+
+def _grace_ms(timing: Timing) -> float:
+    """How long an unfinished file may belong to a process that sleeps in the middle of writing it."""
+    return timing.dead_after_seconds * 1000 * _LONGEST_SLEEP
+
+
+class _Leftovers:
+    """What may go of a listing of ``.hoodie`` that was made before the timeline was read."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        files: Iterable[ObjectInfo],
+        timeline: Timeline,
+        *,
+        zone: Timezone,
+        timing: Timing,
+    ) -> None:
+        self._store = store
+        self._timing = timing
+        self._files = {info.path: info for info in files}
+        self._timeline = timeline
+        self._zone = zone
+        self._now_ms = store.now_ms()
+        self._grace_ms = _grace_ms(timing)
+        self._claimed = {time for time in self._direct_children(CLAIMS_FOLDER) if time.isdigit()}
+        # A living writer's heart beats, but for the moment after it has put its claim.
+        maybe = [
+            time
+            for time in self._claimed
+            if heartbeat_path(time) in self._files
+            or self._age_ms(claim_path(time)) <= timing.dead_after_seconds * 1000
+        ]
+        self._claims = dict(zip(maybe, map_each(maybe, lambda time: read_claim(store, time)), strict=True))
+        self._alive = {
+            time
+            for time, claim in self._claims.items()
+            if claim is not None and is_alive(store, claim, timing)
+        }
+        self._pending = {
+            instant.time
+            for instant in timeline.instants
+            if not instant.is_completed and instant.action is not Action.SAVEPOINT
+        }
+        self._completed = {instant.time for instant in timeline.instants if instant.is_completed}
+
+    def files(self) -> Iterable[str]:
+        for time in self._direct_children(HEARTBEAT_FOLDER):
+            path = heartbeat_path(time)
+            known = time in self._claimed or time in self._completed
+            if not self._is_busy(time) and (known or self._age_ms(path) > DAY_MS):
+                yield path
+        for time in self._claimed:
+            if not self._is_busy(time) and (time in self._completed or self._is_old(time)):
+                yield claim_path(time)
+        for token in self._direct_children(BREAKING_FOLDER):
+            if self._age_ms(f"{BREAKING_FOLDER}/{token}") > self._grace_ms:
+                yield f"{BREAKING_FOLDER}/{token}"
+        for instant in self._timeline.of(Action.SAVEPOINT):
+            if not instant.is_completed and self._is_abandoned(instant.path):
+                yield instant.path
+        yield from self._sidecars()
+
+    def unfinished(self) -> Iterable[str]:
+        """Temporary files that a process left when it died."""
+        return (
+            path
+            for path in self._files
+            if finished_name(path) is not None and self._age_ms(path) > self._grace_ms
+        )
+
+    def marker_folders(self) -> Iterable[str]:
+        for time in self._folders(MARKER_FOLDER):
+            if not self._is_busy(time):
+                yield f"{MARKER_FOLDER}/{time}"
+
+    def stages(self) -> Iterable[str]:
+        """Materialised inputs whose run neither lives nor may be about to try again."""
+        runs = {claim.run for time in self._alive if (claim := self._claims[time]) is not None}
+        for run in self._folders(STAGE_FOLDER):
+            claim = read_claim(self._store, run)
+            newest_ms = max(
+                i.modified_ms for p, i in self._files.items() if p.startswith(f"{STAGE_FOLDER}/{run}/")
+            )
+            is_over = claim is None or claim.owner.is_process_gone or self._now_ms - newest_ms > DAY_MS
+            if run not in runs and not self._is_busy(run) and is_over:
+                yield f"{STAGE_FOLDER}/{run}"
+
+    def _sidecars(self) -> Iterable[str]:
+        """Statistics and ledger entries of writes that took no effect."""
+        first = self._timeline.unbroken_since
+        if first is None:
+            return
+        folders = (f"{STATISTICS_FOLDER}/", f"{SIDECAR_FOLDER}/sources/")
+        for path in self._files:
+            time = path.rpartition("/")[2].partition(".")[0]
+            is_entry = path.startswith(folders) and time.isdigit() and ".folded." not in path
+            is_gone = time > first and not self._timeline.is_completed(time) and not self._is_busy(time)
+            if is_entry and is_gone:
+                yield path
+
+    def _is_abandoned(self, path: str) -> bool:
+        """Whether a savepoint was begun here by a writer that is gone; another program's file is empty."""
+        try:
+            claim = Claim.from_bytes(self._store.read(path), place=path)
+        except (NotFoundError, CorruptTableError):
+            return False
+        return not is_alive(self._store, claim, self._timing)
+
+    def _is_busy(self, time: str) -> bool:
+        return time in self._alive or time in self._pending
+
+    def _is_old(self, time: str) -> bool:
+        return self._now_ms - parse_instant_ms(time, self._zone) > DAY_MS
+
+    def _age_ms(self, path: str) -> int:
+        info = self._files.get(path)
+        return 0 if info is None else self._now_ms - info.modified_ms
+
+    def _direct_children(self, folder: str) -> list[str]:
+        names = (path.removeprefix(f"{folder}/") for path in self._files if path.startswith(f"{folder}/"))
+        return [name for name in names if "/" not in name]
+
+    def _folders(self, folder: str) -> list[str]:
+        names = (path.removeprefix(f"{folder}/") for path in self._files if path.startswith(f"{folder}/"))
+        return sorted({name.partition("/")[0] for name in names if "/" in name})

@@ -1,0 +1,187 @@
+"""Rolling back: every trace of a write goes, its timeline files last but one, by Hudi's own plan.
+
+Done under the table's lock, so that it never runs beside a publication; every step may be repeated,
+so that whoever takes over a lock can finish a rollback that its executor left. Source:
+BaseRollbackPlanActionExecutor, CopyOnWriteRollbackActionExecutor and BaseRollbackActionExecutor of
+Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.base_file_name import BaseFileName
+from parquetry.runtime.claims import Session, claim_instant, claim_path, heartbeat_path
+from parquetry.runtime.markers import marked_files, remove_markers
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.storage import ObjectStore, finished_name
+from parquetry.runtime.timeline.avro_records import (
+    InstantInfo,
+    RollbackMetadata,
+    RollbackPlan,
+    RollbackRequest,
+    RolledBackPartition,
+)
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
+from parquetry.runtime.timeline.timeline import Timeline
+
+SIDECAR_FOLDER: Final = ".hoodie/.parquetry"
+
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackResult:
+    """What was undone: the instant, the rollback's own instant, and the files deleted."""
+
+    instant: str
+    rollback: str
+    files_deleted: int
+
+
+def roll_back(
+    session: Session,
+    timeline: Timeline,
+    victim: Instant,
+    *,
+    zone: Timezone,
+    also: Iterable[str] = (),
+    partitions: Iterable[str] = (),
+) -> RollbackResult:
+    """Undo a write, pending or completed; the session holds the lock, or the right to remove it.
+
+    Its files are those that its markers or its commit name, those in ``also``, and whatever bears
+    its instant in their partitions and in ``partitions``. A rollback of it that this project began
+    is taken up; another program's is left to it.
+    """
+    store = session.store
+    begun = find_rollback_of(timeline, victim.time)
+    if begun is not None and store.stat(claim_path(begun.time)) is not None:
+        return finish_rollback(store, timeline, begun)
+    claim = claim_instant(
+        store,
+        session.claim.owner,
+        purpose="rollback",
+        after=timeline.last_instant,
+        zone=zone,
+        timing=session.timing,
+    )
+    plan = plan_rollback(store, timeline, victim, also=also, partitions=partitions)
+    requested = Instant(time=claim.instant, action=Action.ROLLBACK, state=State.REQUESTED)
+    store.put_if_absent(requested.path, plan.encode())
+    result = _execute(store, requested, plan)
+    store.delete(claim_path(claim.instant))
+    return result
+
+
+def finish_rollback(store: ObjectStore, timeline: Timeline, rollback: Instant) -> RollbackResult:
+    """Carry out a rollback that was requested and not completed."""
+    return _execute(store, rollback, timeline.rollback_plan(rollback.time))
+
+
+def find_rollback_of(timeline: Timeline, time: str) -> Instant | None:
+    """The pending rollback of the instant, if there is one."""
+    for rollback in timeline.of(Action.ROLLBACK):
+        if not rollback.is_completed and timeline.rollback_plan(rollback.time).instant.time == time:
+            return rollback
+    return None
+
+
+def plan_rollback(
+    store: ObjectStore,
+    timeline: Timeline,
+    victim: Instant,
+    *,
+    also: Iterable[str] = (),
+    partitions: Iterable[str] = (),
+) -> RollbackPlan:
+    """Which files have to go for the write to be undone; absolute paths without scheme.
+
+    A file that does not bear the write's instant is never among them, whatever names it.
+    """
+    named = {*marked_files(store, victim.time), *also}
+    if victim.is_completed:
+        metadata = timeline.commit_metadata(victim.time)
+        named.update(stat.path for stat in metadata.all_stats() if stat.path)
+    folders = {*partitions, *(path.rpartition("/")[0] for path in named)}
+    for found in map_each(sorted(folders), lambda folder: files_of_instant(store, folder, victim.time)):
+        named.update(found)
+    by_partition: dict[str, list[str]] = {}
+    for path in sorted(path for path in named if instant_of_file(path) == victim.time):
+        by_partition.setdefault(path.rpartition("/")[0], []).append(absolute_path(store, path))
+    return RollbackPlan(
+        instant=InstantInfo(time=victim.time, action=str(victim.action)),
+        requests=tuple(
+            RollbackRequest(partition=partition, files=tuple(files))
+            for partition, files in by_partition.items()
+        ),
+    )
+
+
+def files_of_instant(store: ObjectStore, partition: str, time: str) -> list[str]:
+    """The base files of the instant in a partition, unfinished ones too."""
+    return [info.path for info in store.list(partition) if instant_of_file(info.path) == time]
+
+
+def instant_of_file(path: str) -> str | None:
+    """The instant in the name of a base file, or in the name an unfinished file was to get."""
+    folder, _, _ = path.rpartition("/")
+    unfinished = finished_name(path)
+    base = BaseFileName.parse(path if unfinished is None else f"{folder}/{unfinished}".lstrip("/"))
+    return None if base is None else base.instant
+
+
+def absolute_path(store: ObjectStore, path: str) -> str:
+    """A path of the table as Hudi's rollback plans spell it: absolute, without scheme."""
+    return f"{_root(store)}/{path}"
+
+
+def relative_path(store: ObjectStore, path: str) -> str:
+    """The path relative to the table of a file that a plan names with or without scheme."""
+    return _SCHEME.sub("", path).removeprefix(f"{_root(store)}/").lstrip("/")
+
+
+def remove_sidecars(store: ObjectStore, time: str) -> None:
+    """Remove what this project keeps about a write beside the timeline."""
+    ledgers = store.list_folders(f"{SIDECAR_FOLDER}/sources")
+    statistics = [info.path for info in store.list(f"{SIDECAR_FOLDER}/stats") if f"/{time}." in info.path]
+    store.delete_all([*statistics, *(f"{ledger}/{time}.json" for ledger in ledgers)])
+
+
+def _root(store: ObjectStore) -> str:
+    return _SCHEME.sub("", store.uri).rstrip("/")
+
+
+def _execute(store: ObjectStore, rollback: Instant, plan: RollbackPlan) -> RollbackResult:
+    started_ms = store.now_ms()
+    victim = plan.instant
+    action = Action(victim.action)
+    states = {state: Instant(time=victim.time, action=action, state=state) for state in State}
+    store.put_if_absent(rollback.with_state(State.INFLIGHT).path, b"")
+    # Readers first: from here on nobody sees the rows.
+    store.delete(states[State.COMPLETED].path)
+    # Hudi makes one request for each file, or for each partition.
+    files: dict[str, list[str]] = {}
+    for request in plan.requests:
+        files.setdefault(request.partition, []).extend(request.files)
+    store.delete_all([relative_path(store, path) for paths in files.values() for path in paths])
+    remove_sidecars(store, victim.time)
+    store.delete(states[State.INFLIGHT].path)
+    store.delete(states[State.REQUESTED].path)
+    metadata = RollbackMetadata(
+        start_time=rollback.time,
+        time_taken_ms=max(store.now_ms() - started_ms, 0),
+        instants=(victim,),
+        partitions={path: RolledBackPartition(deleted=tuple(gone)) for path, gone in files.items()},
+    )
+    store.put_if_absent(rollback.with_state(State.COMPLETED).path, metadata.encode())
+    remove_markers(store, victim.time)
+    store.delete(heartbeat_path(victim.time))
+    return RollbackResult(
+        instant=victim.time,
+        rollback=rollback.time,
+        files_deleted=sum(len(deleted) for deleted in files.values()),
+    )

@@ -1,0 +1,304 @@
+"""A transaction: one attempt of a write, from its claim to the moment before it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from parquetry.runtime.claims import Claim, Session, is_alive, open_session, read_claim
+from parquetry.runtime.conflicts import Work, find_conflict, work_of_commit
+from parquetry.runtime.errors import ConflictError
+from parquetry.runtime.inserted_keys import inserted_keys_of
+from parquetry.runtime.intents import (
+    KeyRanges,
+    Profile,
+    filled_files,
+    named_files,
+    profile_metadata,
+    profile_work,
+    will_collide,
+)
+from parquetry.runtime.lock import TableLock
+from parquetry.runtime.markers import MarkerKind, put_markers
+from parquetry.runtime.outcome import Footprint, RetryWrite
+from parquetry.runtime.parallel import for_each
+from parquetry.runtime.partition_metadata import put_partition_metadata
+from parquetry.runtime.pending import clustered_by_hudi, settle
+from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.undo import roll_back
+from parquetry.runtime.spec import KeyScope
+from parquetry.runtime.storage import ObjectStore, PutOutcome
+from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.timeline.clustering_plan import RequestedReplace
+from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import Timing
+
+NO_RANGES: Final[KeyRanges] = MappingProxyType({})
+
+_LOOKS_UP_KEYS = frozenset({"UPSERT"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskGuard:
+    """Lets a task see whether its write still stands; travels to workers.
+
+    A task asks before it closes its file and again after the file has its name, and deletes the
+    file when the write is gone: a write that was rolled back must leave nothing behind.
+    """
+
+    instant: str
+    inflight_path: str
+
+    def still_alive(self, store: ObjectStore) -> bool:
+        """Whether the write has not been rolled back."""
+        return store.stat(self.inflight_path) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Neighbour:
+    """A pending write of somebody else whose claim, if it is one of this project, is known."""
+
+    instant: Instant
+    claim: Claim | None
+
+    def is_older_than(self, claim: Claim) -> bool:
+        if self.claim is None:
+            return self.instant.time < claim.instant
+        return (self.claim.run, self.claim.instant) < (claim.run, claim.instant)
+
+
+class Transaction:
+    """One attempt of a write.
+
+    ``instant`` is in the names of all it writes; ``run`` is that of the first attempt, which a
+    retry keeps, and ``attempt`` counts from 0. ``table`` and ``timeline`` are what the attempt is
+    based on; publishing validates that nothing it relied on has changed since.
+    """
+
+    def __init__(
+        self, session: Session, table: TableHandle, timeline: Timeline, *, action: Action, operation: str
+    ) -> None:
+        self.session = session
+        self.table = table
+        self.timeline = timeline
+        self.action = action
+        self.operation = operation
+        self._is_announced = False
+        self._marked: set[str] = set()
+
+    @property
+    def instant(self) -> str:
+        """The instant of this attempt."""
+        return self.session.instant
+
+    @property
+    def run(self) -> str:
+        """The instant of the first attempt."""
+        return self.session.claim.run
+
+    @property
+    def attempt(self) -> int:
+        """How many attempts were lost before this one."""
+        return self.session.claim.attempt
+
+    @property
+    def store(self) -> ObjectStore:
+        """The table's store."""
+        return self.session.store
+
+    @property
+    def guard(self) -> TaskGuard:
+        """For the tasks that write this transaction's files."""
+        return TaskGuard(instant=self.instant, inflight_path=self.state(State.INFLIGHT).path)
+
+    def state(self, state: State) -> Instant:
+        """The transaction on the timeline, in that state."""
+        return Instant(time=self.instant, action=self.action, state=state)
+
+    def table_lock(self) -> TableLock:
+        """The table's lock, not held yet, on behalf of this transaction."""
+        return table_lock(self.table, self.session)
+
+    def declare(
+        self,
+        profile: Profile,
+        *,
+        key_scope: KeyScope = KeyScope.PARTITION,
+        inserted_keys: KeyRanges = NO_RANGES,
+    ) -> frozenset[str]:
+        """The ids of the small files to leave out, after the intent was announced; to be called once.
+
+        Those are the ones that an older pending write has named, that a write has changed since,
+        or that are in a pending clustering plan. Files in which rows change are never among them:
+        when an older living write is about to change those too, this waits for its end, and
+        raises RetryWrite if it was published; ConflictError when they wait for another program's
+        clustering. ``inserted_keys`` says between which keys the new
+        rows of an upsert lie: others may insert beside them.
+        """
+        self._announce(profile, inserted_keys)
+        mine = profile_work(self.instant, self.operation, profile, inserted_keys)
+        timing = self.session.timing
+        footprint = Footprint(looks_up_keys=self.operation in _LOOKS_UP_KEYS, key_scope=key_scope)
+        started_ms = self.store.now_ms()
+        round_number = 0
+        while True:
+            now = self.timeline.reload()
+            if reason := clustered_by_hudi(mine.merged, now):
+                raise ConflictError(f"{self.store.uri}: {reason}; nothing was written")
+            changed = self._changed_since(now, mine, footprint)
+            older = [n for n in self._living_neighbours(now) if n.is_older_than(self.session.claim)]
+            announced = {n.instant.time: now.profile(n.instant.time) for n in older}
+            colliding = any(
+                will_collide(mine, intent, footprint) for intent in announced.values() if intent is not None
+            )
+            undecided = any(
+                announced[n.instant.time] is None and n.claim is not None and n.claim.attempt > 0
+                for n in older
+            )
+            patience_ms = timing.give_way_seconds * 1000
+            if not (colliding or undecided) or self.store.now_ms() - started_ms > patience_ms:
+                taken = {name for intent in announced.values() if intent for name in named_files(intent)}
+                taken |= {file_id for _, file_id in now.groups_in_pending_clustering}
+                return filled_files(profile) & (taken | changed)
+            timing.poll(round_number)
+            round_number += 1
+
+    def mark(self, files: Mapping[MarkerKind, Iterable[str]]) -> None:
+        """Put the markers of files (paths relative to the table) that are about to be written.
+
+        Folders that get a first file are marked as partitions.
+        """
+        self.ensure_inflight()
+        listed = {kind: tuple(paths) for kind, paths in files.items()}
+        self._marked.update(path.rpartition("/")[0] for paths in listed.values() for path in paths)
+        put_markers(self.store, self.instant, listed)
+        partitions = {path.rpartition("/")[0] for path in listed.get(MarkerKind.CREATE, ())}
+        for_each(
+            sorted(partitions),
+            lambda partition: put_partition_metadata(self.store, partition, instant=self.instant),
+        )
+
+    def ensure_inflight(self) -> None:
+        """Announce the write without a profile unless it has been announced."""
+        if not self._is_announced:
+            self._announce({}, NO_RANGES)
+
+    def undo(self, *, also: Iterable[str] = (), is_locked: bool = False) -> None:
+        """Remove every trace of the transaction, under the lock, which the caller may hold already.
+
+        A write that has put down no marker has no file: its announcement is simply withdrawn.
+        """
+        if not self._marked:
+            self.store.delete(self.state(State.INFLIGHT).path)
+            self.store.delete(self.state(State.REQUESTED).path)
+            self.session.withdraw()
+            return
+        if is_locked:
+            self._roll_back(also)
+        else:
+            with self.table_lock():
+                self._roll_back(also)
+        self.session.withdraw()
+
+    def _roll_back(self, also: Iterable[str]) -> None:
+        now = self.timeline.reload()
+        victim = now.write_at(self.instant) or self.state(State.REQUESTED)
+        roll_back(
+            self.session, now, victim, zone=self.table.config.timezone, also=also, partitions=self._marked
+        )
+
+    def _announce(self, profile: Profile, inserted_keys: KeyRanges) -> None:
+        self._is_announced = True
+        content = profile_metadata(self.operation, profile, inserted_keys).to_json()
+        if self.store.put_if_absent(self.state(State.INFLIGHT).path, content) is PutOutcome.LOST:
+            raise RetryWrite(f"{self.instant} has been announced before")
+
+    def _changed_since(self, now: Timeline, mine: Work, footprint: Footprint) -> set[str]:
+        """The ids of the file groups that others changed meanwhile.
+
+        RetryWrite when the profile cannot be carried out after what they did.
+        """
+        changed: set[str] = set()
+        for completed in now.completed_writes:
+            if self.timeline.is_completed(completed.time):
+                continue
+            metadata = now.commit_metadata(completed.time)
+            keys = inserted_keys_of(self.store, completed.time, metadata) if mine.inserted_keys else {}
+            theirs = work_of_commit(completed.time, metadata, inserted_keys=keys)
+            conflict = find_conflict(mine, theirs, footprint=footprint, schema_before=None)
+            if conflict is not None:
+                raise RetryWrite(conflict.reason)
+            changed.update(file_id for _, file_id in theirs.touched)
+        return changed
+
+    def _living_neighbours(self, now: Timeline) -> list[_Neighbour]:
+        found = []
+        for instant in now.pending_writes:
+            if instant.time == self.instant or instant.time in now.pending_clusterings:
+                continue
+            claim = read_claim(self.store, instant.time)
+            if claim is None or is_alive(self.store, claim, self.session.timing):
+                found.append(_Neighbour(instant=instant, claim=claim))
+        return found
+
+
+@contextmanager
+def begin(
+    table: TableHandle, *, action: Action, operation: str, timing: Timing, run: str | None, attempt: int
+) -> Iterator[Transaction]:
+    """A transaction that everybody can see, after what others left unfinished has been settled.
+
+    Its instant is greater than every completed one that could be seen before it was announced, so
+    that no incremental reader passes it by.
+    """
+    store = table.store
+    timeline = Timeline.load(store)
+    zone = table.config.timezone
+    check_writable(table, timeline, store.now_ms())
+    timeline, _ = settle(table, timeline, timing=timing)
+    has_paused = False
+    while True:
+        with open_session(
+            store,
+            purpose=operation,
+            after=timeline.last_instant,
+            zone=zone,
+            timing=timing,
+            run=run,
+            attempt=attempt,
+        ) as session:
+            transaction = Transaction(session, table, timeline, action=action, operation=operation)
+            is_requested = _request(transaction)
+            if attempt > 0 and is_requested and not has_paused:
+                # Only now: younger writers give way to a request that is there to be seen.
+                timing.pause_before_retry(attempt)
+                has_paused = True
+            timeline = timeline.reload()
+            if is_requested and _is_newest(transaction.state(State.REQUESTED), timeline):
+                transaction.timeline = timeline
+                yield transaction
+                return
+            if is_requested:
+                transaction.undo()
+            session.acknowledge()
+
+
+def _request(transaction: Transaction) -> bool:
+    """Whether the write is requested now; not when another program took the same millisecond."""
+    content = b""
+    if transaction.action is Action.REPLACECOMMIT:
+        content = RequestedReplace(operation=transaction.operation).encode()
+    path = transaction.state(State.REQUESTED).path
+    return transaction.store.put_if_absent(path, content) is not PutOutcome.LOST
+
+
+def _is_newest(requested: Instant, timeline: Timeline) -> bool:
+    """Whether no other action has the same time, and no write has completed with a later one."""
+    for instant in timeline.instants:
+        if instant.time == requested.time and instant.action is not requested.action:
+            return False
+    return not any(instant.time > requested.time for instant in timeline.completed_writes)

@@ -1,0 +1,197 @@
+"""Whether a write may be published: what has to hold under the lock, checked against the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from parquetry.runtime.conflicts import (
+    CLUSTER,
+    Conflict,
+    Verdict,
+    find_conflict,
+    work_of_commit,
+    work_of_outcome,
+)
+from parquetry.runtime.inserted_keys import inserted_keys_of
+from parquetry.runtime.outcome import WriteOutcome
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
+from parquetry.runtime.pending import clustered_by_hudi, undone_writes
+from parquetry.runtime.sources import Consumption, consumed_by, history
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import check_writable
+from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.transaction import Transaction
+
+SOURCES_KEY: Final = "parquetry.sources"
+NONCE_KEY: Final = "parquetry.nonce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """Whether a write may be published, and the timeline by which that was judged."""
+
+    conflict: Conflict | None
+    timeline: Timeline
+
+
+def validate(transaction: Transaction, outcome: WriteOutcome) -> Validation:
+    """Why the write may not be published, to be called while the lock is held.
+
+    Raises UnsupportedTableError when the table may not be written to any more.
+    """
+    before = transaction.timeline
+    now = before.reload()
+    reason = (
+        _lost_files(transaction, now)
+        or _undone_meanwhile(transaction, now)
+        or _missing_data(transaction, outcome)
+    )
+    if reason is not None:
+        return Validation(conflict=Conflict(verdict=Verdict.RETRY, reason=reason), timeline=now)
+    _check_table(transaction, now)
+    groups = (
+        frozenset() if outcome.operation == CLUSTER else work_of_outcome(transaction.instant, outcome).touched
+    )
+    if reason := clustered_by_hudi(groups, now):
+        return Validation(conflict=Conflict(verdict=Verdict.REFUSED, reason=reason), timeline=now)
+    conflict = _first_conflict(transaction, outcome, _completed_since(before, now), now)
+    return Validation(conflict=conflict, timeline=now)
+
+
+def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timeline) -> Conflict | None:
+    """Why a published write may not stand, after the lock was lost; the lock is held again.
+
+    Who takes a lock of ours away rolls its write back first unless it is published already. So if
+    it was not, nobody of ours has published beside it. Another program may have: what it began
+    before this commit could be seen counts, as far as it completed after the validation.
+    """
+    now = validated.reload()
+    completed = transaction.state(State.COMPLETED)
+    reason = _lost_files(transaction, now)
+    if reason is None and completed.file_name not in now.files:
+        reason = f"another writer has rolled {transaction.instant} back after it was published"
+    if reason is not None:
+        return Conflict(verdict=Verdict.RETRY, reason=reason)
+    visible_ms = now.files[completed.file_name].modified_ms
+    unaware = [
+        instant
+        for instant in _completed_since(validated, now)
+        if instant.time != transaction.instant
+        and NONCE_KEY not in now.commit_metadata(instant.time).extra
+        and _begun_ms(instant, now) <= visible_ms
+    ]
+    return _first_conflict(transaction, outcome, unaware, now)
+
+
+def _completed_since(before: Timeline, now: Timeline) -> list[Instant]:
+    return [instant for instant in now.completed_writes if not before.is_completed(instant.time)]
+
+
+def _begun_ms(instant: Instant, timeline: Timeline) -> int:
+    """When a write was announced; the beginning of time when it left no announcement."""
+    requested = timeline.files.get(instant.with_state(State.REQUESTED).file_name)
+    return 0 if requested is None else requested.modified_ms
+
+
+def _lost_files(transaction: Transaction, now: Timeline) -> str | None:
+    for state in (State.REQUESTED, State.INFLIGHT):
+        if transaction.state(state).file_name not in now.files:
+            return f"another writer has rolled {transaction.instant} back"
+    return None
+
+
+def _undone_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
+    """Whether something that the write built on was taken back."""
+    before = transaction.timeline
+    for restore in now.of(Action.RESTORE):
+        if not restore.is_completed or not before.contains(
+            restore.time, Action.RESTORE, state=State.COMPLETED
+        ):
+            return f"the table was restored to a savepoint ({restore.time})"
+    for rollback in now.of(Action.ROLLBACK):
+        if not rollback.is_completed and (
+            now.rollback_plan(rollback.time).instant.time == transaction.instant
+        ):
+            return f"{transaction.instant} is being rolled back by {rollback.time}"
+    if sleepers := undone_writes(now):
+        return f"{sleepers[0].time} was published after it had been rolled back"
+    first = now.completed_writes[0].time if now.completed_writes else None
+    for instant in before.completed_writes:
+        # What left the timeline at its old end was archived, anything else was undone.
+        if not now.is_completed(instant.time) and (first is None or instant.time > first):
+            return f"{instant.time}, which the write built on, was rolled back"
+    return None
+
+
+def _missing_data(transaction: Transaction, outcome: WriteOutcome) -> str | None:
+    """Whether every file is there with its size, in a folder that Hudi takes for a partition."""
+    store = transaction.store
+    partitions = sorted(partition for partition, stats in outcome.stats.items() if stats)
+    listings = map_each(partitions, lambda path: {i.path: i.size_bytes for i in store.list(path)})
+    for partition, sizes in zip(partitions, listings, strict=True):
+        for stat in outcome.stats[partition]:
+            if sizes.get(stat.path) != stat.file_size_bytes:
+                return f"the file {stat.path} is not there as it was written"
+        if partition_metadata_path(partition) not in sizes:
+            put_partition_metadata(store, partition, instant=transaction.instant)
+    return None
+
+
+def _check_table(transaction: Transaction, now: Timeline) -> None:
+    """Raise UnsupportedTableError when the table was upgraded, or got a metadata table, meanwhile."""
+    store = transaction.store
+    config = transaction.table.confirmed_config()
+    check_writable(replace(transaction.table, config=config), now, store.now_ms())
+
+
+def _first_conflict(
+    transaction: Transaction, outcome: WriteOutcome, others: Iterable[Instant], now: Timeline
+) -> Conflict | None:
+    """The gravest conflict with one of these completed writes."""
+    mine = work_of_outcome(transaction.instant, outcome)
+    schema_before = _newest_schema(transaction.timeline)
+    found: list[Conflict] = []
+    for instant in others:
+        metadata = now.commit_metadata(instant.time)
+        consumed = tuple(_consumed(transaction.store, instant.time, metadata, outcome.footprint.consumed))
+        keys = inserted_keys_of(transaction.store, instant.time, metadata) if mine.inserted_keys else {}
+        theirs = work_of_commit(instant.time, metadata, consumed, keys)
+        conflict = find_conflict(mine, theirs, footprint=outcome.footprint, schema_before=schema_before)
+        if conflict is not None:
+            found.append(conflict)
+    return min(found, key=lambda conflict: list(Verdict).index(conflict.verdict), default=None)
+
+
+def _newest_schema(timeline: Timeline) -> str | None:
+    for instant in reversed(timeline.completed_writes):
+        if schema := timeline.commit_metadata(instant.time).schema:
+            return schema
+    return None
+
+
+def _consumed(
+    store: ObjectStore, time: str, metadata: CommitMetadata, mine: tuple[Consumption, ...]
+) -> Iterator[Consumption]:
+    """What a completed write took from the sources that this write took something from."""
+    names = _sources(metadata.extra)
+    for source in sorted({consumption.source for consumption in mine} & names):
+        entry = consumed_by(store, source, time)
+        if entry is not None:
+            yield entry
+        else:
+            # The entry was folded away already.
+            yield from (found for _, found in history(store, source, lambda instant: instant == time))
+
+
+def _sources(extra: Mapping[str, str]) -> set[str]:
+    try:
+        names = json.loads(extra.get(SOURCES_KEY, "[]"))
+    except ValueError:
+        return set()
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
