@@ -1,0 +1,142 @@
+"""Carrying out what a plan decided for one table: create it, evolve its schema, record its spec.
+
+The order makes every interruption harmless. The schema is committed first and the record put
+last; the number of a record can be taken once. So whoever is interrupted, or loses to somebody
+else, leaves a table whose applied record is an old or the new one, and a schema that has at most
+a nullable column more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parquetry.runtime.applied import read_applied, read_identity, write_applied
+from parquetry.runtime.errors import NotFoundError, StalePlanError
+from parquetry.runtime.job import Requirements, digest_of
+from parquetry.runtime.outcome import CommitResult, WriteOutcome
+from parquetry.runtime.properties import read_table_properties
+from parquetry.runtime.publish import Transaction, run_write
+from parquetry.runtime.requirements import check_requirements
+from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table_schema import live_columns, reconcile
+from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+ALTER_SCHEMA = "ALTER_SCHEMA"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChange:
+    """What to do to the table in one store. ``alters_schema`` asks for a commit of the new columns."""
+
+    spec: TableSpec
+    requirements: Requirements
+    alters_schema: bool
+    project: str
+    plan_id: str | None = None
+    git_commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What became of a change: the applied record's number, and the commit that evolved the schema."""
+
+    created: bool
+    applied_number: int
+    instant: str | None = None
+
+
+def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DEFAULT_TIMING) -> Applied:
+    """Carry the change out, or raise StalePlanError without having done anything.
+
+    Doing it again after an interruption finishes it.
+    """
+    if not change.requirements.exists:
+        return _create(store, change)
+    check_requirements(store, change.requirements)
+    instant = _alter_schema(store, change, timing) if change.alters_schema else None
+    return Applied(created=False, applied_number=_record(store, change), instant=instant)
+
+
+def _create(store: ObjectStore, change: TableChange) -> Applied:
+    if _stands(store):
+        _check_created_alike(store, change)
+    else:
+        check_requirements(store, change.requirements)
+    try:
+        create_table(store, change.spec, project=change.project)
+    except StalePlanError:
+        identity = read_identity(store)
+        if identity is not None and identity.project == change.project:
+            # Somebody began it with another spec and was stopped: finish that, so that the next plan sees it.
+            open_table(store)
+        raise
+    return Applied(created=True, applied_number=_record(store, change))
+
+
+def _check_created_alike(store: ObjectStore, change: TableChange) -> None:
+    """Let a creation go on that was stopped before its spec was recorded, and refuse any other table."""
+    identity, applied = read_identity(store), read_applied(store)
+    mine = identity is not None and identity.spec == change.spec and identity.project == change.project
+    if not mine or applied is not None:
+        raise StalePlanError(f"{store.uri}: no table was expected and there is one already; plan again")
+
+
+def _record(store: ObjectStore, change: TableChange) -> int:
+    before = change.requirements.applied_number
+    ref = write_applied(
+        store,
+        change.spec,
+        number=(before or 0) + 1,
+        digest=digest_of(change.spec.to_json()),
+        git_commit=change.git_commit,
+        plan_id=change.plan_id,
+    )
+    return ref.number
+
+
+def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> str | None:
+    """Commit the columns without any file; None when the newest commit has them already."""
+    marks = {"parquetry.plan_id": change.plan_id} if change.plan_id else {}
+
+    def body(transaction: Transaction) -> WriteOutcome | None:
+        check_requirements(store, change.requirements)
+        handle, timeline = transaction.table, transaction.timeline
+        schema = handle.schema_json(timeline, _columns_to_be(transaction, change.spec))
+        if schema == _newest_schema(transaction):
+            return None
+        return WriteOutcome(operation=ALTER_SCHEMA, schema_json=schema, extra=marks)
+
+    result: CommitResult = run_write(
+        open_table(store),
+        action=Action.COMMIT,
+        operation=ALTER_SCHEMA,
+        body=body,
+        timing=timing,
+        services=False,
+    )
+    return result.instant
+
+
+def _columns_to_be(transaction: Transaction, spec: TableSpec) -> tuple[Column, ...]:
+    """The declared columns and those that another program has added: nobody asked to drop these."""
+    handle = transaction.table
+    before = {column.name for column in handle.spec.columns} if handle.spec else set()
+    declared = {column.name for column in spec.columns}
+    live = live_columns(handle.store, transaction.timeline, handle.config)
+    return reconcile(spec.columns, (c for c in live if c.name in declared or c.name not in before))
+
+
+def _newest_schema(transaction: Transaction) -> str | None:
+    writes = transaction.timeline.completed_writes
+    return transaction.timeline.commit_metadata(writes[-1].time).schema if writes else None
+
+
+def _stands(store: ObjectStore) -> bool:
+    try:
+        read_table_properties(store)
+    except NotFoundError:
+        return False
+    return True

@@ -1,0 +1,65 @@
+"""The Java that Spark would use: found and asked for its version, without starting Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from parquetry.runtime.errors import MissingJavaError
+
+OLDEST_JAVA = 17
+REMEDY = "apt-get install openjdk-17-jre-headless"
+
+_VERSION = re.compile(r'version "(?P<first>\d+)(?:\.(?P<second>\d+))?[^"]*"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """A Java executable and its major version."""
+
+    executable: str
+    major: int
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """The Java that Spark's launcher takes: ``JAVA_HOME`` first, then the path.
+
+    Raises MissingJavaError, which says what was found instead and how to mend it.
+    """
+    home = environment.get("JAVA_HOME")
+    where = f"JAVA_HOME={home}" if home else "PATH"
+    executable = (
+        str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH", ""))
+    )
+    if executable is None or not os.access(executable, os.X_OK):
+        raise MissingJavaError(
+            f"Spark needs Java {OLDEST_JAVA} or newer and there is none ({where}); install one: `{REMEDY}`"
+        )
+    major = _major(executable)
+    if major is None or major < OLDEST_JAVA:
+        found = f"Java {major}" if major else "something that does not tell its version"
+        raise MissingJavaError(
+            f"Spark needs Java {OLDEST_JAVA} or newer; found {found} at {executable} ({where}); "
+            f"install a newer one: `{REMEDY}`" + (", and point JAVA_HOME at it" if home else "")
+        )
+    return Java(executable=executable, major=major)
+
+
+def _major(executable: str) -> int | None:
+    try:
+        done = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(done.stderr + done.stdout)
+    if found is None:
+        return None
+    first = int(found["first"])
+    # Up to Java 8 the version began with 1.
+    return int(found["second"] or 0) if first == 1 else first

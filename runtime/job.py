@@ -1,0 +1,155 @@
+"""The contract between compiler and runtime: one job, as plain values and as JSON.
+
+A job names one table and one verb. It carries everything its executor needs, so that a script
+under ``spark-submit`` on a cluster without the project's files can run it; and it carries what
+must hold when it runs, so that a job compiled from an older spec stops instead of acting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from parquetry.runtime.codec import from_json_value, to_json_value
+from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.spec import TableSpec
+
+JOB_VERSION = 1
+
+
+class JobKind(StrEnum):
+    """What a job does to its table.
+
+    ``clean`` looks at the whole table; ``services`` does only what is due.
+    """
+
+    CREATE = "create"
+    INGEST = "ingest"
+    CLEAN = "clean"
+    SERVICES = "services"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """What must hold for a job or an action to be carried out; None means "not asked".
+
+    ``exists`` False asks that there be no table yet.
+    """
+
+    exists: bool
+    table_id: str | None = None
+    applied_number: int | None = None
+    applied_digest: str | None = None
+    minimum_parquetry: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How a session for the job is made. ``packages`` are Maven coordinates."""
+
+    master: str | None = None
+    conf: Mapping[str, Any] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """One verb on one table.
+
+    ``storage`` holds options for the table's store; variables in a value of the form
+    ``{"environment_text": "${NAME}"}`` are read where the job runs, so that no secret is written
+    down. ``spec`` is the spec to create, or for the other kinds the one that was compiled.
+    ``source`` names one of its sources, whose relative paths start at ``directory``.
+    """
+
+    kind: JobKind
+    project: str
+    target: str
+    table: str
+    location: str
+    directory: str
+    requirements: Requirements
+    spec: TableSpec
+    source: str | None = None
+    storage: Mapping[str, Any] = field(default_factory=dict)
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    plan_id: str | None = None
+    git_commit: str | None = None
+    version: int = JOB_VERSION
+
+    @property
+    def name(self) -> str:
+        """``ingest_landing``: unique within the table."""
+        return f"{self.kind}_{self.source}" if self.source else str(self.kind)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, every field present."""
+        value: dict[str, Any] = to_json_value(self)
+        return value
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], *, place: str = "job") -> JobPlan:
+        """The job that :meth:`to_json` wrote; :class:`StalePlanError` for another version.
+
+        Raises :class:`InvalidDataError` for unknown fields and wrong values.
+        """
+        if document.get("version") != JOB_VERSION:
+            raise StalePlanError(
+                f"{place}: version {document.get('version')!r} is not {JOB_VERSION}, which this parquetry "
+                "runs; run `parquetry compile` again with the parquetry that is installed here"
+            )
+        return from_json_value(cls, document, place=place)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON, ``sha256:`` and 64 hex digits."""
+        return digest_of(self.to_json())
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spare blanks: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_of(value: Any) -> str:
+    """``sha256:`` and the hex digest of the value's canonical JSON."""
+    return "sha256:" + hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def resolve_environment(
+    options: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
+    """The options with the variables filled in where a value is ``{"environment_text": "..${NAME}.."}``.
+
+    Raises :class:`StalePlanError` when a variable is not set.
+    """
+    return {key: _resolve(value, environment) for key, value in options.items()}
+
+
+def _resolve(value: Any, environment: Mapping[str, str]) -> Any:
+    match value:
+        case {"environment_text": str(text)} if len(value) == 1:
+            return _VARIABLE.sub(lambda found: _variable(found[1], environment), text)
+        case Mapping():
+            return resolve_environment(value, environment)
+        case list() | tuple():
+            return [_resolve(item, environment) for item in value]
+        case _:
+            return value
+
+
+def _variable(name: str, environment: Mapping[str, str]) -> str:
+    if name not in environment:
+        raise StalePlanError(
+            f"the job needs the environment variable {name}, which is not set; set it where the job runs"
+        )
+    return environment[name]
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -1,0 +1,171 @@
+"""One job carried out: the last step of `run`, of a compiled script, and of `python -m parquetry.runtime`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.apply import Applied, TableChange, apply_change
+from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.ingestion import find_due
+from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
+from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.requirements import check_requirements
+from parquetry.runtime.services.archive import archive, archive_if_due
+from parquetry.runtime.services.clean import clean, clean_if_due
+from parquetry.runtime.spec import Source
+from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.table import TableHandle, open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RESULT_PREFIX = "parquetry-result: "
+_USAGE_CODE = 2
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceResult:
+    """What cleaning and archiving came to."""
+
+    files_cleaned: int = 0
+    instants_archived: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """What a job did. One of ``applied``, ``commit`` and ``services`` is there, or nothing was due."""
+
+    table: str
+    job: str
+    files_read: int = 0
+    files_changed: int = 0
+    applied: Applied | None = None
+    commit: CommitResult | None = None
+    services: ServiceResult | None = None
+
+    @property
+    def committed(self) -> bool:
+        """Whether the table's timeline or its applied record changed."""
+        if self.commit is not None:
+            return self.commit.instant is not None
+        return self.applied is not None or self.services not in (None, ServiceResult())
+
+
+def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None = None) -> JobResult:
+    """Carry the job out. ``session`` gives the Spark session for jobs that read rows.
+
+    Raises StalePlanError before anything is done when the job's requirements do not hold.
+    """
+    storage = resolve_environment(job.storage)
+    store = open_store(job.location, storage)
+    match job.kind:
+        case JobKind.CREATE:
+            return _create(job, store)
+        case JobKind.CLEAN | JobKind.SERVICES:
+            check_requirements(store, job.requirements)
+            return _services(job, store)
+        case JobKind.INGEST:
+            check_requirements(store, job.requirements)
+            return _ingest(job, store, storage, session or start_spark)
+
+
+def start_spark(job: JobPlan) -> SparkSession:
+    """The running Spark session, or a new one as the job asks."""
+    from parquetry.runtime.spark.start import start_session  # noqa: PLC0415  # only jobs that read rows need it
+
+    return start_session(job.spark, name=f"parquetry {job.table} {job.name}")
+
+
+def _create(job: JobPlan, store: ObjectStore) -> JobResult:
+    change = TableChange(
+        spec=job.spec,
+        requirements=job.requirements,
+        alters_schema=False,
+        project=job.project,
+        plan_id=job.plan_id,
+        git_commit=job.git_commit,
+    )
+    return JobResult(table=job.table, job=job.name, applied=apply_change(store, change))
+
+
+def _services(job: JobPlan, store: ObjectStore) -> JobResult:
+    """Clean before archive: a replaced group has to leave the disk before its replacecommit is archived."""
+    whole = job.kind is JobKind.CLEAN
+    cleaned = (clean if whole else clean_if_due)(open_table(store))
+    archived = (archive if whole else archive_if_due)(open_table(store))
+    services = ServiceResult(
+        files_cleaned=cleaned.files_deleted + cleaned.orphans_deleted if cleaned else 0,
+        instants_archived=len(archived.instants) if archived else 0,
+    )
+    return JobResult(table=job.table, job=job.name, services=services)
+
+
+def _ingest(
+    job: JobPlan, store: ObjectStore, storage: Mapping[str, Any], session: Callable[[JobPlan], SparkSession]
+) -> JobResult:
+    """Ingest what is due. Spark is started only if there is something; a lost race lists anew."""
+    extra = {"parquetry.plan_id": job.plan_id} if job.plan_id else {}
+    for _ in range(_ROUNDS):
+        handle = open_table(store)
+        source = _applied_source(job, handle)
+        due = find_due(handle, source, directory=job.directory, storage=storage)
+        if due is None:
+            return JobResult(table=job.table, job=job.name)
+        spark = session(job)
+        from parquetry.runtime.spark.ingest import write_batch  # noqa: PLC0415  # see start_spark
+
+        commit = write_batch(spark, handle, source, due, storage=storage, extra=extra)
+        if not commit.superseded:
+            return JobResult(
+                table=job.table,
+                job=job.name,
+                files_read=len(due.files),
+                files_changed=due.changed_files,
+                commit=commit,
+            )
+    raise ConflictError(
+        f"source {job.source} of {job.table}: other runs were faster {_ROUNDS} times; run it again"
+    )
+
+
+def _applied_source(job: JobPlan, handle: TableHandle) -> Source:
+    declared = handle.spec.sources if handle.spec else ()
+    source = next((s for s in declared if s.name == job.source), None)
+    if source is None:
+        raise InvalidDataError(
+            f"table {job.table}: its applied spec has no source {job.source!r}; apply the spec that has it"
+        )
+    return source
+
+
+def run_document(document: Mapping[str, Any]) -> int:
+    """Run a job given as plain values; the exit code. The result is one line on stdout.
+
+    For scripts that hold their job inline, and for ``python -m parquetry.runtime``.
+    """
+    try:
+        result = execute(JobPlan.from_json(document))
+    except ParquetryError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.stdout.write(
+            f"{RESULT_PREFIX}{json.dumps({'error': str(error), 'exit_code': error.exit_code})}\n"
+        )
+        return error.exit_code
+    sys.stdout.write(f"{RESULT_PREFIX}{json.dumps(to_json_value(result))}\n")
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``python -m parquetry.runtime JOB.json``; the exit code."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m parquetry.runtime JOB.json\n")
+        return _USAGE_CODE
+    return run_document(json.loads(Path(arguments[0]).read_text(encoding="utf-8")))

@@ -1,0 +1,260 @@
+"""Which files of a source a table has taken in, and which are due.
+
+The ledger is a sidecar: one entry per write, named by its instant T, put before T is published
+and counted only while T is effective. So a write that died, was rolled back or restored away
+makes its files new again without anybody touching the ledger. Entries are folded into one
+parquet file when they grow many; the folded rows keep their T and are judged the same way.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
+from parquetry.runtime.spec import Operation
+from parquetry.runtime.storage import ObjectStore
+
+LEDGER_FOLDER = ".hoodie/.parquetry/sources"
+FOLD_ABOVE = 64
+
+_REFUSE_CHANGED = (Operation.INSERT, Operation.BULK_INSERT)
+
+_FOLDED_SCHEMA = pa.schema(
+    [
+        ("instant", pa.string()),
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("modified_ms", pa.int64()),
+        ("etag", pa.string()),
+        ("until", pa.string()),
+        ("query_id", pa.string()),
+        ("batch_id", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """A file as it was when it was consumed; ``path`` starts as declared."""
+
+    path: str
+    size_bytes: int
+    modified_ms: int
+    etag: str | None = None
+
+    def is_same_as(self, other: SourceFile) -> bool:
+        """Whether both are the same content, judged by etag where both have one, else by size and time."""
+        if self.etag is not None and other.etag is not None:
+            return self.etag == other.etag and self.size_bytes == other.size_bytes
+        return (self.size_bytes, self.modified_ms) == (other.size_bytes, other.modified_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumption:
+    """What one write takes from one source.
+
+    ``files`` for file formats; ``until`` for a Hudi table, the newest instant read;
+    ``query_id`` and ``batch_id`` for a batch of a stream.
+    """
+
+    source: str
+    files: tuple[SourceFile, ...] = ()
+    until: str | None = None
+    query_id: str | None = None
+    batch_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueFiles:
+    """The files a run has to read, and how many of them had been read in an older version."""
+
+    files: tuple[SourceFile, ...]
+    changed: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to ingest."""
+        return not self.files
+
+
+def entry_path(source: str, instant: str) -> str:
+    """Where the ledger keeps what ``instant`` took from ``source``."""
+    return f"{_folder(source)}/{instant}.json"
+
+
+def record(store: ObjectStore, instant: str, consumption: Consumption) -> None:
+    """Write the entry of ``instant``; to be called before the commit is published."""
+    document = {"instant": instant} | asdict(consumption)
+    store.put(entry_path(consumption.source, instant), json.dumps(document).encode())
+
+
+def consumed_by(store: ObjectStore, source: str, instant: str) -> Consumption | None:
+    """What ``instant`` took from ``source``; None when it took nothing or its entry is folded."""
+    try:
+        return _parse(store, entry_path(source, instant))[1]
+    except NotFoundError:
+        return None
+
+
+def history(
+    store: ObjectStore, source: str, is_effective: Callable[[str], bool]
+) -> tuple[tuple[str, Consumption], ...]:
+    """The effective entries of a source with their instants, oldest first."""
+    entries: dict[str, Consumption] = {}
+    for _ in range(_LIST_ATTEMPTS):
+        try:
+            entries = dict(_read_all(store, source))
+            break
+        except NotFoundError:
+            # Folded away by another writer between the listing and the reading.
+            continue
+    else:
+        raise ConflictError(
+            f"{store.uri}/{_folder(source)} kept changing while it was read; run again when fewer writers "
+            "ingest this source"
+        )
+    return tuple((t, entries[t]) for t in sorted(entries) if is_effective(t))
+
+
+def consumed(
+    store: ObjectStore, source: str, is_effective: Callable[[str], bool]
+) -> Mapping[str, SourceFile]:
+    """The newest consumed version of every file, by path."""
+    files: dict[str, SourceFile] = {}
+    for _, consumption in history(store, source, is_effective):
+        files.update((file.path, file) for file in consumption.files)
+    return files
+
+
+def due_files(
+    found: Iterable[SourceFile], taken: Mapping[str, SourceFile], operation: Operation, *, source: str
+) -> DueFiles:
+    """The files not consumed yet, or consumed in another version, in the order they were modified.
+
+    Raises :class:`InvalidDataError` when a consumed file changed and the operation would insert
+    its rows a second time.
+    """
+    new, changed = [], []
+    for file in found:
+        before = taken.get(file.path)
+        if before is None:
+            new.append(file)
+        elif not file.is_same_as(before):
+            changed.append(file)
+    if changed and operation in _REFUSE_CHANGED:
+        raise InvalidDataError(
+            f"source {source}: {changed[0].path} changed after it was ingested, and {operation} would write "
+            "its rows twice; put the new rows into a new file, or declare operation: upsert"
+        )
+    ordered = sorted(new + changed, key=lambda file: (file.modified_ms, file.path))
+    return DueFiles(files=tuple(ordered), changed=len(changed))
+
+
+def fold(store: ObjectStore, source: str, is_effective: Callable[[str], bool]) -> int:
+    """Replace many effective entries by one parquet file; returns how many were folded.
+
+    Entries whose instant is pending stay as they are. Safe beside other readers and writers:
+    the folded file appears whole before anything is removed, and entries present twice count
+    once.
+    """
+    paths = [info.path for info in store.list(_folder(source))]
+    if len(paths) <= FOLD_ABOVE:
+        return 0
+    effective = history(store, source, is_effective)
+    if not effective:
+        return 0
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(_rows(effective), schema=_FOLDED_SCHEMA), sink)
+    # A name of its own: whoever folds at the same time may know of more entries, or of fewer.
+    target = f"{_folder(source)}/{effective[-1][0]}.{uuid.uuid4().hex}.folded.parquet"
+    store.put(target, sink.getvalue())
+    folded = {instant for instant, _ in effective}
+    stale = [p for p in paths if p != target and (p.endswith(".parquet") or _instant_of(p) in folded)]
+    store.delete_all(stale)
+    return len(folded)
+
+
+_LIST_ATTEMPTS = 5
+
+
+def _folder(source: str) -> str:
+    return f"{LEDGER_FOLDER}/{quote(source, safe='')}"
+
+
+def _instant_of(path: str) -> str:
+    return path.rsplit("/", 1)[-1].split(".", 1)[0]
+
+
+def _read_all(store: ObjectStore, source: str) -> Iterable[tuple[str, Consumption]]:
+    for info in store.list(_folder(source)):
+        if info.path.endswith(".folded.parquet"):
+            yield from _read_folded(store, source, info.path)
+        elif info.path.endswith(".json"):
+            yield _parse(store, info.path)
+
+
+def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:
+    try:
+        document = json.loads(store.read(path))
+        files = tuple(SourceFile(**file) for file in document["files"])
+        consumption = Consumption(
+            source=document["source"],
+            files=files,
+            until=document["until"],
+            query_id=document["query_id"],
+            batch_id=document["batch_id"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptTableError(
+            f"{store.uri}/{path} is no ledger entry ({error}); delete it to have its files ingested again"
+        ) from error
+    return document["instant"], consumption
+
+
+def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for instant, consumption in entries:
+        common = {
+            "instant": instant,
+            "until": consumption.until,
+            "query_id": consumption.query_id,
+            "batch_id": consumption.batch_id,
+        }
+        rows.extend(common | asdict(file) for file in consumption.files)
+        if not consumption.files:
+            rows.append(common)
+    return rows
+
+
+def _read_folded(store: ObjectStore, source: str, path: str) -> Iterable[tuple[str, Consumption]]:
+    with store.open_input(path) as handle:
+        rows = pq.read_table(handle).to_pylist()
+    by_instant: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_instant.setdefault(row["instant"], []).append(row)
+    for instant, group in by_instant.items():
+        files = tuple(
+            SourceFile(**{k: row[k] for k in ("path", "size_bytes", "modified_ms", "etag")})
+            for row in group
+            if row["path"] is not None
+        )
+        first = group[0]
+        yield (
+            instant,
+            Consumption(
+                source=source,
+                files=files,
+                until=first["until"],
+                query_id=first["query_id"],
+                batch_id=first["batch_id"],
+            ),
+        )

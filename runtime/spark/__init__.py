@@ -1,0 +1,1 @@
+"""Everything that needs Spark, and nothing else does."""

@@ -1,0 +1,284 @@
+"""One attempt of a write: the table as it is based on, and what every operation does alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from pyspark.sql import SparkSession
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.base_file_model import WriteContext
+from parquetry.runtime.base_file_result import WriteResults
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.partition_path import KeyRules, check_nesting, check_partition_path
+from parquetry.runtime.record_sizes import learned_record_size, table_record_size
+from parquetry.runtime.sources import Consumption, record
+from parquetry.runtime.spark.sample import sampled_record_size
+from parquetry.runtime.spark.session import task_memory_bytes
+from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.statistics import encode_statistics, look_up, sidecar_path
+from parquetry.runtime.table import KeyEncoding, TableHandle
+from parquetry.runtime.timeline.commit import WriteStat
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.transaction import Transaction
+from parquetry.runtime.view import FileSystemView
+from parquetry.runtime.write_plan import (
+    DECISIONS_KEY,
+    Changes,
+    PartitionWork,
+    WritePlan,
+    decisions_json,
+    plan_buckets,
+)
+
+_DECISIONS_BYTES = 64 * 1024
+_GUESSED_COMPRESSION = 0.35
+_UNKNOWN_RECORD_BYTES = 1024.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """A table as of one timeline, as far as a write needs to know it."""
+
+    handle: TableHandle
+    timeline: Timeline
+
+    @cached_property
+    def spec(self) -> TableSpec:
+        """The spec in force."""
+        return self.handle.effective_spec(self.timeline)
+
+    @cached_property
+    def view(self) -> FileSystemView:
+        """The files."""
+        return self.handle.view(self.timeline)
+
+    @cached_property
+    def rules(self) -> KeyRules:
+        """How keys and partition paths are spelled."""
+        config = self.handle.config
+        named = bool(config.record_key) and self.handle.key_encoding(self.view) is KeyEncoding.PREFIXED
+        return KeyRules(
+            record_key=config.record_key,
+            partition_by=config.partition_by,
+            hive_style=config.hive_style,
+            url_encode=config.url_encode,
+            named_key=named,
+        )
+
+    @property
+    def schema_json(self) -> str:
+        """The Avro schema that a commit carries."""
+        return self.handle.schema_json(self.timeline, self.spec.columns)
+
+    def slices(self, partitions: Iterable[str]) -> Mapping[str, Sequence[FileSlice]]:
+        """The current files of the partitions."""
+        listed = sorted(set(partitions))
+        return dict(zip(listed, map_each(listed, self.view.slices), strict=True))
+
+    def with_key_ranges(self, files: Sequence[FileSlice]) -> list[FileSlice]:
+        """The files with their rows and key ranges, from recorded statistics or footers."""
+        known = look_up(self.handle.store, files, columns=())
+        return [
+            replace(f, rows=known[f.path].rows, min_key=known[f.path].min_key, max_key=known[f.path].max_key)
+            for f in files
+        ]
+
+
+@dataclass(kw_only=True)
+class Attempt:
+    """A transaction under way; see :func:`parquetry.runtime.publish.run_write`."""
+
+    spark: SparkSession
+    transaction: Transaction
+    state: TableState
+    consumption: Consumption | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def check_partitions(self, partitions: Iterable[str]) -> None:
+        """InvalidDataError when a partition could not be found again by readers."""
+        paths = sorted(partitions)
+        for path in paths:
+            check_partition_path(self.state.rules, path)
+        check_nesting(self.state.handle.store, self.state.rules, paths)
+
+    def context(self, *, ordering: str | None) -> WriteContext:
+        """What the tasks share."""
+        spec = self.state.spec
+        return WriteContext(
+            store=self.state.handle.store,
+            instant=self.transaction.instant,
+            schema=arrow_schema(spec.columns),
+            avro_schema=_with_meta_columns(self.state.schema_json, spec),
+            files=spec.files,
+            max_file_size_bytes=spec.sizing.max_file_size_bytes,
+            guard=self.transaction.guard,
+            ordering=ordering,
+            memory_budget_bytes=task_memory_bytes(self.spark),
+            marked=True,
+        )
+
+    def plan(
+        self,
+        staged: StagedRows | None,
+        *,
+        inserts: Mapping[str, int],
+        slices: Mapping[str, Sequence[FileSlice]],
+        changes: Mapping[str, Mapping[str, Changes]],
+        fill: bool,
+        inserted_keys: Mapping[str, KeyRange] | None = None,
+    ) -> WritePlan:
+        """Decide, announce, decide again without what others have announced, and put the markers."""
+        works = self._works(staged, inserts=inserts, slices=slices, changes=changes, fill=fill)
+        policy = self.state.spec.sizing
+        if not fill:
+            policy = replace(policy, small_file_limit_bytes=0)
+        tasks = 2 * self.spark.sparkContext.defaultParallelism
+        plan = plan_buckets(self.transaction.instant, works, policy=policy, tasks=tasks)
+        taken = self.transaction.declare(
+            plan.profile, key_scope=self.state.spec.key_scope, inserted_keys=inserted_keys or {}
+        )
+        if taken & plan.filled:
+            reasons = dict.fromkeys(taken, "another write has announced it, or its clustering is pending")
+            plan = plan_buckets(self.transaction.instant, works, policy=policy, excluded=reasons, tasks=tasks)
+        self.transaction.mark(plan.markers(self.transaction.instant))
+        return plan
+
+    def outcome(
+        self,
+        operation: str,
+        *,
+        plan: WritePlan | None = None,
+        results: WriteResults | None = None,
+        replaced: Mapping[str, tuple[str, ...]] | None = None,
+        footprint: Footprint | None = None,
+    ) -> WriteOutcome:
+        """What is to be published; the ledger entry is written here."""
+        footprint = footprint or Footprint()
+        if self.consumption is not None:
+            record(self.state.handle.store, self.transaction.instant, self.consumption)
+            footprint = replace(footprint, consumed=(self.consumption,))
+        stats: dict[str, tuple[WriteStat, ...]] = {}
+        for file in results.files if results else ():
+            partition = file.stat.partition_path
+            stats[partition] = (*stats.get(partition, ()), file.stat)
+        extra = dict(self.extra)
+        sidecars: list[tuple[str, bytes]] = []
+        if plan is not None:
+            decisions = decisions_json(plan)
+            if len(decisions) > _DECISIONS_BYTES:
+                path = sidecar_path(self.transaction.instant).removesuffix(".parquet") + ".decisions.json"
+                sidecars.append((path, decisions.encode()))
+                decisions = json.dumps({"file": path})
+            extra[DECISIONS_KEY] = decisions
+        if results is not None and (content := _statistics(results)) is not None:
+            sidecars.append((sidecar_path(self.transaction.instant), content))
+        return WriteOutcome(
+            operation=operation,
+            schema_json=self.state.schema_json,
+            stats=stats,
+            replaced=replaced or {},
+            extra=extra,
+            footprint=footprint,
+            sidecars=tuple(sidecars),
+        )
+
+    def nothing(self, operation: str) -> WriteOutcome | None:
+        """The outcome of a write without effect: a commit only where consumed files have to count."""
+        consumption = self.consumption
+        if consumption is None or consumption.query_id is not None:
+            return None
+        return self.outcome(operation)
+
+    def _works(
+        self,
+        staged: StagedRows | None,
+        *,
+        inserts: Mapping[str, int],
+        slices: Mapping[str, Sequence[FileSlice]],
+        changes: Mapping[str, Mapping[str, Changes]],
+        fill: bool,
+    ) -> list[PartitionWork]:
+        sizes = self._record_sizes(staged, inserts, slices)
+        return [
+            PartitionWork(
+                partition=partition,
+                inserts=inserts.get(partition, 0),
+                slices=[
+                    s for s in slices.get(partition, ()) if fill or s.file_id in changes.get(partition, {})
+                ],
+                changes=changes.get(partition, {}),
+                record_size_bytes=sizes[partition][0],
+                sure=sizes[partition][1],
+            )
+            for partition in sorted({p for p, n in inserts.items() if n} | set(changes))
+        ]
+
+    def _record_sizes(
+        self,
+        staged: StagedRows | None,
+        inserts: Mapping[str, int],
+        slices: Mapping[str, Sequence[FileSlice]],
+    ) -> Mapping[str, tuple[float, bool]]:
+        """Bytes per row and whether they are known, by partition; a guess suffices for one file."""
+        policy, timeline = self.state.spec.sizing, self.state.timeline
+        sizes: dict[str, tuple[float, bool]] = {}
+        unknown = []
+        for partition in {*inserts, *slices}:
+            learned = policy.record_size_bytes or learned_record_size(timeline, slices.get(partition, ()))
+            if learned is None:
+                unknown.append(partition)
+            else:
+                sizes[partition] = (learned, True)
+        if not unknown:
+            return sizes
+        known = table_record_size(timeline)
+        if known is None and staged is not None and staged.row_bytes is not None:
+            guess = staged.row_bytes * _GUESSED_COMPRESSION
+            room = policy.max_file_size_bytes
+            new_files = sum(-(-inserts.get(p, 0) * guess // room) for p in unknown if inserts.get(p))
+            enough = len(unknown) >= self.spark.sparkContext.defaultParallelism or new_files <= len(unknown)
+            known = guess if enough else sampled_record_size(self.spark, staged, self.state.spec.files)
+        return sizes | dict.fromkeys(unknown, (known or _UNKNOWN_RECORD_BYTES, False))
+
+
+def check_results(plan: WritePlan, results: WriteResults, hash_sums: Mapping[str, int]) -> None:
+    """ParquetryError unless the tasks took in exactly the rows of the plan, by count and hash."""
+    sums = dict.fromkeys(hash_sums, 0)
+    for bucket in plan.buckets:
+        expected = bucket.expected_updates + bucket.expected_deletes + bucket.expected_inserts
+        found = results.buckets.get(bucket.index)
+        if found is None or found.consumed_rows != expected:
+            raise ParquetryError(
+                f"partition {bucket.partition!r}: a task was to write {expected} rows and took in "
+                f"{found.consumed_rows if found else 'none'}; nothing was published, run the write again"
+            )
+        sums[bucket.partition] = (sums.get(bucket.partition, 0) + found.consumed_hash) % (1 << 64)
+    for partition, expected in hash_sums.items():
+        if sums[partition] != expected:
+            raise ParquetryError(
+                f"partition {partition!r}: the rows that were written are not those that arrived "
+                f"(sums of hashes {sums[partition]:x} and {expected:x}); nothing was published, run it again"
+            )
+
+
+def _statistics(results: WriteResults) -> bytes | None:
+    """The statistics sidecar of the files that were written."""
+    files = [file.statistics for file in results.files]
+    return encode_statistics(files) if files else None
+
+
+def _with_meta_columns(schema_json: str, spec: TableSpec) -> str:
+    """The commit's schema with Hudi's meta columns in front, as base files carry it."""
+    meta = json.loads(table_avro_schema(spec.name, (), with_meta_columns=True))["fields"]
+    document = json.loads(schema_json)
+    document["fields"] = meta + document["fields"]
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,197 @@
+"""Rows to the tasks that write them, and what these tasks say back.
+
+Under a local master only numbers go through Spark: tasks take the rows out of the local stage
+themselves. Elsewhere the staged rows are joined with their routes and shuffled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.runtime.base_file_model import Bucket, WriteContext
+from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.spark.base_file import BUCKET, bucket_writer
+from parquetry.runtime.spark.routing import one_bucket_per_task
+from parquetry.runtime.spark.session import arrow_settings, failures_translated, session_settings
+from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, REFERENCE, StageSpec, rows_name
+from parquetry.runtime.spark.staged import (
+    StagedRows,
+    StageReader,
+    StageSlice,
+    generated_keys,
+    slices_of,
+)
+from parquetry.runtime.spark.tagging import BROADCAST_BYTES, POSITION, read_files
+from parquetry.runtime.write_plan import WritePlan
+
+Batches = Iterator[pa.RecordBatch]
+_ROUTE_BYTES = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """What a task needs to read a local stage."""
+
+    spec: StageSpec
+    names: Mapping[int, str]
+    instant: str
+
+
+def write_slices(
+    spark: SparkSession, context: WriteContext, plan: WritePlan, staged: StagedRows
+) -> WriteResults:
+    """Write new rows, in order of arrival, from a local stage: no row passes through Spark."""
+    slices: dict[int, tuple[StageSlice, ...]] = {}
+    parts = staged.parts_by_partition
+    for partition, quotas in plan.inserts.items():
+        start = 0
+        for bucket, rows in quotas:
+            slices[bucket] = slices_of(parts[partition], start, start + rows)
+            start += rows
+    # The largest first: the last task to start should not be the last to end.
+    order = sorted(plan.buckets, key=_effort, reverse=True)
+    stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
+    tasks = [(bucket, slices[bucket.index]) for bucket in order]
+    frame = spark.range(0, len(tasks), 1, len(tasks))
+    return _run(frame.mapInArrow(_slice_task(context, stage, tasks), RESULT_DDL))
+
+
+def write_routed(
+    context: WriteContext, plan: WritePlan, staged: StagedRows, routed: DataFrame, *, rows: int
+) -> WriteResults:
+    """Write rows by their routes: bucket, position, reference and delete flag, each as one row."""
+    spark = routed.sparkSession
+    local = not staged.spec.parquet
+    if not local:
+        routed = _with_rows(routed, staged, rows)
+    placed = one_bucket_per_task(routed, len(plan.buckets)).sortWithinPartitions(
+        BUCKET, F.col(POSITION).asc_nulls_last(), REFERENCE
+    )
+    stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
+    buckets = {bucket.index: bucket for bucket in plan.buckets}
+    task = _local_task(context, stage, buckets) if local else _shuffled_task(context, stage, buckets)
+    with session_settings(spark, arrow_settings(spark, staged.row_bytes)):
+        return _run(placed.mapInArrow(task, RESULT_DDL))
+
+
+def write_deletes(
+    context: WriteContext, plan: WritePlan, routed: DataFrame, *, ordering: str | None
+) -> WriteResults:
+    """Remove rows by their routes, which carry the key, the hash and maybe an ordering value."""
+    placed = one_bucket_per_task(routed, len(plan.buckets)).sortWithinPartitions(BUCKET, POSITION)
+    buckets = {bucket.index: bucket for bucket in plan.buckets}
+    return _run(placed.mapInArrow(_delete_task(context, buckets, ordering), RESULT_DDL))
+
+
+def _run(frame: DataFrame) -> WriteResults:
+    with failures_translated("the rows to write"):
+        rows = frame.collect()
+    return read_results(row.asDict() for row in rows)
+
+
+def _effort(bucket: Bucket) -> int:
+    return bucket.expected_inserts + (bucket.base.size_bytes if bucket.base else 0)
+
+
+def _slice_task(
+    context: WriteContext, stage: _Stage, tasks: Sequence[tuple[Bucket, tuple[StageSlice, ...]]]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
+        chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
+        with StageReader(stage.spec, stage.names, instant=stage.instant) as reader:
+            for number in chosen:
+                bucket, slices = tasks[number]
+                rows = (
+                    _with_control(batch, bucket.index, None, None)
+                    for batch in reader.slices(bucket.partition, slices)
+                )
+                yield from bucket_writer(context, {bucket.index: bucket})(rows)
+
+    return write
+
+
+def _local_task(
+    context: WriteContext, stage: _Stage, buckets: Mapping[int, Bucket]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def write(routes: Iterable[pa.RecordBatch]) -> Batches:
+        with StageReader(stage.spec, stage.names, instant=stage.instant) as reader:
+            rows = (
+                _with_control(
+                    reader.take(batch.column(REFERENCE).to_numpy()),
+                    batch.column(BUCKET),
+                    batch.column(POSITION),
+                    batch.column(DELETE),
+                )
+                for batch in routes
+                if batch.num_rows
+            )
+            yield from bucket_writer(context, buckets)(rows)
+
+    return write
+
+
+def _shuffled_task(
+    context: WriteContext, stage: _Stage, buckets: Mapping[int, Bucket]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def with_key(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if RECORD_KEY in batch.schema.names:
+            return batch
+        if stage.spec.key_column:
+            key = batch.column(stage.spec.key_column)
+        else:
+            key = generated_keys(stage.instant, batch.column(REFERENCE).to_numpy())
+        return batch.append_column(RECORD_KEY, key)
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Batches:
+        yield from bucket_writer(context, buckets)(with_key(b) for b in batches if b.num_rows)
+
+    return write
+
+
+def _delete_task(
+    context: WriteContext, buckets: Mapping[int, Bucket], ordering: str | None
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = {name: batch.column(name) for name in (BUCKET, POSITION, DELETE, HASH, RECORD_KEY)}
+        for field in context.schema:
+            given = ordering is not None and field.name == ordering
+            arrays[field.name] = batch.column(ORDERING) if given else pa.nulls(batch.num_rows, field.type)
+        return pa.RecordBatch.from_pydict(arrays)
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Batches:
+        yield from bucket_writer(context, buckets)(whole(b) for b in batches if b.num_rows)
+
+    return write
+
+
+def _with_control(
+    rows: pa.RecordBatch,
+    bucket: pa.Array | int,
+    position: pa.Array | None,
+    delete: pa.Array | None,
+) -> pa.RecordBatch:
+    count = rows.num_rows
+    control = {
+        BUCKET: pa.array(np.full(count, bucket, np.int32)) if isinstance(bucket, int) else bucket,
+        POSITION: pa.nulls(count, pa.int64()) if position is None else position,
+        DELETE: pa.array(np.zeros(count, bool)) if delete is None else delete,
+    }
+    return pa.RecordBatch.from_arrays(
+        [*rows.columns, *control.values()], names=[*rows.schema.names, *control]
+    )
+
+
+def _with_rows(routed: DataFrame, staged: StagedRows, rows: int) -> DataFrame:
+    spec = staged.spec
+    wide = read_files(
+        routed.sparkSession, [spec.place.spark_uri(rows_name(name)) for name in staged.names.values()]
+    )
+    routes = F.broadcast(routed) if rows * _ROUTE_BYTES <= BROADCAST_BYTES else routed
+    return wide.join(routes, REFERENCE)

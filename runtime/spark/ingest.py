@@ -1,0 +1,66 @@
+"""What is due of a source becomes one commit: read, transformed by the declared SQL, written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from parquetry.runtime.ingestion import DueBatch
+from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.spark.read import read_table
+from parquetry.runtime.spark.source_failures import source_failures
+from parquetry.runtime.spark.source_reader import read_files, selected
+from parquetry.runtime.spark.sql_guard import check_expression
+from parquetry.runtime.spark.write import write
+from parquetry.runtime.spec import Source
+from parquetry.runtime.table import TableHandle
+
+
+def write_batch(
+    spark: SparkSession,
+    handle: TableHandle,
+    source: Source,
+    batch: DueBatch,
+    *,
+    storage: Mapping[str, Any],
+    extra: Mapping[str, str],
+) -> CommitResult:
+    """Write the batch by the source's operation; ``extra`` goes into the commit's metadata.
+
+    The result is ``superseded`` when another run has consumed the same files in the meantime.
+    Raises InvalidDataError for SQL that is refused, and for rows that do not fit the table.
+    """
+    place = f"source {source.name} of {handle.config.name}"
+    if source.delete_when:
+        check_expression(spark, source.delete_when, place=f"{place}: delete_when")
+    with source_failures(place):
+        rows = _rows(spark, handle, source, batch, storage)
+        return write(
+            spark,
+            handle,
+            selected(spark, rows, source, place=f"{place}: select"),
+            operation=source.operation,
+            delete_when=source.delete_when,
+            drop=source.drop,
+            match=source.match,
+            drop_duplicates=source.drop_duplicates,
+            consumption=batch.consumption,
+            extra=extra,
+        )
+
+
+def _rows(
+    spark: SparkSession,
+    handle: TableHandle,
+    source: Source,
+    batch: DueBatch,
+    storage: Mapping[str, Any],
+) -> DataFrame:
+    if batch.table is None:
+        columns = handle.effective_spec(handle.timeline()).columns
+        return read_files(spark, source, batch.files, columns=columns, storage=storage)
+    if batch.since is None:
+        return read_table(spark, batch.table, as_of=batch.until)
+    return read_table(spark, batch.table, since=batch.since, until=batch.until)

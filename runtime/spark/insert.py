@@ -1,0 +1,71 @@
+"""Writes that look no keys up: insert, bulk_insert, and the two overwrites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parquetry.runtime.outcome import Footprint, WriteOutcome
+from parquetry.runtime.spark.attempt import Attempt, check_results
+from parquetry.runtime.spark.deliver import write_routed, write_slices
+from parquetry.runtime.spark.lookup import FoundKeys, find_nothing
+from parquetry.runtime.spark.routing import route
+from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.spec import Operation
+
+_OVERWRITES = (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE)
+
+
+def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> WriteOutcome | None:
+    """New rows in new files; ``insert`` fills small files first, overwrites replace what was there."""
+    name = operation.value.upper()
+    replaced = _replaced(attempt, staged, operation)
+    if not staged.rows and not replaced and operation is not Operation.INSERT_OVERWRITE_TABLE:
+        return attempt.nothing(name)
+    footprint = Footprint(
+        overwritten=frozenset(staged.totals) if operation in _OVERWRITES else frozenset(),
+        overwrites_table=operation is Operation.INSERT_OVERWRITE_TABLE,
+    )
+    if not staged.rows:
+        return attempt.outcome(name, replaced=replaced, footprint=footprint)
+    attempt.check_partitions(staged.totals)
+    fill = operation is Operation.INSERT
+    slices = attempt.state.slices(staged.totals) if operation not in _OVERWRITES else {}
+    by_row = staged.spec.drop_duplicates or staged.spec.parquet
+    found = find_nothing(attempt.spark, staged) if by_row else None
+    try:
+        inserts, hash_sums = _profile(staged, found)
+        plan = attempt.plan(staged, inserts=inserts, slices=slices, changes={}, fill=fill)
+        context = attempt.context(ordering=None)
+        if found is None:
+            results = write_slices(attempt.spark, context, plan, staged)
+        else:
+            routed = route(found.rows, files={}, inserts=plan.inserts)
+            results = write_routed(context, plan, staged, routed, rows=sum(inserts.values()))
+        check_results(plan, results, hash_sums)
+    finally:
+        if found is not None:
+            found.release()
+    return attempt.outcome(name, plan=plan, results=results, replaced=replaced, footprint=footprint)
+
+
+def _profile(staged: StagedRows, found: FoundKeys | None) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """New rows and sums of their hashes by partition."""
+    if found is not None:
+        return found.inserts, found.hash_sums
+    return (
+        {partition: total.rows for partition, total in staged.totals.items()},
+        {partition: total.hash_sum for partition, total in staged.totals.items()},
+    )
+
+
+def _replaced(attempt: Attempt, staged: StagedRows, operation: Operation) -> Mapping[str, tuple[str, ...]]:
+    view = attempt.state.view
+    match operation:
+        case Operation.INSERT_OVERWRITE:
+            slices = attempt.state.slices(staged.totals)
+        case Operation.INSERT_OVERWRITE_TABLE:
+            slices = attempt.state.slices(view.partitions())
+        case _:
+            return {}
+    ids = {partition: tuple(s.file_id for s in files) for partition, files in slices.items()}
+    return {partition: file_ids for partition, file_ids in ids.items() if file_ids}

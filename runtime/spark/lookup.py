@@ -1,0 +1,111 @@
+"""What became of the keys of a batch: found in files, new, or dropped; counted and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.outcome import KeyRange
+from parquetry.runtime.spark.session import failures_translated, session_settings
+from parquetry.runtime.spark.stage import DELETE, HASH, PARTITION
+from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.spark.tagging import FILE, POSITION, STORED_PARTITION, key_rows, winners
+from parquetry.runtime.write_plan import Changes
+
+_PERSISTED = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
+_LOW = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundKeys:
+    """The rows to be written, one per place they go to, and their totals.
+
+    ``rows`` have reference, partition, hash, delete flag, and the file name and position they were
+    found at (null for new rows). ``changes`` is by partition and file id, ``hash_sums`` by the
+    partition the rows go to, modulo 2**64.
+    """
+
+    rows: DataFrame
+    changes: Mapping[str, Mapping[str, Changes]]
+    inserts: Mapping[str, int]
+    inserted_keys: Mapping[str, KeyRange]
+    hash_sums: Mapping[str, int]
+
+    def release(self) -> None:
+        """Let Spark forget the rows."""
+        self.rows.unpersist()
+
+    @property
+    def count(self) -> int:
+        """The rows that will be written or will remove one."""
+        changed = sum(c.updates + c.deletes for files in self.changes.values() for c in files.values())
+        return changed + sum(self.inserts.values())
+
+
+def find_nothing(spark: SparkSession, staged: StagedRows) -> FoundKeys:
+    """Every staged row as a new one; where rows have keys, one per key and partition."""
+    keys = key_rows(spark, staged)
+    if staged.spec.drop_duplicates:
+        keys = winners(keys, partitioned=True)
+    tagged = keys.select(
+        "*",
+        F.lit(None).cast("string").alias(FILE),
+        F.lit(None).cast("bigint").alias(POSITION),
+        F.lit(None).cast("string").alias(STORED_PARTITION),
+    )
+    return count_found(tagged, files=())
+
+
+def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
+    """Keep the tagged rows and count them; ``files`` are those that rows may have been found in."""
+    by_name = {file.path.rpartition("/")[2]: file for file in files}
+    kept = tagged.where(f"{FILE} IS NOT NULL OR NOT {DELETE}")
+    rows = kept.persist(StorageLevel.DISK_ONLY)
+    keyed = RECORD_KEY in rows.columns
+    try:
+        counted = _counted(rows, keyed=keyed)
+    except BaseException:
+        rows.unpersist()
+        raise
+    changes: dict[str, dict[str, Changes]] = {}
+    inserts: dict[str, int] = {}
+    ranges: dict[str, KeyRange] = {}
+    sums: dict[str, int] = {}
+    for row in counted:
+        file = by_name[row[FILE]] if row[FILE] is not None else None
+        partition = file.partition if file else row["__home"]
+        sums[partition] = (sums.get(partition, 0) + row["low"] + (row["high"] << 32)) % (1 << 64)
+        if file is None:
+            inserts[partition] = row["rows"]
+            if keyed:
+                ranges[partition] = KeyRange(smallest=row["min_key"], largest=row["max_key"])
+        else:
+            changes.setdefault(partition, {})[file.file_id] = Changes(
+                updates=row["rows"] - row["deletes"], deletes=row["deletes"]
+            )
+    return FoundKeys(rows=rows, changes=changes, inserts=inserts, inserted_keys=ranges, hash_sums=sums)
+
+
+def _counted(rows: DataFrame, *, keyed: bool) -> list[Row]:
+    """Rows, deletes, sums of hashes and key ranges by file, and of new rows by partition."""
+    keys = (F.min(RECORD_KEY).alias("min_key"), F.max(RECORD_KEY).alias("max_key")) if keyed else ()
+    with session_settings(rows.sparkSession, _PERSISTED), failures_translated("the keys of the rows"):
+        counted: list[Row] = (
+            rows.withColumn("__home", F.expr(f"CASE WHEN {FILE} IS NULL THEN {PARTITION} END"))
+            .groupBy(FILE, "__home")
+            .agg(
+                F.count_if(DELETE).alias("deletes"),
+                F.count("*").alias("rows"),
+                F.sum(F.col(HASH).bitwiseAND(_LOW)).alias("low"),
+                F.sum(F.shiftrightunsigned(HASH, 32)).alias("high"),
+                *keys,
+            )
+            .collect()
+        )
+    return counted

@@ -1,0 +1,181 @@
+"""Keys of a small batch looked for in base files by tasks that read nothing but the key column.
+
+Cheaper than a join in Spark as long as the batch's keys fit into every task: the file's keys are
+compared where they are decoded, row groups without a wanted key are passed over, and only the
+places that were found travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from parquetry.runtime.base_file_conform import conform
+from parquetry.runtime.base_file_reader import reading
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.spark.stage import PARTITION, StagePlace, keys_name
+from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.spark.tagging import (
+    FILE,
+    POSITION,
+    STORED_KEY,
+    STORED_ORDERING,
+    STORED_PARTITION,
+)
+from parquetry.runtime.storage import ObjectStore
+
+SMALL_ROWS: Final = 500_000
+SMALL_BYTES: Final = 32 * 1024 * 1024
+_TASKS_PER_CORE: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOrdering:
+    """The ordering column that is fetched with every place: its name and its type, for both sides."""
+
+    column: str
+    arrow: pa.DataType
+    ddl: str
+
+
+def is_small(rows: int, key_bytes: float) -> bool:
+    """Whether every task may hold so many keys."""
+    return rows <= SMALL_ROWS and rows * key_bytes <= SMALL_BYTES
+
+
+def matches(
+    spark: SparkSession,
+    store: ObjectStore,
+    staged: StagedRows,
+    files: Sequence[FileSlice],
+    *,
+    by_partition: bool,
+    ordering: StoredOrdering | None,
+) -> DataFrame:
+    """Every place of the files that has a key of the batch: key, partition, file name, position.
+
+    With ``by_partition`` a key counts only in the partition it is for.
+    """
+    ordered = sorted(files, key=lambda f: (f.partition, f.path))
+    tasks = min(len(ordered), _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    shares = [list(share) for share in np.array_split(np.arange(len(ordered)), tasks)]
+    work = [[ordered[i] for i in share] for share in shares]
+    names = sorted(set(staged.names.values()))
+    task = _matcher(staged.spec.place, names, store, work, by_partition=by_partition, ordering=ordering)
+    ddl = f"{STORED_KEY} string, {STORED_PARTITION} string, {FILE} string, {POSITION} bigint"
+    if ordering is not None:
+        ddl += f", {STORED_ORDERING} {ordering.ddl}"
+    return spark.range(0, tasks, 1, tasks).mapInArrow(task, ddl)
+
+
+def _matcher(
+    place: StagePlace,
+    names: Sequence[str],
+    store: ObjectStore,
+    work: Sequence[Sequence[FileSlice]],
+    *,
+    by_partition: bool,
+    ordering: StoredOrdering | None,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def match(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
+        for number in chosen:
+            for partition, files in groupby(work[number], key=lambda f: f.partition):
+                wanted = wanted_keys(place, names, partition if by_partition else None)
+                for file in files:
+                    yield from places_in(store, file, wanted, ordering)
+
+    return match
+
+
+def wanted_keys(place: StagePlace, names: Sequence[str], partition: str | None) -> pa.Array:
+    """The distinct keys of a batch, sorted as UTF-8 bytes; of one partition, or of all."""
+    columns = [RECORD_KEY] if partition is None else [RECORD_KEY, PARTITION]
+    pieces = []
+    for name in names:
+        with place.open(keys_name(name)) as source:
+            table = pq.read_table(source, columns=columns, use_threads=False, pre_buffer=False)
+        if partition is not None:
+            table = table.filter(pc.equal(table.column(PARTITION), partition))
+        pieces.append(table.column(RECORD_KEY))
+    keys = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks], pa.string())
+    unique = pc.unique(keys)
+    return unique.take(pc.sort_indices(unique))
+
+
+def places_in(
+    store: ObjectStore, file: FileSlice, wanted: pa.Array, ordering: StoredOrdering | None
+) -> Iterator[pa.RecordBatch]:
+    """Where the file has one of the wanted keys."""
+    if not len(wanted):
+        return
+    columns = [RECORD_KEY, *([ordering.column] if ordering else [])]
+    place = f"{store.uri}/{file.path}"
+    with store.open_input(file.path) as source, reading(place):
+        parquet = pq.ParquetFile(source, pre_buffer=False)
+        first = 0
+        for number in range(parquet.num_row_groups):
+            group = parquet.metadata.row_group(number)
+            if _may_hold(group, wanted):
+                table = parquet.read_row_group(number, columns=columns, use_threads=False)
+                yield from _places(table, wanted, first, file, ordering)
+            first += group.num_rows
+
+
+def _places(
+    table: pa.Table, wanted: pa.Array, first: int, file: FileSlice, ordering: StoredOrdering | None
+) -> Iterator[pa.RecordBatch]:
+    keys = table.column(RECORD_KEY).combine_chunks()
+    found = pc.is_in(keys, value_set=wanted)
+    if not found.true_count:
+        return
+    at = pc.indices_nonzero(found)
+    count = len(at)
+    columns = {
+        STORED_KEY: keys.take(at),
+        STORED_PARTITION: pa.repeat(file.partition, count),
+        FILE: pa.repeat(file.path.rpartition("/")[2], count),
+        POSITION: pc.add(pc.cast(at, pa.int64()), first),
+    }
+    if ordering is not None:
+        stored = (
+            table.column(ordering.column).combine_chunks() if ordering.column in table.column_names else None
+        )
+        columns[STORED_ORDERING] = (
+            pa.nulls(count, ordering.arrow) if stored is None else conform(stored.take(at), ordering.arrow)
+        )
+    yield pa.RecordBatch.from_pydict(columns)
+
+
+def _may_hold(group: pq.RowGroupMetaData, wanted: pa.Array) -> bool:
+    """Whether a wanted key lies between the smallest and the largest key of the row group."""
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema == RECORD_KEY:
+            statistics = column.statistics
+            if statistics is None or not statistics.has_min_max:
+                return True
+            return any_between(wanted, statistics.min, statistics.max)
+    return True
+
+
+def any_between(ordered: pa.Array, low: str, high: str) -> bool:
+    """Whether sorted texts have one from ``low`` to ``high``, compared as UTF-8 bytes."""
+    start, stop = 0, len(ordered)
+    least = low.encode()
+    while start < stop:
+        middle = (start + stop) // 2
+        if ordered[middle].as_py().encode() < least:
+            start = middle + 1
+        else:
+            stop = middle
+    return start < len(ordered) and ordered[start].as_py().encode() <= high.encode()

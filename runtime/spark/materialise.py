@@ -1,0 +1,104 @@
+"""Prepared rows, computed once and kept: the one time that Spark evaluates what the user gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark import SparkFiles, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.spark.session import (
+    arrow_settings,
+    failures_translated,
+    is_local,
+    session_settings,
+)
+from parquetry.runtime.spark.stage import (
+    SUMMARY_SQL,
+    LocalPlace,
+    StagePlace,
+    StageSpec,
+    StorePlace,
+    stage_rows,
+)
+from parquetry.runtime.spark.staged import StagedRows, staged_rows
+from parquetry.runtime.spec import Column
+from parquetry.runtime.storage import ObjectStore
+
+STAGE_FOLDER = ".hoodie/.parquetry/stage"
+
+
+def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
+    """Where a write stages its rows: on this machine under a local master, else in the table's store.
+
+    ``run`` names the write in the store; a folder there is swept once the write is over.
+    """
+    if run is None:
+        # Below Spark's own folder: that goes with the application, even when its driver is killed.
+        return LocalPlace.make(SparkFiles.getRootDirectory())
+    return StorePlace(store=store, folder=f"{STAGE_FOLDER}/{run}")
+
+
+def stages_locally(spark: SparkSession) -> bool:
+    """Whether a stage survives on this machine: no executor can go without the driver."""
+    return is_local(spark)
+
+
+def stage_spec(
+    columns: Sequence[Column],
+    *,
+    place: StagePlace,
+    ordering: str | None,
+    key_column: str | None,
+    rows: bool = True,
+    keys: bool = True,
+    parquet: bool = False,
+    checks_nulls: bool = True,
+    drop_duplicates: bool = False,
+) -> StageSpec:
+    """How rows with these columns of the table are staged."""
+    schema = arrow_schema(columns)
+    if key_column == RECORD_KEY:
+        schema = schema.append(pa.field(RECORD_KEY, pa.string()))
+    local = isinstance(place, LocalPlace)
+    return StageSpec(
+        place=place,
+        schema=schema,
+        key_column=key_column,
+        ordering=ordering,
+        required=tuple(c.name for c in columns if not c.nullable) if rows and checks_nulls else (),
+        rows=rows,
+        keys=keys or not local,
+        parquet=parquet or not local,
+        drop_duplicates=drop_duplicates,
+    )
+
+
+def materialise(frame: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
+    """Run the query once and stage its rows; ``what`` names them in errors.
+
+    InvalidDataError when the query fails or rows are not what the columns declare.
+    """
+    staged = run_stage(frame.mapInArrow(_stager(spec), SUMMARY_SQL), spec, what=what)
+    staged.check(what)
+    return staged
+
+
+def run_stage(summary: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
+    """Run the tasks that stage rows, and take in what they say."""
+    spark = summary.sparkSession
+    with session_settings(spark, arrow_settings(spark, None)), failures_translated(what):
+        rows = summary.collect()
+    return staged_rows(spec, (row.asDict() for row in rows))
+
+
+def _stager(spec: StageSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        return stage_rows(spec, context.partitionId(), batches)
+
+    return stage

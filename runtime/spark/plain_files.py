@@ -1,0 +1,187 @@
+"""Frames that are nothing but columns of local parquet files, recognised on Spark's own plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.spark.plain_rows import FilePiece, NotPlainError, PlainRows, is_read_alike
+from parquetry.runtime.spark.stage import StageSpec, fault_batch, stage_rows
+
+NOT_PLAIN: Final = "only Spark spells these keys"
+"""The fault of rows that have to be staged by way of Spark after all."""
+
+_MOST_FILES: Final = 1024
+_PIECES_PER_CORE: Final = 3
+_LEAST_PIECE_BYTES: Final = 4 * 1024 * 1024
+_HARMLESS_OPTIONS: Final = frozenset({"path", "paths", "recursivefilelookup", "mergeschema", "basepath"})
+_FORGIVING_SETTINGS: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+_LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION: Final = b"org.apache.spark.version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainFiles:
+    """Local files, cut into pieces of row groups for tasks, and the file's column for each frame column."""
+
+    pieces: tuple[tuple[FilePiece, ...], ...]
+    sources: Mapping[str, str]
+
+
+def plain_files(frame: DataFrame) -> PlainFiles | None:
+    """The files of a frame that selects and renames columns of local parquet files; None for any other.
+
+    What a frame computes shows only in Spark's analysed plan, which has no public interface. Every
+    footer is looked at: a file that Spark would read in its own way (old calendars, INT96, other
+    types than the frame's, a missing column) leaves the frame to Spark.
+    """
+    spark = frame.sparkSession
+    if any(spark.conf.get(key, "false") != "false" for key in _FORGIVING_SETTINGS):
+        return None
+    try:
+        sources = _columns_of_scan(frame._jdf.queryExecution().analyzed())  # noqa: SLF001 - see above
+    except Py4JError:
+        return None
+    paths = _local_paths(frame.inputFiles()) if sources is not None else None
+    if sources is None or paths is None:
+        return None
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    footers = map_each(paths, pq.read_metadata)
+    wanted = {sources[name]: kind for name, kind in types.items()}
+    if not all(_is_plain(footer, wanted) for footer in footers):
+        return None
+    pieces = _pieces(paths, footers, spark.sparkContext.defaultParallelism)
+    return PlainFiles(pieces=pieces, sources=sources)
+
+
+def stage_plain_rows(
+    spark: SparkSession, spec: StageSpec, rows: PlainRows, files: PlainFiles, ddl: str
+) -> DataFrame:
+    """A frame whose tasks read the files and stage their rows; ``ddl`` is the schema of what they say."""
+    tasks = len(files.pieces)
+    return spark.range(0, tasks, 1, max(tasks, 1)).mapInArrow(_stager(spec, rows, files.pieces), ddl)
+
+
+def _stager(
+    spec: StageSpec, rows: PlainRows, pieces: Sequence[Sequence[FilePiece]]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
+        for number in chosen:
+            try:
+                yield from stage_rows(spec, number, rows.read(pieces[number]))
+            except NotPlainError:
+                yield fault_batch(number, NOT_PLAIN)
+
+    return stage
+
+
+def _columns_of_scan(plan: Any) -> Mapping[str, str] | None:
+    """The file's column for every column of the frame; None when the plan does more than select."""
+    wanted = {attribute.exprId().id(): attribute.name() for attribute in _scala(plan.output())}
+    node = plan
+    while (kind := _kind(node)) in ("Project", "SubqueryAlias"):
+        if kind == "Project":
+            selected = _selected(_scala(node.projectList()))
+            if selected is None:
+                return None
+            wanted = {selected[expression]: name for expression, name in wanted.items()}
+        node = node.child()
+    if kind != "LogicalRelation" or not _is_parquet(node.relation()):
+        return None
+    stored = {attribute.exprId().id(): attribute.name() for attribute in _scala(node.output())}
+    if not wanted.keys() <= stored.keys():
+        return None
+    return {name: stored[expression] for expression, name in wanted.items()}
+
+
+def _selected(expressions: Sequence[Any]) -> Mapping[int, int] | None:
+    """What each selected column was called before; None when one is computed."""
+    found: dict[int, int] = {}
+    for expression in expressions:
+        source = expression.child() if _kind(expression) == "Alias" else expression
+        if _kind(source) != "AttributeReference":
+            return None
+        found[expression.exprId().id()] = source.exprId().id()
+    return found
+
+
+def _is_parquet(relation: Any) -> bool:
+    return (
+        _kind(relation) == "HadoopFsRelation"
+        and _kind(relation.fileFormat()) == "ParquetFileFormat"
+        and relation.partitionSchema().length() == 0
+        and relation.bucketSpec().isEmpty()
+        and {str(key).lower() for key in _scala(relation.options().keys().toSeq())} <= _HARMLESS_OPTIONS
+    )
+
+
+def _local_paths(uris: Sequence[str]) -> list[str] | None:
+    parts = [urlsplit(uri.replace("#", "%23").replace("?", "%3F")) for uri in uris]
+    if len(parts) > _MOST_FILES or any(p.scheme != "file" for p in parts):
+        return None
+    return sorted(unquote(part.path) for part in parts)
+
+
+def _is_plain(footer: pq.FileMetaData, wanted: Mapping[str, str]) -> bool:
+    notes = footer.metadata or {}
+    writer = notes.get(_SPARK_VERSION, b"")
+    if any(key in notes for key in _LEGACY_KEYS) or writer[:1] in (b"1", b"2"):
+        return False
+    schema = footer.schema.to_arrow_schema()
+    stored = {field.name: field.type for field in schema}
+    if len({name.lower() for name in stored}) < len(schema):
+        return False
+    if writer:
+        stored |= dict.fromkeys(_int96_columns(footer), pa.timestamp("us", tz="UTC"))
+    return all(name in stored and is_read_alike(stored[name], kind) for name, kind in wanted.items())
+
+
+def _int96_columns(footer: pq.FileMetaData) -> list[str]:
+    """Timestamps as Spark writes them unless told otherwise; in files of other writers they may be local."""
+    columns = (footer.schema.column(index) for index in range(footer.num_columns))
+    return [column.path for column in columns if column.physical_type == "INT96"]
+
+
+def _pieces(
+    paths: Sequence[str], footers: Sequence[pq.FileMetaData], cores: int
+) -> tuple[tuple[FilePiece, ...], ...]:
+    """The row groups in order, in about three shares of equal size for each core."""
+    groups = [
+        (path, number, footer.row_group(number).total_byte_size)
+        for path, footer in zip(paths, footers, strict=True)
+        for number in range(footer.num_row_groups)
+    ]
+    share = max(sum(size for *_, size in groups) / (_PIECES_PER_CORE * cores), _LEAST_PIECE_BYTES)
+    shares: list[list[tuple[str, int]]] = []
+    filled = share
+    for path, number, size in groups:
+        if filled >= share:
+            shares.append([])
+            filled = 0
+        shares[-1].append((path, number))
+        filled += size
+    return tuple(_joined(chosen) for chosen in shares)
+
+
+def _joined(groups: Sequence[tuple[str, int]]) -> tuple[FilePiece, ...]:
+    by_path: dict[str, list[int]] = {}
+    for path, number in groups:
+        by_path.setdefault(path, []).append(number)
+    return tuple(FilePiece(path=path, row_groups=tuple(numbers)) for path, numbers in by_path.items())
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _scala(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.length())]

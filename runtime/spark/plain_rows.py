@@ -1,0 +1,189 @@
+"""Rows of parquet files with their keys, read by tasks with pyarrow alone.
+
+For a source that is nothing but columns of parquet files the way through the JVM is a detour: it
+decodes, converts row by row and sends what a task can read by itself in the form it needs.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.base_file_conform import conform
+from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.partition_path import KeyRules, path_of_texts
+from parquetry.runtime.spark.session import ARROW_BATCH_BYTES
+from parquetry.runtime.spark.stage import PARTITION
+from parquetry.runtime.spec import Column
+
+KEY_TYPES: Final = frozenset({"string", "tinyint", "smallint", "int", "bigint", "boolean", "date"})
+"""Types whose text is the same in Arrow and in Java."""
+
+_EPOCH = dt.date(1970, 1, 1)
+_FOUR_DIGITS = ((dt.date(1, 1, 1) - _EPOCH).days, (dt.date(9999, 12, 31) - _EPOCH).days)
+_ROWS = (1024, 131_072)
+_ARROW_TYPES: Final = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+}
+
+
+class NotPlainError(Exception):
+    """The rows have to be read by Spark: a file or a value is one that only Spark reads as it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePiece:
+    """Some row groups of a local parquet file."""
+
+    path: str
+    row_groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainRows:
+    """What a task needs to read such rows: the table's columns, and the file's column for each.
+
+    A table column that ``sources`` lacks is null.
+    """
+
+    columns: tuple[Column, ...]
+    sources: Mapping[str, str]
+    rules: KeyRules
+    computes_key: bool
+
+    def read(self, pieces: Sequence[FilePiece]) -> Iterator[pa.RecordBatch]:
+        """Batches with the table's columns, the partition path, and the record key unless a column is it."""
+        for piece in pieces:
+            with pq.ParquetFile(piece.path, coerce_int96_timestamp_unit="us") as file:
+                rows = _batch_rows(file, piece.row_groups)
+                names = list(dict.fromkeys(self.sources.values()))
+                for batch in file.iter_batches(
+                    rows, row_groups=list(piece.row_groups), columns=names, use_threads=False
+                ):
+                    yield self._with_keys(batch)
+
+    def _with_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = {
+            field.name: conform(batch.column(self.sources[field.name]), field.type)
+            if field.name in self.sources
+            else pa.nulls(batch.num_rows, field.type)
+            for field in arrow_schema(self.columns)
+        }
+        types = {column.name: column.type for column in self.columns}
+        arrays[PARTITION] = partition_paths(
+            self.rules, [(arrays[f], types[f]) for f in self.rules.partition_by], batch.num_rows
+        )
+        if self.computes_key:
+            arrays[RECORD_KEY] = record_keys(self.rules, [arrays[f] for f in self.rules.record_key])
+        return pa.RecordBatch.from_pydict(arrays)
+
+
+def record_keys(rules: KeyRules, values: Sequence[pa.Array]) -> pa.Array:
+    """``_hoodie_record_key`` of each row, null where it has none."""
+    texts = [_text(array) for array in values]
+    if not rules.named_key:
+        (text,) = texts
+        return pc.if_else(pc.equal(text, ""), None, text)
+    parts = []
+    lacking = None
+    for name, text in zip(rules.record_key, texts, strict=True):
+        empty = pc.fill_null(pc.equal(text, ""), fill_value=True)
+        lacking = empty if lacking is None else pc.and_(lacking, empty)
+        spelled = pc.if_else(pc.is_null(text), "__null__", pc.if_else(pc.equal(text, ""), "__empty__", text))
+        parts.append(pc.binary_join_element_wise(f"{name}:", spelled, ""))
+    joined = pc.binary_join_element_wise(*parts, ",")
+    return pc.if_else(lacking, pa.scalar(None, pa.string()), joined)
+
+
+def partition_paths(rules: KeyRules, values: Sequence[tuple[pa.Array, str]], rows: int) -> pa.Array:
+    """The partition path of each row, as a dictionary: each path is spelled once."""
+    if not values:
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([""]))
+    combined = np.zeros(rows, np.int64)
+    dictionaries: list[tuple[list[str | None], bool]] = []
+    for array, kind in values:
+        encoded = _text(array).dictionary_encode()
+        texts: list[str | None] = [*encoded.dictionary.to_pylist(), None]
+        codes = encoded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
+        combined = combined * len(texts) + codes
+        dictionaries.append((texts, kind == "string"))
+    distinct, codes = np.unique(combined, return_inverse=True)
+    paths = [_path(rules, dictionaries, int(number)) for number in distinct]
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(paths, pa.string()))
+
+
+def is_read_alike(arrow: pa.DataType, spark_type: str) -> bool:
+    """Whether Spark reads such a parquet column as that type, with the same values as pyarrow."""
+    return _alike(arrow, parse_type(spark_type))
+
+
+def _alike(arrow: pa.DataType, kind: ColumnType) -> bool:  # noqa: PLR0911 - a case, an answer
+    if pa.types.is_dictionary(arrow):
+        return _alike(arrow.value_type, kind)
+    match kind:
+        case Primitive(name="string"):
+            return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
+        case Primitive(name="binary"):
+            return bool(pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow))
+        case Primitive(name="timestamp"):
+            return bool(pa.types.is_timestamp(arrow)) and arrow.tz is not None and arrow.unit in ("ms", "us")
+        case Primitive(name=name):
+            return name in _ARROW_TYPES and bool(arrow.equals(_ARROW_TYPES[name]))
+        case Decimal(precision=precision, scale=scale):
+            return bool(arrow.equals(pa.decimal128(precision, scale)))
+        case Array(element=element):
+            return bool(pa.types.is_list(arrow)) and _alike(arrow.value_type, element)
+        case Map(value=value):
+            return (
+                bool(pa.types.is_map(arrow))
+                and _alike(arrow.key_type, Primitive(name="string"))
+                and _alike(arrow.item_type, value)
+            )
+        case Struct(fields=fields):
+            return (
+                bool(pa.types.is_struct(arrow))
+                and [arrow.field(i).name for i in range(arrow.num_fields)] == [f.name for f in fields]
+                and all(_alike(arrow.field(i).type, f.type) for i, f in enumerate(fields))
+            )
+
+
+def _text(array: pa.Array) -> pa.Array:
+    """The values as text, as Java spells them."""
+    if pa.types.is_string(array.type):
+        return array
+    if pa.types.is_date32(array.type):
+        days = pc.min_max(pc.cast(array, pa.int32())).as_py()
+        if days["min"] is not None and not _FOUR_DIGITS[0] <= days["min"] <= days["max"] <= _FOUR_DIGITS[1]:
+            raise NotPlainError("a year in a key has not four digits")
+    return pc.cast(array, pa.string())
+
+
+def _path(rules: KeyRules, dictionaries: Sequence[tuple[list[str | None], bool]], number: int) -> str:
+    levels: list[tuple[str | None, bool]] = []
+    for texts, is_text in reversed(dictionaries):
+        number, code = divmod(number, len(texts))
+        levels.append((texts[code], is_text))
+    return path_of_texts(rules, levels[::-1])
+
+
+def _batch_rows(file: pq.ParquetFile, groups: Sequence[int]) -> int:
+    stored = [file.metadata.row_group(group) for group in groups]
+    rows = sum(group.num_rows for group in stored)
+    bytes_per_row = 2 * sum(group.total_byte_size for group in stored) / max(rows, 1)
+    return int(min(max(2 * ARROW_BATCH_BYTES / max(bytes_per_row, 1), _ROWS[0]), _ROWS[1]))

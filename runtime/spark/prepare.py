@@ -1,0 +1,412 @@
+"""Incoming rows in the table's columns and types, with their keys, as one Spark projection.
+
+The result has the table's columns in order, then control columns. Whatever is wrong with the
+schema is an error here, before a row is computed; what is wrong with rows is counted where they
+are materialised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+from pyspark.sql import types as T  # noqa: N812
+
+from parquetry.runtime.column_types import (
+    DELETE_FLAG,
+    Array,
+    ColumnType,
+    Decimal,
+    Map,
+    Primitive,
+    Struct,
+    is_widening,
+    parse_type,
+)
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
+from parquetry.runtime.partition_path import KeyRules
+from parquetry.runtime.spark.keys import partition_path_sql, quoted, record_key_sql
+from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, session_settings
+from parquetry.runtime.spark.sql_guard import check_expression
+from parquetry.runtime.spec import Column
+
+PARTITION = "__partition"
+HASH = "__hash"
+DELETE = "__delete"
+GENERATED_WRONG = "__generated_wrong"
+
+_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRows:
+    """Rows ready to be materialised.
+
+    ``frame`` has ``columns`` (table columns, a subset for deletes by key), then control columns.
+    ``checked`` are the generated columns whose given value is compared with the computed one.
+    """
+
+    frame: DataFrame
+    columns: tuple[str, ...]
+    checked: tuple[str, ...] = ()
+
+
+def prepare_rows(
+    frame: DataFrame,
+    columns: Sequence[Column],
+    rules: KeyRules,
+    *,
+    delete_when: str | None = None,
+    drop: Sequence[str] = (),
+    hash_rows: bool = True,
+) -> PreparedRows:
+    """``frame`` as rows of a table with these ``columns``.
+
+    A nullable column that is missing is null; the order of columns is free; types may be
+    narrower than the table's. Generated columns are computed, and compared where given.
+    ``delete_when`` marks deletes by a condition on the incoming columns, and so does a true
+    ``_hoodie_is_deleted``; ``drop`` names columns that only that condition needs. ``hash_rows``
+    False leaves the row hash out, for writes that never choose between rows. Raises InvalidDataError
+    naming the column, what was found and what is expected.
+    """
+    incoming = frame.drop(*META_COLUMNS)
+    _check_names(incoming.drop(*drop).schema, columns, delete_when)
+    spark = frame.sparkSession
+    with session_settings(spark, EXPRESSION_SETTINGS):
+        marked = _with_delete_flag(incoming, delete_when)
+        marked = marked.drop(*drop)
+        conformed = marked.select(*(_conform(marked.schema, c) for c in columns), DELETE)
+        generated = [c for c in columns if c.generated]
+        checked = tuple(c.name for c in generated if _find(incoming.schema, c.name))
+        filled = _with_generated(conformed, generated, checked)
+        return _with_control(filled, columns, rules, checked, hash_rows=hash_rows)
+
+
+def prepare_keys(
+    frame: DataFrame,
+    columns: Sequence[Column],
+    rules: KeyRules,
+    *,
+    ordering: str | None,
+    delete_when: str | None = None,
+) -> tuple[PreparedRows, bool]:
+    """The keys of rows to be deleted, and whether their partitions are known.
+
+    ``frame`` needs the columns of the record key (or ``_hoodie_record_key``); with those of the
+    partition (or ``_hoodie_partition_path``) a delete looks only there. A column ``ordering``
+    that is there is kept: a delete with a smaller value than the stored row's does not delete.
+    """
+    spark = frame.sparkSession
+    with session_settings(spark, EXPRESSION_SETTINGS):
+        rows = frame.where(delete_when) if delete_when else frame
+        by_name = {c.name: c for c in columns}
+        roots = {
+            p.split(".")[0]
+            for p in (*rules.record_key, *rules.partition_by, *((ordering,) if ordering else ()))
+        }
+        given = [by_name[name] for name in by_name if name in roots and _find(rows.schema, name)]
+        typed = rows.select(
+            *(_conform(rows.schema, c) for c in given),
+            *(quoted(name) for name in META_COLUMNS[2:4] if _find(rows.schema, name)),
+        )
+        names = {c.name for c in given}
+        key = _key_or_meta(rules.record_key, names, typed, RECORD_KEY)
+        if key is None:
+            key = record_key_sql(rules, typed.schema)
+        if key is None:
+            raise InvalidDataError(
+                "the table has generated keys: delete by match columns, or pass _hoodie_record_key"
+            )
+        located = not rules.partition_by or _covers(rules.partition_by, names)
+        path = partition_path_sql(rules, typed.schema) if located else None
+        if path is None and _find(typed.schema, META_COLUMNS[3]):
+            path = quoted(META_COLUMNS[3])
+        kept = [c.name for c in given if ordering and c.name == ordering.split(".")[0]]
+        selected = typed.select(
+            *(quoted(name) for name in kept),
+            F.expr(key).alias(RECORD_KEY),
+            F.expr(path if path is not None else "''").alias(PARTITION),
+            F.expr("true").alias(DELETE),
+        ).withColumn(HASH, F.xxhash64(RECORD_KEY, PARTITION))
+    return PreparedRows(frame=selected, columns=tuple(kept)), path is not None
+
+
+def prepare_matches(
+    frame: DataFrame, columns: Sequence[Column], match: Sequence[str], *, delete_when: str | None = None
+) -> PreparedRows:
+    """The values of the ``match`` columns of rows that say what to delete."""
+    by_name = {c.name: c for c in columns}
+    for name in match:
+        if name not in by_name or _find(frame.schema, name) is None:
+            where = "table" if name not in by_name else "rows"
+            raise InvalidDataError(
+                f"match column {name!r} is not in the {where}; match by columns that both have"
+            )
+        if _has_map(parse_type(by_name[name].type)):
+            raise InvalidDataError(
+                f"match column {name!r} holds maps, which cannot be compared; leave it out"
+            )
+    rows = frame.where(delete_when) if delete_when else frame
+    typed = rows.select(*(_conform(rows.schema, by_name[name]) for name in match))
+    selected = typed.select(
+        *map(quoted, match),
+        F.lit("").alias(PARTITION),
+        F.xxhash64(*map(quoted, match)).alias(HASH),
+        F.expr("true").alias(DELETE),
+    )
+    return PreparedRows(frame=selected, columns=tuple(match))
+
+
+def check_frame(frame_schema: T.StructType, columns: Sequence[Column]) -> None:
+    """Return when rows of that schema can be written as ``columns``; else InvalidDataError."""
+    _check_names(frame_schema, columns, None)
+    for column in columns:
+        field = _find(frame_schema, column.name)
+        if field is not None:
+            _check_type(_type_of(field.dataType, column.name), parse_type(column.type), column.name)
+
+
+def _key_or_meta(fields: Sequence[str], names: set[str], frame: DataFrame, meta: str) -> str | None:
+    if fields and _covers(fields, names):
+        return None
+    if _find(frame.schema, meta):
+        return quoted(meta)
+    missing = [f for f in fields if f.split(".")[0] not in names]
+    if fields:
+        raise InvalidDataError(
+            f"the rows to delete have no column {missing[0]!r}, which is part of the record key; "
+            "pass it, or delete by match columns"
+        )
+    return None
+
+
+def _covers(paths: Sequence[str], names: set[str]) -> bool:
+    return all(path.split(".")[0] in names for path in paths)
+
+
+def _check_names(schema: T.StructType, columns: Sequence[Column], delete_when: str | None) -> None:
+    known = {c.name.lower() for c in columns} | {m.lower() for m in META_COLUMNS} | {DELETE_FLAG}
+    seen: set[str] = set()
+    for name in schema.names:
+        if name.lower() in seen:
+            raise InvalidDataError(f"column {name!r} comes twice in the rows; rename or drop one of them")
+        seen.add(name.lower())
+        if name.lower() not in known:
+            hint = " (a column that only delete_when needs: list it under drop)" if delete_when else ""
+            raise InvalidDataError(
+                f"column {name!r} is not in the table; add it to the table's columns and apply, "
+                f"or drop it from the rows{hint}"
+            )
+    for column in columns:
+        if column.name.lower() not in seen and not column.nullable and not column.generated:
+            raise InvalidDataError(
+                f"column {column.name!r} is missing from the rows and may not be null; "
+                "select it, or declare it nullable"
+            )
+
+
+def _find(schema: T.StructType, name: str) -> T.StructField | None:
+    return next((f for f in schema.fields if f.name.lower() == name.lower()), None)
+
+
+def _with_delete_flag(frame: DataFrame, delete_when: str | None) -> DataFrame:
+    conditions = [f"({delete_when})"] if delete_when else []
+    if _find(frame.schema, DELETE_FLAG):
+        conditions.append(quoted(DELETE_FLAG))
+    flag = (
+        f"coalesce({' OR '.join(f'coalesce({c}, false)' for c in conditions)}, false)"
+        if conditions
+        else "false"
+    )
+    return frame.withColumn(DELETE, F.expr(flag))
+
+
+def _conform(schema: T.StructType, column: Column) -> object:
+    field = _find(schema, column.name)
+    wanted = parse_type(column.type)
+    if field is None:
+        return F.expr(f"CAST(NULL AS {column.type})").alias(column.name)
+    found = _type_of(field.dataType, column.name)
+    _check_type(found, wanted, column.name)
+    return F.expr(convert(quoted(field.name), found, wanted)).alias(column.name)
+
+
+def _type_of(data_type: T.DataType, place: str) -> ColumnType | None:
+    """The type tree of a Spark type; None for the type of a bare NULL, which fits everything."""
+    match data_type:
+        case T.NullType():
+            return None
+        case T.CharType() | T.VarcharType():
+            return Primitive(name="string")
+        case _:
+            try:
+                return parse_type(data_type.simpleString())
+            except InvalidDataError as error:
+                raise InvalidDataError(f"column {place!r}: {error}") from None
+
+
+def _check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None:
+    if found is None:
+        return
+    match found, wanted:
+        case Struct(), Struct():
+            _check_struct(found, wanted, place)
+        case Array(element=one), Array(element=other):
+            _check_type(one, other, f"{place}.element")
+        case Map(value=one), Map(value=other):
+            _check_type(one, other, f"{place}.value")
+        case _:
+            if not _fits(found, wanted):
+                raise InvalidDataError(
+                    f"column {place!r} is {found} in the rows, and the table's {wanted} does not hold every "
+                    f"{found}; cast it to {wanted} in the query"
+                )
+
+
+def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
+    given = {f.name.lower(): f for f in found.fields}
+    expected = {f.name.lower(): f for f in wanted.fields}
+    if extra := sorted(given.keys() - expected.keys()):
+        raise InvalidDataError(
+            f"column {place + '.' + given[extra[0]].name!r} is not in the table, which has "
+            f"{place}: {wanted}; add it to the table's columns and apply, or leave it out of the rows"
+        )
+    for name, field in expected.items():
+        if name in given:
+            _check_type(given[name].type, field.type, f"{place}.{field.name}")
+        elif not field.nullable:
+            raise InvalidDataError(
+                f"column {place + '.' + field.name!r} is missing from the rows and may not be null; select it"
+            )
+
+
+def _fits(found: ColumnType, wanted: ColumnType) -> bool:
+    match found, wanted:
+        case Decimal(), Decimal():
+            return (
+                wanted.scale >= found.scale
+                and wanted.precision - wanted.scale >= found.precision - found.scale
+            )
+        case Primitive(), Decimal():
+            digits = _INTEGER_DIGITS.get(found.name)
+            return digits is not None and wanted.precision - wanted.scale >= digits
+        case _:
+            return is_widening(found, wanted)
+
+
+def convert(column: str, found: ColumnType | None, wanted: ColumnType, depth: int = 0) -> str:
+    """SQL for ``column`` of one type as another that holds it; struct fields go by name."""
+    if found is None:
+        return f"CAST({column} AS {wanted})"
+    if found == wanted:
+        return column
+    item = f"x{depth}"
+    match found, wanted:
+        case Struct(), Struct():
+            given = {f.name.lower(): f for f in found.fields}
+            parts: list[str] = []
+            for field in wanted.fields:
+                source = given.get(field.name.lower())
+                value = (
+                    f"CAST(NULL AS {field.type})"
+                    if source is None
+                    else convert(f"{column}.{quoted(source.name)}", source.type, field.type, depth)
+                )
+                parts.append(f"'{field.name}', {value}")
+            return f"CASE WHEN {column} IS NULL THEN NULL ELSE named_struct({', '.join(parts)}) END"
+        case Array(element=one), Array(element=other):
+            return f"transform({column}, {item} -> {convert(item, one, other, depth + 1)})"
+        case Map(value=one), Map(value=other):
+            return f"transform_values({column}, (k{depth}, {item}) -> {convert(item, one, other, depth + 1)})"
+        case _:
+            return f"CAST({column} AS {wanted})"
+
+
+def _with_generated(frame: DataFrame, generated: Sequence[Column], checked: Sequence[str]) -> DataFrame:
+    if not generated:
+        return frame
+    for column in generated:
+        check_expression(
+            frame.sparkSession, column.generated or "", place=f"generated column {column.name!r}"
+        )
+    computed = {c.name: F.expr(f"CAST(({c.generated}) AS {c.type})") for c in generated}
+    if checked:
+        wrong = [
+            ~F.col(quoted(name)).eqNullSafe(computed[name]) & F.col(quoted(name)).isNotNull()
+            for name in checked
+        ]
+        flag = wrong[0]
+        for condition in wrong[1:]:
+            flag = flag | condition
+        frame = frame.withColumn(GENERATED_WRONG, flag & ~F.col(DELETE))
+    return frame.select(
+        *(computed[name].alias(name) if name in computed else F.col(quoted(name)) for name in frame.columns)
+    )
+
+
+def _with_control(
+    frame: DataFrame,
+    columns: Sequence[Column],
+    rules: KeyRules,
+    checked: tuple[str, ...],
+    *,
+    hash_rows: bool,
+) -> PreparedRows:
+    names = tuple(c.name for c in columns)
+    table = frame.select(*map(quoted, names))
+    key = record_key_sql(rules, table.schema)
+    added = [F.expr(partition_path_sql(rules, table.schema)).alias(PARTITION), F.col(DELETE)]
+    if hash_rows:
+        added.append(F.expr(f"xxhash64({', '.join(_hashable(columns))})").alias(HASH))
+    if key and not is_plain_key(rules, columns):
+        added.append(F.expr(key).alias(RECORD_KEY))
+    if checked:
+        added.append(F.col(GENERATED_WRONG))
+    return PreparedRows(frame=frame.select(*map(quoted, names), *added), columns=names, checked=checked)
+
+
+def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:
+    """True where the record key's text is one string column as it is: it need not travel twice."""
+    if rules.named_key or len(rules.record_key) != 1:
+        return False
+    return any(
+        c.name == rules.record_key[0] and parse_type(c.type) == Primitive(name="string") for c in columns
+    )
+
+
+def _hashable(columns: Sequence[Column]) -> Iterator[str]:
+    for column in columns:
+        yield _hashable_value(quoted(column.name), parse_type(column.type), 0)
+
+
+def _hashable_value(value: str, kind: ColumnType, depth: int) -> str:
+    """SQL with the same content and no map in it: Spark refuses to hash maps."""
+    if not _has_map(kind):
+        return value
+    item = f"h{depth}"
+    match kind:
+        case Map(value=inner):
+            entry = _hashable_value(f"{item}.value", inner, depth + 1)
+            return f"transform(map_entries({value}), {item} -> struct({item}.key, {entry}))"
+        case Array(element=inner):
+            return f"transform({value}, {item} -> {_hashable_value(item, inner, depth + 1)})"
+        case Struct(fields=fields):
+            parts = (_hashable_value(f"{value}.{quoted(f.name)}", f.type, depth) for f in fields)
+            return f"struct({', '.join(parts)})"
+        case _:
+            return value
+
+
+def _has_map(kind: ColumnType) -> bool:
+    match kind:
+        case Map():
+            return True
+        case Array(element=inner):
+            return _has_map(inner)
+        case Struct(fields=fields):
+            return any(_has_map(f.type) for f in fields)
+        case _:
+            return False

@@ -1,0 +1,109 @@
+"""Reading a table with Spark: now, as of a time, or what was written between two."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from pyspark.sql import Column as Condition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.meta_columns import COMMIT_TIME, META_COLUMNS
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.spark.pruning import Pruner
+from parquetry.runtime.spark.scan import scan_files
+from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import Timezone, format_instant
+from parquetry.runtime.view import FileSystemView
+
+When: TypeAlias = str | dt.date
+_DIGITS: Final = re.compile(r"\d{14}(\d{3})?")
+_TEXT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,3}))?)?")
+_EARLIEST: Final = re.compile(r"0+")
+
+
+def read_table(
+    spark: SparkSession,
+    handle: TableHandle,
+    *,
+    as_of: When | None = None,
+    since: When | None = None,
+    until: When | None = None,
+    where: str | None = None,
+    meta: bool = False,
+) -> DataFrame:
+    """The table's rows, lazily; ``meta`` adds Hudi's five columns in front.
+
+    ``as_of`` reads what the table was at that time; ``since`` (exclusive) and ``until`` (inclusive,
+    default now) read the rows written in between, and stop before the oldest pending write. Times
+    are instants, ``yyyy-MM-dd[ HH:mm:ss[.SSS]]`` in the table's zone, dates or datetimes.
+    ``where`` is a condition in SQL; files that cannot hold a row of it are not opened.
+    Raises InvalidDataError for a time that is none or whose files were cleaned.
+    """
+    if as_of is not None and (since is not None or until is not None):
+        raise InvalidDataError("as_of and since/until exclude each other; give one of them")
+    timeline = handle.timeline()
+    view = handle.view(timeline)
+    zone = handle.config.timezone
+    columns = handle.effective_spec(timeline).columns
+    pruner = Pruner(spark, handle, columns, where)
+    rows: Condition | None = None
+    if since is None and until is None:
+        time = None if as_of is None else instant_of(as_of, zone, ends=True)
+        files = _current_files(view, pruner, time)
+    else:
+        begin = "0" if since is None else instant_of(since, zone, ends=False)
+        changes = view.changed_between(begin, None if until is None else instant_of(until, zone, ends=True))
+        rows = (F.col(COMMIT_TIME) > changes.begin) & (F.col(COMMIT_TIME) <= changes.end)
+        files = changes.slices
+    kept = files if where is None else pruner.files(handle.store, files)
+    frame = scan_files(spark, handle.store, timeline, kept, columns, meta=META_COLUMNS)
+    if rows is not None:
+        frame = frame.where(rows)
+    if where is not None:
+        with failures_translated(f"where={where!r}"):
+            frame = frame.where(where)
+    return frame if meta else frame.drop(*META_COLUMNS)
+
+
+def _current_files(view: FileSystemView, pruner: Pruner, as_of: str | None) -> Sequence[FileSlice]:
+    """The files of a time in the partitions that may hold a wanted row; other folders are not listed."""
+    if as_of is not None:
+        view.check_time_travel(as_of)
+    partitions = pruner.partitions(view.partitions())
+    slices = map_each(partitions, lambda partition: view.slices(partition, as_of))
+    return [file for part in slices for file in part]
+
+
+def instant_of(when: When, zone: Timezone, *, ends: bool) -> str:  # noqa: PLR0911 - a case, an answer
+    """A time as an instant of a table in ``zone``; ``ends`` takes the last millisecond of a second.
+
+    Text without zone is in the table's zone, as instants are; datetimes without zone too.
+    """
+    if isinstance(when, dt.datetime):
+        if when.tzinfo is not None:
+            return format_instant(int(when.timestamp() * 1000), zone)
+        return f"{when:%Y%m%d%H%M%S}{when.microsecond // 1000:03d}"
+    if isinstance(when, dt.date):
+        return f"{when:%Y%m%d}000000000"
+    rest = "999" if ends else "000"
+    text = when.strip()
+    if found := _DIGITS.fullmatch(text):
+        return text if found[1] else text + rest
+    if found := _TEXT.fullmatch(text):
+        year, month, day, hour, minute, second, millis = found.groups()
+        if hour is None:
+            return f"{year}{month}{day}000000000"
+        return f"{year}{month}{day}{hour}{minute}{second}{millis.ljust(3, '0') if millis else rest}"
+    if _EARLIEST.fullmatch(text):
+        return text
+    raise InvalidDataError(
+        f"{when!r} is no time: give an instant (yyyyMMddHHmmssSSS), 'yyyy-MM-dd' "
+        "or 'yyyy-MM-dd HH:mm:ss[.SSS]'"
+    )

@@ -1,0 +1,153 @@
+"""Base files as one DataFrame of the table's columns, read by Spark's own vectorised reader.
+
+Files of older schemas are read as what they are: missing columns are null, and types that the
+running Spark cannot widen while reading are cast afterwards, file by file schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.runtime.arrow_schema import columns_from_arrow
+from parquetry.runtime.avro_schema import columns_from_avro
+from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
+from parquetry.runtime.footer import read_footer
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.spark.keys import quoted
+from parquetry.runtime.spark.prepare import convert
+from parquetry.runtime.spark.session import spark_version
+from parquetry.runtime.spark.tagging import FILE, POSITION, read_files
+from parquetry.runtime.spec import Column
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.timeline.timeline import Timeline
+
+_WIDENS_WHILE_READING: Final = (4, 0)
+_STORED_AS_INT: Final = frozenset({"tinyint", "smallint", "int"})
+
+_Types = Mapping[str, ColumnType]
+
+
+def scan_files(
+    spark: SparkSession,
+    store: ObjectStore,
+    timeline: Timeline,
+    files: Sequence[FileSlice],
+    columns: Sequence[Column],
+    *,
+    meta: Sequence[str] = (),
+    positions: bool = False,
+) -> DataFrame:
+    """The ``meta`` columns and the table's ``columns`` of the files, in that order.
+
+    With ``positions`` two more: the file's name and the row's number in it. Column pruning and
+    filter push-down work as for any parquet read.
+    """
+    wanted = {c.name: parse_type(c.type) for c in columns}
+    if not files:
+        return _no_rows(spark, wanted, meta, positions=positions)
+    widens = spark_version(spark) >= _WIDENS_WHILE_READING
+    types = _stored_types(store, timeline, files)
+    groups: dict[tuple[tuple[str, str], ...], list[FileSlice]] = {}
+    casts: dict[tuple[tuple[str, str], ...], _Types] = {}
+    for file in files:
+        found = types[file.instant]
+        differing = {
+            name: found[name]
+            for name, kind in wanted.items()
+            if name in found and not _reads_as(found[name], kind, widens=widens)
+        }
+        signature = tuple((name, str(kind)) for name, kind in differing.items())
+        groups.setdefault(signature, []).append(file)
+        casts[signature] = differing
+    frames = [
+        _scan(spark, store, group, wanted, casts[signature], meta=meta, positions=positions)
+        for signature, group in groups.items()
+    ]
+    return reduce(DataFrame.unionAll, frames)
+
+
+def _scan(
+    spark: SparkSession,
+    store: ObjectStore,
+    files: Sequence[FileSlice],
+    wanted: _Types,
+    casts: _Types,
+    *,
+    meta: Sequence[str],
+    positions: bool,
+) -> DataFrame:
+    stored = {name: casts.get(name, kind) for name, kind in wanted.items()}
+    frame = read_files(spark, [store.spark_uri(f.path) for f in files], _ddl(meta, stored))
+    own = [
+        F.expr(convert(quoted(name), casts[name], kind)).alias(name) if name in casts else F.col(quoted(name))
+        for name, kind in wanted.items()
+    ]
+    return frame.select(*meta, *own, *(_positions() if positions else ()))
+
+
+def _positions() -> tuple[object, object]:
+    return (
+        F.col("_metadata.file_name").alias(FILE),
+        F.col("_metadata.row_index").alias(POSITION),
+    )
+
+
+def _no_rows(spark: SparkSession, wanted: _Types, meta: Sequence[str], *, positions: bool) -> DataFrame:
+    ddl = _ddl(meta, wanted)
+    return spark.createDataFrame([], f"{ddl}, {FILE} string, {POSITION} bigint" if positions else ddl)
+
+
+def _ddl(meta: Sequence[str], types: _Types) -> str:
+    return ", ".join([*(f"{name} string" for name in meta), *(f"{quoted(n)} {t}" for n, t in types.items())])
+
+
+def _stored_types(store: ObjectStore, timeline: Timeline, files: Sequence[FileSlice]) -> Mapping[str, _Types]:
+    """The columns of the files by the instant that wrote them: as its commit says, else a footer."""
+    samples = {file.instant: file for file in files}
+    parsed: dict[str, _Types] = {}
+    types: dict[str, _Types] = {}
+    unknown = []
+    for instant, file in samples.items():
+        schema = timeline.commit_metadata(instant).schema if timeline.is_completed(instant) else None
+        if schema is None:
+            unknown.append(file)
+            continue
+        if schema not in parsed:
+            parsed[schema] = _types(columns_from_avro(schema))
+        types[instant] = parsed[schema]
+    footers = map_each(unknown, lambda file: read_footer(store, file.path))
+    for file, footer in zip(unknown, footers, strict=True):
+        types[file.instant] = _types(columns_from_arrow(footer.schema))
+    return types
+
+
+def _types(columns: Sequence[Column]) -> _Types:
+    return {c.name: parse_type(c.type) for c in columns}
+
+
+def _reads_as(found: ColumnType, wanted: ColumnType, *, widens: bool) -> bool:  # noqa: PLR0911 - a case, an answer
+    """Whether Spark's vectorised reader gives the stored type as the wanted one."""
+    match found, wanted:
+        case Struct(), Struct():
+            after = {f.name: f.type for f in wanted.fields}
+            return all(
+                _reads_as(f.type, after[f.name], widens=widens) for f in found.fields if f.name in after
+            )
+        case Array(element=one), Array(element=other):
+            return _reads_as(one, other, widens=widens)
+        case Map(value=one), Map(value=other):
+            return _reads_as(one, other, widens=widens)
+        case Decimal(), Decimal():
+            return found.scale == wanted.scale and found.precision <= wanted.precision
+        case Primitive(), Primitive():
+            if found.name in _STORED_AS_INT and wanted.name in _STORED_AS_INT:
+                return True
+            return found == wanted or widens
+        case _:
+            return found == wanted

@@ -1,0 +1,136 @@
+"""What parquetry needs to know and to set of a Spark session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime import errors
+from parquetry.runtime.errors import InvalidDataError, NotFoundError
+
+ARROW_BATCH_BYTES = 4 * 1024 * 1024
+_MIB, _GIB = 1024**2, 1024**3
+_TASK_BYTES_LEAST, _TASK_BYTES_MOST = 64 * _MIB, 512 * _MIB
+_ROWS_LEAST, _ROWS_MOST = 64, 65_536
+_GONE = re.compile(
+    r"PATH_NOT_FOUND|FILE_NOT_EXIST|SparkFileNotFoundException|java\.io\.FileNotFoundException"
+)
+_OURS = re.compile(r"parquetry\.(?:runtime\.)?errors\.(?P<name>\w+Error): (?P<message>.*)")
+_DATA_FAULTS = re.compile(
+    r"ArithmeticException|NumberFormatException|DateTimeException|DateTimeParseException"
+    r"|AnalysisException|SparkRuntimeException|IllegalArgumentException|BadRecordException"
+)
+
+
+def spark_version(spark: SparkSession) -> tuple[int, int]:
+    """Major and minor number, such as ``(3, 5)``."""
+    major, minor = spark.version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def is_local(spark: SparkSession) -> bool:
+    """True where driver and tasks are one machine and one process tree (``local``, ``local[n]``)."""
+    return re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master) is not None
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """The session with ``settings`` in force; what the user had set is back afterwards."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+EXPRESSION_SETTINGS: Mapping[str, str] = {
+    # The text of a key, and what a generated column says, must not depend on who runs the write.
+    "spark.sql.session.timeZone": "UTC",
+    # Hudi's text of a decimal is java.math.BigDecimal.toString, which is what a cast gives here.
+    "spark.sql.ansi.enabled": "false",
+}
+
+
+def arrow_settings(spark: SparkSession, row_bytes: float | None) -> dict[str, str]:
+    """Settings that cut Arrow batches at about 4 MiB.
+
+    ``row_bytes`` is the size of a row in memory, None when nobody knows. Spark 4 cuts by bytes
+    itself; before, the count of rows is all there is.
+    """
+    cut_by_bytes = spark_version(spark) >= (4, 0)
+    rows = ARROW_BATCH_BYTES / row_bytes if row_bytes else (16_384 if cut_by_bytes else 4_096)
+    settings = {
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(max(_ROWS_LEAST, min(_ROWS_MOST, int(rows))))
+    }
+    if cut_by_bytes:
+        settings["spark.sql.execution.arrow.maxBytesPerBatch"] = str(2 * ARROW_BATCH_BYTES)
+    return settings
+
+
+def task_memory_bytes(spark: SparkSession) -> int:
+    """What one task may take for its rows: a constant of the application.
+
+    On one machine half a GiB. On a cluster the executor's memory outside the JVM (overhead and
+    ``spark.executor.pyspark.memory``) shared by its cores, with room left for Python itself.
+    """
+    conf = spark.sparkContext.getConf()
+    if is_local(spark):
+        return _TASK_BYTES_MOST
+    executor = _size_bytes(conf.get("spark.executor.memory"), _GIB)
+    factor = float(conf.get("spark.executor.memoryOverheadFactor") or 0.1)
+    overhead = _size_bytes(conf.get("spark.executor.memoryOverhead"), max(384 * _MIB, int(executor * factor)))
+    python = _size_bytes(conf.get("spark.executor.pyspark.memory"), 0)
+    cores = int(conf.get("spark.executor.cores") or 1)
+    share = (overhead + python) // cores - 128 * _MIB
+    return max(_TASK_BYTES_LEAST, min(_TASK_BYTES_MOST, share))
+
+
+def _size_bytes(text: str | None, default: int) -> int:
+    """A size as Spark's settings spell it; a bare number counts MiB."""
+    if text is None:
+        return default
+    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    if found is None:
+        return default
+    unit: int = 1024 ** ("kmgt".index(found[2] or "m") + 1)
+    return int(found[1]) * unit
+
+
+@contextmanager
+def failures_translated(what: str) -> Iterator[None]:
+    """Failures inside Spark as ours: an error that a task raised comes back with its own class.
+
+    Faults in the rows or in the query that makes them become :class:`InvalidDataError`, which
+    names ``what``, and files that are gone NotFoundError; anything else passes as it is.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise _translated(error, what) from error
+
+
+def _translated(error: Exception, what: str) -> Exception:
+    text = str(error)
+    if found := _OURS.search(text):
+        kind = getattr(errors, found["name"], ParquetryError)
+        if isinstance(kind, type) and issubclass(kind, ParquetryError):
+            return kind(found["message"])
+    if _GONE.search(text):
+        first = " ".join(text.strip().splitlines()[0].split())
+        return NotFoundError(f"{what}: {first}; run again, and read what is there now")
+    if _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(text.partition("\n")[0]):
+        first = " ".join(text.strip().splitlines()[0].split())
+        return InvalidDataError(f"{what}: Spark cannot compute the rows: {first}; mend the query or the data")
+    return error

@@ -1,0 +1,47 @@
+"""What Spark says of a file it cannot read, in one sentence that names the file and the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from parquetry.runtime.errors import InvalidDataError
+
+_FILE = re.compile(r"(?:reading file|footer for file|read file)[:\s]+(?P<file>[a-z0-9]+:/\S+?)\.?(?=\s|$)")
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )(?P<message>.+)$", re.MULTILINE)
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_MISSING_FORMAT = re.compile(r"Failed to find data source: (?P<format>\w+)|DATA_SOURCE_NOT_FOUND")
+
+
+@contextmanager
+def source_failures(place: str) -> Iterator[None]:
+    """Failures to read a source's files become InvalidDataErrors that begin with ``place``.
+
+    Anything else passes as it is.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if found := _FILE.search(text):
+            raise InvalidDataError(
+                f"{place}: {found['file']} cannot be read: {_reasons(text)}; correct or remove the file"
+            ) from error
+        if _MISSING_FORMAT.search(text):
+            raise InvalidDataError(
+                f"{place}: this Spark cannot read the format; run the job with the package it names "
+                "(spark.packages), in a session of its own"
+            ) from error
+        raise
+
+
+def _reasons(text: str) -> str:
+    """The innermost causes, the last of which is usually the value."""
+    causes = [_CONDITION.sub("", match["message"]).strip() for match in _CAUSE.finditer(text)]
+    sentences = [re.split(r"(?<=[.\]])\s{1,2}(?=[A-Z])", cause)[0].rstrip(".") for cause in causes]
+    told = list(dict.fromkeys(sentences))[-2:]
+    return "; ".join(told) or text.splitlines()[0]

@@ -1,0 +1,148 @@
+"""The rows of a source's files as one Spark frame, by what the format itself knows of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.source_files import FoundFile, open_file
+from parquetry.runtime.spark.sql_guard import check_query
+from parquetry.runtime.spec import Column, Source
+
+VIEW = "source"
+_HEADER_BYTES = 64 * 1024
+_CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+
+
+def read_files(
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    *,
+    columns: Sequence[Column],
+    storage: Mapping[str, Any],
+) -> DataFrame:
+    """The rows of ``files``, before ``select``.
+
+    Files of one batch may differ in their columns: what a file lacks is null. Text formats take
+    the types of the table's columns unless a ``select`` is there to convert, and a value that is
+    not of its type fails the read instead of turning into null.
+    """
+    match source.format:
+        case "avro":
+            return _read_avro(spark, source, files, storage)
+        case "csv" | "json":
+            return _read_text(spark, source, files, columns, storage)
+        case _:
+            return _load(spark, source, files, {"mergeSchema": "true"})
+
+
+def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: str) -> DataFrame:
+    """The frame after the source's ``select``, a query over the view ``source``."""
+    if source.select is None:
+        return frame
+    check_query(spark, source.select, place=place)
+    frame.createOrReplaceTempView(VIEW)
+    try:
+        return spark.sql(source.select)
+    finally:
+        spark.catalog.dropTempView(VIEW)
+
+
+def _load(
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    defaults: Mapping[str, str],
+    schema: T.StructType | None = None,
+) -> DataFrame:
+    reader = spark.read.format(source.format).options(**(dict(defaults) | dict(source.options)))
+    if schema is not None:
+        reader = reader.schema(schema)
+    return reader.load([file.spark_uri for file in files])
+
+
+def _read_text(
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    columns: Sequence[Column],
+    storage: Mapping[str, Any],
+) -> DataFrame:
+    defaults = {"mode": "FAILFAST"} | ({"header": "true"} if source.format == "csv" else {})
+    if source.select is not None:
+        return _load(spark, source, files, defaults)
+    if source.format == "csv":
+        groups = _by_header(files, source, storage)
+        return _union([_typed(spark, source, group, columns, defaults) for group in groups])
+    return _typed(spark, source, files, columns, defaults)
+
+
+def _typed(
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    columns: Sequence[Column],
+    defaults: Mapping[str, str],
+) -> DataFrame:
+    declared = {column.name.lower(): column.type for column in columns}
+    found = _load(spark, source, files, defaults).schema
+    fields = [T.StructField(f.name, _type_of(declared.get(f.name.lower()), f.dataType)) for f in found.fields]
+    return _load(spark, source, files, defaults, T.StructType(fields))
+
+
+def _by_header(
+    files: Sequence[FoundFile], source: Source, storage: Mapping[str, Any]
+) -> list[list[FoundFile]]:
+    """The files in groups of one header line each: Spark maps CSV columns by position, not by name."""
+    if source.options.get("header", "true").lower() != "true":
+        return [list(files)]
+    groups: dict[bytes, list[FoundFile]] = {}
+    for file in files:
+        groups.setdefault(_first_line(file, storage), []).append(file)
+    return list(groups.values())
+
+
+def _first_line(file: FoundFile, storage: Mapping[str, Any]) -> bytes:
+    codec = _CODECS.get(file.uri.rpartition(".")[2])
+    with open_file(file, storage) as raw:
+        handle = pa.CompressedInputStream(raw, codec) if codec else raw
+        return bytes(handle.read(_HEADER_BYTES).partition(b"\n")[0])
+
+
+def _read_avro(
+    spark: SparkSession, source: Source, files: Sequence[FoundFile], storage: Mapping[str, Any]
+) -> DataFrame:
+    """One read per writer schema, as Spark would take one file's schema for all of them."""
+    by_schema: dict[str, list[FoundFile]] = {}
+    for file in files:
+        by_schema.setdefault(_avro_schema(file, storage), []).append(file)
+    return _union([_load(spark, source, group, {"avroSchema": text}) for text, group in by_schema.items()])
+
+
+def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
+    with open_file(file, storage) as handle:
+        try:
+            return str(fastavro.reader(handle).metadata["avro.schema"])
+        except (ValueError, KeyError, EOFError) as error:
+            raise InvalidDataError(
+                f"{file.file.path} is no Avro file ({error}); remove it from the source"
+            ) from error
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame, allowMissingColumns=True)
+    return whole
+
+
+def _type_of(declared: str | None, found: T.DataType) -> T.DataType:
+    # DataType.fromDDL, the public way back from text, needs Spark 4.
+    return found if declared is None else T._parse_datatype_string(declared)  # noqa: SLF001

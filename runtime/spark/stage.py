@@ -1,0 +1,495 @@
+"""Incoming rows, materialised once: what every later step of a write reads, and nothing else.
+
+Spark does not promise to compute the same rows twice. So each task writes what it computed to a
+stage, under a name of its own attempt, and returns that name; only the files that successful
+tasks named count. Rows keep the order in which they arrived; within a run of bounded size they
+are grouped by table partition, one Arrow record batch each. A row is known by its reference:
+the number of its task shifted by 40 bits, plus its place in that task's file.
+
+On one machine the stage is a local folder of Arrow files that later tasks map into memory.
+Elsewhere, where an executor and its disk can go, it is parquet in the table's store, which Spark
+reads as well.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from parquetry.runtime.base_file_conform import conform
+from parquetry.runtime.errors import StorageError
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage_paths import escape_glob
+
+REFERENCE = "__ref"
+PARTITION = "__partition"
+HASH = "__hash"
+DELETE = "__delete"
+ORDERING = "__ordering"
+GENERATED_WRONG = "__generated_wrong"
+
+REFERENCE_SHIFT = 40
+RUN_BYTES = 48 * 1024 * 1024
+
+
+class StagePlace(Protocol):
+    """Where a stage lies; travels to the tasks."""
+
+    def create(self, name: str) -> AbstractContextManager[Any]:
+        """A sink for the file ``name``, complete when the block ends."""
+        ...
+
+    def open(self, name: str) -> AbstractContextManager[Any]:
+        """A random-access source of the file ``name``."""
+        ...
+
+    def spark_uri(self, name: str) -> str:
+        """How Spark addresses the file ``name``."""
+        ...
+
+    def remove(self) -> None:
+        """Remove the whole stage."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalPlace:
+    """A folder of this machine."""
+
+    folder: str
+
+    @classmethod
+    def make(cls, parent: str) -> LocalPlace:
+        """A new folder below ``parent``."""
+        return cls(folder=tempfile.mkdtemp(prefix="parquetry-stage-", dir=parent))
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[Any]:
+        """As the protocol says."""
+        with _as_storage_error(self.folder), pa.OSFile(f"{self.folder}/{name}", "wb") as sink:
+            yield sink
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Any]:
+        """As the protocol says."""
+        with pa.memory_map(f"{self.folder}/{name}") as source:
+            yield source
+
+    def spark_uri(self, name: str) -> str:
+        """As the protocol says."""
+        return "file://" + escape_glob(f"{self.folder}/{name}")
+
+    def remove(self) -> None:
+        """As the protocol says; what a task that is late still writes there does not undo a commit."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorePlace:
+    """A folder of the table's store."""
+
+    store: ObjectStore
+    folder: str
+
+    def create(self, name: str) -> AbstractContextManager[Any]:
+        """As the protocol says."""
+        return self.store.create_file(f"{self.folder}/{name}")
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Any]:
+        """As the protocol says."""
+        with self.store.open_input(f"{self.folder}/{name}") as source:
+            yield source
+
+    def spark_uri(self, name: str) -> str:
+        """As the protocol says."""
+        return self.store.spark_uri(f"{self.folder}/{name}")
+
+    def remove(self) -> None:
+        """As the protocol says."""
+        self.store.delete_folder(self.folder)
+
+
+@contextmanager
+def _as_storage_error(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot stage rows in {folder}: {error}; free space there or set spark.local.dir"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSpec:
+    """What a task has to know to stage its rows.
+
+    ``schema`` are the columns to keep, in the types of the base files. ``key_column`` holds the
+    record key: one of them, or ``_hoodie_record_key`` beside them; None where keys are generated
+    later. ``rows`` asks for the file with whole rows, ``keys`` for the one with keys and control
+    columns, always in parquet. ``required`` may not be null in rows that are no deletes.
+    ``ordering`` may be dotted. ``drop_duplicates`` is for those who read the stage: one row per
+    key and partition counts.
+    """
+
+    place: StagePlace
+    schema: pa.Schema
+    key_column: str | None
+    ordering: str | None
+    required: tuple[str, ...]
+    rows: bool
+    keys: bool
+    parquet: bool
+    drop_duplicates: bool = False
+    run_bytes: int = RUN_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedPart:
+    """The rows of one task for one table partition.
+
+    ``hash_sum`` is the sum of the row hashes modulo 2**64, ``size_bytes`` what the rows take in
+    memory; keys are compared as UTF-8 bytes.
+    """
+
+    part: int
+    name: str
+    partition: str
+    rows: int
+    deletes: int
+    hash_sum: int
+    size_bytes: int
+    min_key: str | None
+    max_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something wrong with rows: how many, and where the first of them is."""
+
+    description: str
+    rows: int
+    example: str
+
+
+SUMMARY_SQL = (
+    "part int, name string, partition string, rows bigint, deletes bigint, hash_sum bigint, "
+    "size_bytes bigint, min_key string, max_key string, fault string"
+)
+_SUMMARY = pa.schema(
+    [
+        ("part", pa.int32()),
+        ("name", pa.string()),
+        ("partition", pa.string()),
+        ("rows", pa.int64()),
+        ("deletes", pa.int64()),
+        ("hash_sum", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("min_key", pa.string()),
+        ("max_key", pa.string()),
+        ("fault", pa.string()),
+    ]
+)
+
+
+def rows_name(name: str) -> str:
+    """The file with whole rows of the task attempt called ``name``."""
+    return f"{name}.rows"
+
+
+def keys_name(name: str) -> str:
+    """The file with keys and control columns of the task attempt called ``name``."""
+    return f"{name}.keys"
+
+
+def index_name(name: str) -> str:
+    """The file that lists the batches of the task attempt called ``name``."""
+    return f"{name}.index"
+
+
+def stage_rows(spec: StageSpec, part: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one task to the stage and yield one summary batch about them."""
+    with ExitStack() as stack:
+        writer = _PartWriter(spec, part, f"{part:06d}-{uuid.uuid4().hex[:12]}", stack)
+        run: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            if run and size + batch.nbytes > spec.run_bytes:
+                writer.add(run)
+                run, size = [], 0
+            run.append(batch)
+            size += batch.nbytes
+        if run:
+            writer.add(run)
+    writer.write_index()
+    yield writer.summary()
+
+
+def fault_batch(part: int, fault: str) -> pa.RecordBatch:
+    """The summary of a task that could not stage its rows."""
+    row = {"part": part, "name": "", "partition": "", "rows": 0, "fault": fault}
+    return pa.RecordBatch.from_pylist([row], schema=_SUMMARY)
+
+
+class _PartWriter:
+    """Writes one task's files, run by run."""
+
+    def __init__(self, spec: StageSpec, part: int, name: str, stack: ExitStack) -> None:
+        self._spec = spec
+        self._part = part
+        self._name = name
+        self._stack = stack
+        self._totals: dict[str, _Totals] = {}
+        self._faults: dict[str, tuple[int, str]] = {}
+        self._next = part << REFERENCE_SHIFT
+        self._index: list[tuple[str, int]] = []
+        self._rows: Any = None
+        self._keys: Any = None
+
+    def add(self, run: list[pa.RecordBatch]) -> None:
+        """One run: checked, in the stage's types, grouped by partition, written."""
+        table = pa.concat_batches(run) if len(run) > 1 else run[0]
+        codes = table.column(PARTITION).dictionary_encode()
+        partitions = codes.dictionary.to_pylist()
+        counts = np.bincount(codes.indices.to_numpy(zero_copy_only=False), minlength=len(partitions))
+        if len(partitions) > 1:
+            # The sort is stable: rows of one partition keep the order in which they arrived.
+            table = table.take(pc.sort_indices(codes.indices))
+        table = self._with_control(table)
+        self._check(table)
+        rows, keys = self._rows_batch(table), self._keys_batch(table)
+        self._next += table.num_rows
+        if self._rows is None and self._keys is None:
+            self._open(rows.schema, keys.schema)
+        offset = 0
+        for partition, count in zip(partitions, counts.tolist(), strict=True):
+            part = rows.slice(offset, count)
+            self._total(partition, part, keys.slice(offset, count))
+            if self._rows is not None and not self._spec.parquet:
+                self._rows.write_batch(part)
+                self._index.append((partition, count))
+            offset += count
+        if self._rows is not None and self._spec.parquet:
+            self._rows.write_batch(rows)
+        if self._keys is not None:
+            self._keys.write_batch(keys)
+
+    def summary(self) -> pa.RecordBatch:
+        """What was written, one row per partition, and one per kind of fault."""
+        common = {"part": self._part, "name": self._name}
+        rows: list[dict[str, Any]] = [
+            common
+            | {
+                "partition": partition,
+                "rows": total.rows,
+                "deletes": total.deletes,
+                "hash_sum": total.hash_sum - (1 << 64 if total.hash_sum >> 63 else 0),
+                "size_bytes": total.size_bytes,
+                "min_key": total.min_key,
+                "max_key": total.max_key,
+            }
+            for partition, total in self._totals.items()
+        ]
+        rows += [
+            common | {"partition": example, "rows": count, "fault": fault}
+            for fault, (count, example) in self._faults.items()
+        ]
+        return pa.RecordBatch.from_pylist(rows, schema=_SUMMARY)
+
+    def write_index(self) -> None:
+        """Say which batch of the wide file belongs to which partition."""
+        if not self._index:
+            return
+        partitions, counts = zip(*self._index, strict=True)
+        index = pa.record_batch(
+            {"partition": pa.array(partitions).dictionary_encode(), "rows": pa.array(counts, pa.int64())}
+        )
+        with (
+            self._spec.place.create(index_name(self._name)) as sink,
+            pa.ipc.new_file(sink, index.schema) as file,
+        ):
+            file.write_batch(index)
+
+    def _total(self, partition: str, rows: pa.RecordBatch, keys: pa.RecordBatch) -> None:
+        total = self._totals.setdefault(partition, _Totals())
+        total.rows += rows.num_rows
+        total.deletes += pc.sum(keys.column(DELETE)).as_py() or 0
+        total.hash_sum = (total.hash_sum + hash_sum(keys.column(HASH))) % (1 << 64)
+        total.size_bytes += rows.nbytes
+        if self._spec.key_column:
+            total.add_keys(keys.column(RECORD_KEY))
+
+    def _open(self, rows: pa.Schema, keys: pa.Schema) -> None:
+        spec = self._spec
+        if spec.rows and spec.parquet:
+            self._rows = self._open_parquet(rows_name(self._name), rows, dictionaries=False)
+        elif spec.rows:
+            sink = self._stack.enter_context(spec.place.create(rows_name(self._name)))
+            self._rows = self._stack.enter_context(pa.ipc.new_file(sink, rows))
+        if spec.keys:
+            self._keys = self._open_parquet(keys_name(self._name), keys, dictionaries=[PARTITION])
+
+    def _open_parquet(
+        self, name: str, schema: pa.Schema, *, dictionaries: bool | list[str]
+    ) -> pq.ParquetWriter:
+        sink = self._stack.enter_context(self._spec.place.create(name))
+        writer = pq.ParquetWriter(
+            sink, schema, compression="snappy", use_dictionary=dictionaries, store_schema=False
+        )
+        return self._stack.enter_context(writer)
+
+    def _rows_batch(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        spec = self._spec
+        arrays = [conform(table.column(field.name), field.type) for field in spec.schema]
+        fields = [field.with_nullable(nullable=True) for field in spec.schema]
+        arrays.append(table.column(HASH))
+        fields.append(pa.field(HASH, pa.int64()))
+        if spec.parquet:
+            arrays.append(self._references(table.num_rows))
+            fields.append(pa.field(REFERENCE, pa.int64()))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _keys_batch(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        spec = self._spec
+        columns = {
+            REFERENCE: self._references(table.num_rows),
+            PARTITION: table.column(PARTITION),
+            HASH: table.column(HASH),
+            DELETE: table.column(DELETE),
+        }
+        if key := spec.key_column:
+            columns[RECORD_KEY] = table.column(key)
+        if spec.ordering:
+            columns[ORDERING] = _at(table, spec.ordering)
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _with_control(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with hash and delete flag; rows that bring none get the hash of their reference."""
+        if HASH not in table.schema.names:
+            table = table.append_column(HASH, pa.array(mixed(self._references(table.num_rows).to_numpy())))
+        if DELETE not in table.schema.names:
+            table = table.append_column(DELETE, pa.array(np.zeros(table.num_rows, bool)))
+        return table
+
+    def _references(self, count: int) -> pa.Array:
+        return pa.array(np.arange(self._next, self._next + count, dtype=np.int64))
+
+    def _check(self, table: pa.RecordBatch) -> None:
+        written = pc.invert(table.column(DELETE))
+        if key := self._spec.key_column:
+            lacking = pc.fill_null(pc.equal(pc.binary_length(table.column(key)), 0), fill_value=True)
+            self._count("the record key is null or empty", table, lacking)
+        for name in self._spec.required:
+            column = table.column(name)
+            if column.null_count:
+                self._count(f"column {name!r} is null", table, pc.and_(pc.is_null(column), written))
+        for field in self._spec.schema:
+            for place, holes in required_holes(table.column(field.name), field, field.name):
+                self._count(f"field {place!r} is null", table, holes)
+        if GENERATED_WRONG in table.schema.names:
+            wrong = pc.fill_null(table.column(GENERATED_WRONG), fill_value=False)
+            self._count("a generated column has another value than its expression", table, wrong)
+
+    def _count(self, fault: str, table: pa.RecordBatch, mask: pa.Array) -> None:
+        count = pc.sum(mask).as_py() or 0
+        if count:
+            before, example = self._faults.get(fault, (0, ""))
+            example = example or self._describe(table, pc.index(mask, value=True).as_py())
+            self._faults[fault] = (before + count, example)
+
+    def _describe(self, table: pa.RecordBatch, row: int) -> str:
+        partition = table.column(PARTITION)[row].as_py()
+        key = self._spec.key_column and table.column(self._spec.key_column)[row].as_py()
+        name = f"record key {key!r}" if key else f"a row of input partition {self._part}"
+        return f"{name} in partition {partition!r}" if partition else name
+
+
+@dataclass(slots=True)
+class _Totals:
+    rows: int = 0
+    deletes: int = 0
+    hash_sum: int = 0
+    size_bytes: int = 0
+    min_key: str | None = None
+    max_key: str | None = None
+
+    def add_keys(self, keys: pa.Array) -> None:
+        ends = pc.min_max(keys).as_py()
+        if ends["min"] is not None:
+            self.min_key = min((self.min_key or ends["min"], ends["min"]), key=str.encode)
+            self.max_key = max((self.max_key or ends["max"], ends["max"]), key=str.encode)
+
+
+def hash_sum(hashes: pa.Array) -> int:
+    """The sum of 64-bit hashes modulo 2**64."""
+    return int(np.add.reduce(hashes.to_numpy(zero_copy_only=False).view(np.uint64), dtype=np.uint64))
+
+
+def mixed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """A hash of each number: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    with np.errstate(over="ignore"):
+        z = numbers.view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        hashes: npt.NDArray[np.int64] = (z ^ (z >> np.uint64(31))).view(np.int64)
+    return hashes
+
+
+def required_holes(array: pa.Array, field: pa.Field, place: str) -> Iterator[tuple[str, pa.Array]]:
+    """Struct fields inside ``array`` that must not be null and are: their path and a mask of rows.
+
+    Only structs within structs are looked at row by row; elements of lists and maps are looked at
+    as a whole, with the mask on all rows that are not null.
+    """
+    kind = field.type
+    if not has_required(kind):
+        return
+    if pa.types.is_struct(kind):
+        present = pc.is_valid(array)
+        for index in range(kind.num_fields):
+            child = kind.field(index)
+            at = array.type.get_field_index(child.name)
+            if at < 0:
+                continue
+            values, path = pc.struct_field(array, [at]), f"{place}.{child.name}"
+            if not child.nullable and values.null_count:
+                yield path, pc.and_(present, pc.is_null(values))
+            yield from required_holes(values, child, path)
+        return
+    inner = array.items if pa.types.is_map(kind) else array.values
+    child = kind.item_field if pa.types.is_map(kind) else kind.value_field
+    for path, holes in required_holes(inner, child, f"{place}.{child.name}"):
+        if pc.any(holes).as_py():
+            yield path, pc.is_valid(array)
+
+
+def has_required(kind: pa.DataType) -> bool:
+    """Whether a struct somewhere inside has a field that must not be null."""
+    if pa.types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return any(not f.nullable or has_required(f.type) for f in fields)
+    if pa.types.is_map(kind):
+        return has_required(kind.item_type)
+    return bool(pa.types.is_list(kind)) and has_required(kind.value_type)
+
+
+def _at(table: pa.RecordBatch, path: str) -> pa.Array:
+    name, *inner = path.split(".")
+    array = table.column(name)
+    for part in inner:
+        array = pc.struct_field(array, [array.type.get_field_index(part)])
+    return array

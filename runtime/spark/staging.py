@@ -1,0 +1,205 @@
+"""The rows of a request on the stage: prepared as its operation needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.runtime.column_types import DELETE_FLAG, parse_type
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
+from parquetry.runtime.sources import Consumption
+from parquetry.runtime.spark.attempt import TableState
+from parquetry.runtime.spark.keys import quoted
+from parquetry.runtime.spark.materialise import materialise, run_stage, stage_spec
+from parquetry.runtime.spark.plain_files import NOT_PLAIN, plain_files, stage_plain_rows
+from parquetry.runtime.spark.plain_rows import KEY_TYPES, PlainRows
+from parquetry.runtime.spark.prepare import (
+    DELETE,
+    PARTITION,
+    PreparedRows,
+    is_plain_key,
+    prepare_keys,
+    prepare_matches,
+    prepare_rows,
+)
+from parquetry.runtime.spark.stage import SUMMARY_SQL, StagePlace, StageSpec
+from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.spec import Column, Operation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRequest:
+    """What is to be done with the rows; see :func:`write`."""
+
+    operation: Operation
+    delete_when: str | None = None
+    match: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    drop_duplicates: bool = False
+    sort_by: tuple[str, ...] = ()
+    consumption: Consumption | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """The rows that are to be written, lazily; ``what`` names them in errors."""
+
+    frame: DataFrame
+    request: WriteRequest
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Staged rows; ``located`` False when keys to delete do not say in which partition they lie."""
+
+    rows: StagedRows
+    located: bool = True
+
+
+def stage(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
+    """Compute the rows once, as rows of the table in ``state``.
+
+    InvalidDataError when the query fails, or when rows or their schema do not fit the table.
+    """
+    match incoming.request.operation:
+        case Operation.UPSERT:
+            return Staged(rows=_stage_upsert(incoming, state, place))
+        case Operation.DELETE if incoming.request.match:
+            return Staged(rows=_stage_matches(incoming, state, place))
+        case Operation.DELETE:
+            return _stage_keys(incoming, state, place)
+        case Operation.DELETE_PARTITION:
+            raise InvalidDataError("delete_partition takes partitions, not rows; use delete_partition()")
+        case _:
+            return Staged(rows=_stage_inserts(incoming, state, place))
+
+
+def _stage_upsert(incoming: Incoming, state: TableState, place: StagePlace) -> StagedRows:
+    if not state.rules.record_key:
+        raise InvalidDataError(
+            f"{incoming.what}: the table has no record_key, so rows cannot be found again; use insert"
+        )
+    columns = state.spec.columns
+    prepared = _prepared(incoming, incoming.frame, state, hash_rows=True)
+    spec = stage_spec(columns, place=place, ordering=state.spec.ordering, key_column=_key_column(state))
+    return materialise(prepared.frame, spec, what=incoming.what)
+
+
+def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> StagedRows:
+    request, frame = incoming.request, incoming.frame
+    keyed = bool(state.rules.record_key)
+    deduplicates = request.drop_duplicates and keyed
+    if request.drop_duplicates and not keyed:
+        frame = frame.dropDuplicates()
+    prepared = _prepared(incoming, frame, state, hash_rows=deduplicates)
+    spec = stage_spec(
+        state.spec.columns,
+        place=place,
+        ordering=state.spec.ordering if deduplicates else None,
+        key_column=_key_column(state) if keyed else None,
+        keys=deduplicates,
+        drop_duplicates=deduplicates,
+    )
+    may_delete = bool(request.delete_when) or _has_delete_flag(frame)
+    if not (request.drop_duplicates or request.sort_by or request.drop or may_delete or spec.parquet):
+        staged = _stage_plain(incoming, state, spec)
+        if staged is not None:
+            return staged
+    rows = prepared.frame
+    rows = rows.where(~F.col(DELETE)) if may_delete else rows
+    if request.sort_by:
+        rows = rows.orderBy(PARTITION, *map(quoted, request.sort_by))
+    return materialise(rows.drop(DELETE), spec, what=incoming.what)
+
+
+def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> StagedRows | None:
+    """The rows of a frame that is nothing but columns of local parquet files; None for any other."""
+    columns, rules = state.spec.columns, state.rules
+    kinds = {column.name: str(parse_type(column.type)) for column in columns}
+    spelled = (*rules.record_key, *rules.partition_by)
+    if any(column.generated for column in columns) or any(kinds.get(f) not in KEY_TYPES for f in spelled):
+        return None
+    files = plain_files(incoming.frame.drop(*META_COLUMNS))
+    if files is None:
+        return None
+    given = {name.lower(): source for name, source in files.sources.items()}
+    rows = PlainRows(
+        columns=columns,
+        sources={c.name: given[c.name.lower()] for c in columns if c.name.lower() in given},
+        rules=rules,
+        computes_key=spec.key_column == RECORD_KEY,
+    )
+    summary = stage_plain_rows(incoming.frame.sparkSession, spec, rows, files, SUMMARY_SQL)
+    staged = run_stage(summary, spec, what=incoming.what)
+    if any(fault.description == NOT_PLAIN for fault in staged.faults):
+        return None
+    staged.check(incoming.what)
+    return staged
+
+
+def _stage_keys(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
+    ordering = state.spec.ordering
+    prepared, located = prepare_keys(
+        incoming.frame,
+        state.spec.columns,
+        state.rules,
+        ordering=ordering,
+        delete_when=incoming.request.delete_when,
+    )
+    spec = stage_spec(
+        _only(state.spec.columns, prepared),
+        place=place,
+        ordering=ordering if ordering in prepared.columns else None,
+        key_column=RECORD_KEY,
+        rows=False,
+    )
+    return Staged(rows=materialise(prepared.frame, spec, what=incoming.what), located=located)
+
+
+def _stage_matches(incoming: Incoming, state: TableState, place: StagePlace) -> StagedRows:
+    request = incoming.request
+    prepared = prepare_matches(
+        incoming.frame, state.spec.columns, request.match, delete_when=request.delete_when
+    )
+    spec = stage_spec(
+        _only(state.spec.columns, prepared),
+        place=place,
+        ordering=None,
+        key_column=None,
+        keys=False,
+        parquet=True,
+        checks_nulls=False,
+    )
+    return materialise(prepared.frame, spec, what=incoming.what)
+
+
+def _prepared(incoming: Incoming, frame: DataFrame, state: TableState, *, hash_rows: bool) -> PreparedRows:
+    return prepare_rows(
+        frame,
+        state.spec.columns,
+        state.rules,
+        delete_when=incoming.request.delete_when,
+        drop=incoming.request.drop,
+        hash_rows=hash_rows,
+    )
+
+
+def _only(columns: tuple[Column, ...], prepared: PreparedRows) -> list[Column]:
+    return [column for column in columns if column.name in prepared.columns]
+
+
+def _has_delete_flag(frame: DataFrame) -> bool:
+    return DELETE_FLAG in (name.lower() for name in frame.columns)
+
+
+def _key_column(state: TableState) -> str:
+    """The staged column that holds record keys: one of the table's where the key is it, as it is."""
+    if is_plain_key(state.rules, state.spec.columns):
+        return state.rules.record_key[0]
+    return RECORD_KEY

@@ -1,0 +1,74 @@
+"""Micro-batches of Structured Streaming into a table, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame
+
+from parquetry.runtime import sources
+from parquetry.runtime.effective import effective_instants
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.sources import Consumption
+from parquetry.runtime.spark.write import write
+from parquetry.runtime.spec import Operation
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import TableHandle, open_table
+
+_QUERY_ID = "sql.streaming.queryId"
+
+BatchWriter = Callable[[DataFrame, int], None]
+
+
+def batch_writer(
+    store: ObjectStore,
+    operation: Operation,
+    *,
+    stream: str | None = None,
+    delete_when: str | None = None,
+    match: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    drop_duplicates: bool = False,
+    extra: Mapping[str, str] | None = None,
+) -> BatchWriter:
+    """A function for ``foreachBatch`` that writes each micro-batch as one commit, and never twice.
+
+    A batch is known by the id of its query (which lives in the checkpoint) and its number; both are
+    recorded with the commit, so that a batch that Spark repeats after a failure is passed over.
+    ``stream`` names the record, by default the query's id does. Batches without rows make no commit.
+    """
+
+    def write_batch(frame: DataFrame, batch_id: int) -> None:
+        query_id = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        if query_id is None:
+            raise InvalidDataError(
+                f"batch {batch_id} belongs to no streaming query; pass the writer to foreachBatch, "
+                "and use upsert() or insert() for other rows"
+            )
+        handle = open_table(store)
+        consumption = Consumption(source=f"stream:{stream or query_id}", query_id=query_id, batch_id=batch_id)
+        if _is_written(handle, consumption):
+            return
+        write(
+            frame.sparkSession,
+            handle,
+            frame,
+            operation=operation,
+            delete_when=delete_when,
+            match=match,
+            drop=drop,
+            drop_duplicates=drop_duplicates,
+            consumption=consumption,
+            extra=extra,
+        )
+
+    return write_batch
+
+
+def _is_written(handle: TableHandle, batch: Consumption) -> bool:
+    effective = effective_instants(handle.store, handle.config, handle.timeline())
+    written = sources.history(handle.store, batch.source, effective)
+    if any((c.query_id, c.batch_id) == (batch.query_id, batch.batch_id) for _, c in written):
+        return True
+    sources.fold(handle.store, batch.source, effective)
+    return False

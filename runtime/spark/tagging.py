@@ -1,0 +1,156 @@
+"""Where the incoming keys lie in the table: file group and row position, or nowhere.
+
+Only keys and control columns take part: of the batch its keys file, of the table the record keys
+and row numbers of the files that may hold one of the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
+from parquetry.runtime.outcome import KeyRange
+from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, REFERENCE, keys_name
+from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.storage import ObjectStore
+
+FILE = "__file"
+POSITION = "__position"
+STORED_ORDERING = "__stored_ordering"
+STORED_PARTITION = "__stored_partition"
+STORED_KEY = "__stored_key"
+
+BROADCAST_BYTES = 24 * 1024 * 1024
+"""What may be sent to every task; beyond it both sides are shuffled by key."""
+
+_STRICT = {
+    "recursiveFileLookup": "true",
+    # Whatever the session says: a file passed over would be rows lost or keys written twice, and
+    # files that no Spark has written hold dates of the proleptic Gregorian calendar.
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+}
+
+_ROW_BYTES = 64
+_FIRST_SURROGATE = "\ud800"
+
+
+def key_rows(spark: SparkSession, staged: StagedRows) -> DataFrame:
+    """The keys and control columns of a stage."""
+    uris = [staged.spec.place.spark_uri(keys_name(name)) for name in staged.names.values()]
+    return read_files(spark, uris)
+
+
+def read_files(spark: SparkSession, uris: Sequence[str], schema: str | None = None) -> DataFrame:
+    """Parquet files by their exact names: nothing in a name is a pattern or a partition value.
+
+    The addresses come escaped for Hadoop's globbing, which stays on: without it Spark takes the
+    escapes for part of the name and reads a file that is not there as one without rows.
+    NotFoundError when a file has been removed.
+    """
+    reader = spark.read.format("parquet").options(**_STRICT)
+    if schema is not None:
+        reader = reader.schema(schema)
+    with failures_translated("files to read"):
+        return reader.load(list(uris))
+
+
+def winners(keys: DataFrame, *, partitioned: bool) -> DataFrame:
+    """One row per key: the largest ordering value, then a delete, then the larger row hash.
+
+    A null ordering value is the smallest. Only rows that are equal in all of that are told apart
+    by their arrival.
+    """
+    ordered = ORDERING in keys.columns
+    rank = [*([ORDERING] if ordered else []), DELETE, HASH, REFERENCE]
+    grouping = [PARTITION, RECORD_KEY] if partitioned else [RECORD_KEY]
+    if not partitioned:
+        rank.append(PARTITION)
+    best = keys.groupBy(*grouping).agg(F.max(F.struct(*rank)).alias("best"))
+    return best.select(*grouping, *(F.col(f"best.{name}") for name in rank))
+
+
+def may_hold(file: FileSlice, keys: KeyRange | None) -> bool:
+    """Whether a key of that range may be in the file, by the file's own range (UTF-8, like the batch's)."""
+    if keys is None or file.min_key is None or file.max_key is None:
+        return file.rows != 0
+    return KeyRange(smallest=file.min_key, largest=file.max_key).overlaps(keys)
+
+
+def stored_keys(spark: SparkSession, store: ObjectStore, files: Sequence[FileSlice]) -> DataFrame:
+    """Record key, partition path, file name and row number of every row of the files."""
+    uris = [store.spark_uri(file.path) for file in files]
+    frame = read_files(spark, uris, f"{RECORD_KEY} string, {PARTITION_PATH} string")
+    return frame.select(
+        F.col(RECORD_KEY).alias(STORED_KEY),
+        F.col(PARTITION_PATH).alias(STORED_PARTITION),
+        F.col("_metadata.file_name").alias(FILE),
+        F.col("_metadata.row_index").alias(POSITION),
+    )
+
+
+def tag(incoming: DataFrame, matches: DataFrame | None, *, by_partition: bool) -> DataFrame:
+    """The incoming keys, each with the file name and position it was found at, or nulls.
+
+    ``matches`` None says that no file has one of the keys. A key that lies at several places comes
+    as many times. ``by_partition`` keys are found only in the partition they are for.
+    """
+    if matches is None:
+        return incoming.select(
+            "*",
+            F.lit(None).cast("string").alias(FILE),
+            F.lit(None).cast("bigint").alias(POSITION),
+            F.lit(None).cast("string").alias(STORED_PARTITION),
+        )
+    found = [name for name in matches.columns if name != STORED_KEY]
+    same = same_key(by_partition=by_partition)
+    return incoming.join(matches, same, "left").select(*incoming.columns, *found)
+
+
+def same_key(*, by_partition: bool) -> Column:
+    """The condition that an incoming and a stored row are one."""
+    same = F.col(RECORD_KEY) == F.col(STORED_KEY)
+    return same & (F.col(PARTITION) == F.col(STORED_PARTITION)) if by_partition else same
+
+
+def moved(tagged: DataFrame, *, ordering: bool) -> DataFrame:
+    """Rows found in another partition than their own, as a delete there and an insert here.
+
+    A row that is older than a stored one changes nothing elsewhere; a delete stays a delete where the
+    row lies. A key that inserts have put into several partitions ends up once, where it belongs.
+    """
+    here = F.col(STORED_PARTITION).isNull() | (F.col(STORED_PARTITION) == F.col(PARTITION)) | F.col(DELETE)
+    stale = F.expr("false")
+    if ordering:
+        later = F.col(STORED_ORDERING) > F.col(ORDERING)
+        beats_null = F.col(STORED_ORDERING).isNotNull() & F.col(ORDERING).isNull()
+        stale = F.coalesce(later | beats_null, F.expr("false"))
+    # The incoming rows lie by key already: this shuffles nothing.
+    copies = Window.partitionBy(RECORD_KEY)
+    placed = tagged.select(
+        "*",
+        F.max(stale).over(copies).alias("__late"),
+        F.max(here).over(copies).alias("__at_home"),
+        F.row_number().over(copies.orderBy(FILE, POSITION)).alias("__copy"),
+    )
+    insert = F.struct(
+        F.expr("false").alias(DELETE),
+        F.lit(None).cast("string").alias(FILE),
+        F.lit(None).cast("bigint").alias(POSITION),
+    )
+    delete = F.struct(F.expr("true").alias(DELETE), F.col(FILE).alias(FILE), F.col(POSITION).alias(POSITION))
+    stay = F.struct(F.col(DELETE).alias(DELETE), F.col(FILE).alias(FILE), F.col(POSITION).alias(POSITION))
+    steps = (
+        F.when(here, F.array(stay))
+        .when(F.col("__late"), F.array())
+        .when(F.col("__at_home") | (F.col("__copy") > 1), F.array(delete))
+        .otherwise(F.array(delete, insert))
+    )
+    kept = [c for c in tagged.columns if c not in (DELETE, FILE, POSITION, STORED_ORDERING)]
+    return placed.select(*kept, F.explode(steps).alias("step")).select(*kept, "step.*")

@@ -1,0 +1,241 @@
+"""Writes that look keys up: upsert, and delete by key or by other columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+
+from parquetry.runtime.arrow_schema import arrow_type
+from parquetry.runtime.column_types import parse_type
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
+from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.spark.attempt import Attempt, check_results
+from parquetry.runtime.spark.deliver import write_deletes, write_routed
+from parquetry.runtime.spark.keys import quoted
+from parquetry.runtime.spark.lookup import FoundKeys, count_found
+from parquetry.runtime.spark.matching import StoredOrdering, is_small, matches
+from parquetry.runtime.spark.routing import route
+from parquetry.runtime.spark.scan import scan_files
+from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, rows_name
+from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.spark.tagging import (
+    BROADCAST_BYTES,
+    FILE,
+    POSITION,
+    STORED_KEY,
+    STORED_ORDERING,
+    STORED_PARTITION,
+    key_rows,
+    may_hold,
+    moved,
+    read_files,
+    stored_keys,
+    tag,
+    winners,
+)
+from parquetry.runtime.spec import Column, KeyScope
+
+UPSERT, DELETE_ROWS = "UPSERT", "DELETE"
+_KEY_BYTES, _ROW_BYTES = 24.0, 64.0
+
+
+def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
+    """Rows by key: those that are there are replaced or removed, the others are inserted."""
+    if not staged.rows:
+        return attempt.nothing(UPSERT)
+    spec = attempt.state.spec
+    attempt.check_partitions(staged.totals)
+    everywhere = spec.key_scope is KeyScope.TABLE
+    homes = attempt.state.view.partitions() if everywhere else []
+    slices = attempt.state.slices({*homes, *staged.totals})
+    found = _found(attempt, staged, slices, partitioned=not everywhere, moves=everywhere)
+    try:
+        if not found.count:
+            return attempt.nothing(UPSERT)
+        plan = attempt.plan(
+            staged,
+            inserts=found.inserts,
+            slices=slices,
+            changes=found.changes,
+            fill=True,
+            inserted_keys=found.inserted_keys,
+        )
+        routed = route(found.rows, files=plan.files(), inserts=plan.inserts)
+        context = attempt.context(ordering=spec.ordering)
+        results = write_routed(context, plan, staged, routed, rows=found.count)
+        check_results(plan, results, found.hash_sums)
+    finally:
+        found.release()
+    return attempt.outcome(
+        UPSERT,
+        plan=plan,
+        results=results,
+        footprint=Footprint(looks_up_keys=True, key_scope=spec.key_scope, inserted_keys=found.inserted_keys),
+    )
+
+
+def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> WriteOutcome | None:
+    """Remove the rows of these keys; without known partitions, wherever they lie."""
+    if not staged.rows:
+        return attempt.nothing(DELETE_ROWS)
+    everywhere = attempt.state.spec.key_scope is KeyScope.TABLE or not located
+    partitions = attempt.state.view.partitions() if everywhere else staged.totals
+    slices = attempt.state.slices(partitions)
+    found = _found(attempt, staged, slices, partitioned=not everywhere, moves=False)
+    return _remove(attempt, found, slices, ordering=staged.spec.ordering)
+
+
+def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -> WriteOutcome | None:
+    """Remove every row that equals one of the staged rows in all ``match`` columns; null equals null."""
+    if not staged.rows:
+        return attempt.nothing(DELETE_ROWS)
+    state = attempt.state
+    slices = state.slices(state.view.partitions())
+    files = [file for part in slices.values() for file in part]
+    if not files:
+        return attempt.nothing(DELETE_ROWS)
+    wanted = read_files(
+        attempt.spark, [staged.spec.place.spark_uri(rows_name(n)) for n in staged.names.values()]
+    )
+    wanted = wanted.select(*(F.col(quoted(c)).alias(f"__match_{i}") for i, c in enumerate(match))).distinct()
+    same = F.expr("true")
+    for i, column in enumerate(match):
+        same = same & F.col(quoted(column)).eqNullSafe(F.col(f"__match_{i}"))
+    stored = scan_files(
+        attempt.spark,
+        state.handle.store,
+        state.timeline,
+        files,
+        [c for c in state.spec.columns if c.name in match],
+        meta=(RECORD_KEY,),
+        positions=True,
+    )
+    tagged = stored.join(wanted, same, "left_semi").select(
+        RECORD_KEY,
+        FILE,
+        POSITION,
+        F.lit(None).cast("string").alias(PARTITION),
+        F.expr("true").alias(DELETE),
+        F.xxhash64(RECORD_KEY, FILE, POSITION).alias(HASH),
+    )
+    found = count_found(tagged, files=files)
+    return _remove(attempt, found, slices, ordering=None)
+
+
+def _remove(
+    attempt: Attempt, found: FoundKeys, slices: Mapping[str, Sequence[FileSlice]], *, ordering: str | None
+) -> WriteOutcome | None:
+    try:
+        if not found.count:
+            return attempt.nothing(DELETE_ROWS)
+        touched = {partition: slices[partition] for partition in found.changes}
+        plan = attempt.plan(None, inserts={}, slices=touched, changes=found.changes, fill=False)
+        carried = [RECORD_KEY, HASH, *([ORDERING] if ordering else [])]
+        routed = route(found.rows, files=plan.files(), inserts={}, carried=carried)
+        context = attempt.context(ordering=ordering)
+        results = write_deletes(context, plan, routed, ordering=ordering)
+        check_results(plan, results, found.hash_sums)
+    finally:
+        found.release()
+    return attempt.outcome(DELETE_ROWS, plan=plan, results=results, footprint=Footprint(looks_up_keys=True))
+
+
+def _found(
+    attempt: Attempt,
+    staged: StagedRows,
+    slices: Mapping[str, Sequence[FileSlice]],
+    *,
+    partitioned: bool,
+    moves: bool,
+) -> FoundKeys:
+    """The staged keys as they lie in the table; with ``moves`` a row may go to another partition."""
+    spec = attempt.state.spec
+    incoming = winners(key_rows(attempt.spark, staged), partitioned=partitioned)
+    candidates = _candidates(attempt, staged, slices, partitioned=partitioned)
+    compares = moves and spec.ordering is not None
+    by_partition = partitioned and len({*staged.totals, *(c.partition for c in candidates)}) > 1
+    found = None
+    if candidates:
+        ordering = spec.ordering if compares else None
+        found = _places(attempt, staged, candidates, by_partition=by_partition, ordering=ordering)
+    tagged = tag(incoming, found, by_partition=by_partition)
+    if moves and candidates:
+        tagged = moved(tagged, ordering=compares)
+    return count_found(tagged, files=candidates)
+
+
+def _places(
+    attempt: Attempt,
+    staged: StagedRows,
+    files: Sequence[FileSlice],
+    *,
+    by_partition: bool,
+    ordering: str | None,
+) -> DataFrame:
+    """Where the files have one of the staged keys; or all their keys, when there are too many to ask for."""
+    spark, store = attempt.spark, attempt.state.handle.store
+    columns = [c for c in attempt.state.spec.columns if c.name == ordering]
+    longest = max((len((t.max_key or "").encode()) for t in staged.totals.values()), default=0)
+    if is_small(staged.rows, max(longest, _KEY_BYTES)):
+        with_ordering = [
+            StoredOrdering(column=c.name, arrow=arrow_type(parse_type(c.type)), ddl=c.type) for c in columns
+        ]
+        return F.broadcast(
+            matches(
+                spark,
+                store,
+                staged,
+                files,
+                by_partition=by_partition,
+                ordering=with_ordering[0] if with_ordering else None,
+            )
+        )
+    found = _stored(attempt, files, columns)
+    stored_bytes = sum(f.rows or 0 for f in files) * (_KEY_BYTES + _ROW_BYTES)
+    return F.broadcast(found) if stored_bytes <= BROADCAST_BYTES else found
+
+
+def _candidates(
+    attempt: Attempt,
+    staged: StagedRows,
+    slices: Mapping[str, Sequence[FileSlice]],
+    *,
+    partitioned: bool,
+) -> list[FileSlice]:
+    """The files that may hold one of the keys."""
+    files = attempt.state.with_key_ranges([file for part in slices.values() for file in part])
+    totals = staged.totals
+    ends = [key for t in totals.values() for key in (t.min_key, t.max_key) if key is not None]
+    whole = KeyRange(smallest=min(ends, key=str.encode), largest=max(ends, key=str.encode)) if ends else None
+    ranges = {
+        partition: KeyRange(smallest=t.min_key, largest=t.max_key)
+        for partition, t in totals.items()
+        if t.min_key is not None and t.max_key is not None
+    }
+    return [file for file in files if may_hold(file, ranges.get(file.partition) if partitioned else whole)]
+
+
+def _stored(attempt: Attempt, files: Sequence[FileSlice], columns: Sequence[Column]) -> DataFrame:
+    """All keys of the files with their places, and the ordering column if it is asked for."""
+    store = attempt.state.handle.store
+    if not columns:
+        return stored_keys(attempt.spark, store, files)
+    frame = scan_files(
+        attempt.spark,
+        store,
+        attempt.state.timeline,
+        files,
+        columns,
+        meta=(RECORD_KEY, PARTITION_PATH),
+        positions=True,
+    )
+    return frame.select(
+        F.col(RECORD_KEY).alias(STORED_KEY),
+        F.col(PARTITION_PATH).alias(STORED_PARTITION),
+        FILE,
+        POSITION,
+        F.col(quoted(columns[0].name)).alias(STORED_ORDERING),
+    )

@@ -1,0 +1,144 @@
+"""Rows into a table: one call is one commit, or none when there is nothing to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from pyspark.sql import DataFrame, SparkSession
+
+from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.outcome import CommitResult, RetryWrite, WriteOutcome
+from parquetry.runtime.publish import run_write
+from parquetry.runtime.sources import Consumption
+from parquetry.runtime.spark.attempt import Attempt, TableState
+from parquetry.runtime.spark.insert import insert_rows
+from parquetry.runtime.spark.materialise import stage_place, stages_locally
+from parquetry.runtime.spark.stage import StagePlace
+from parquetry.runtime.spark.staging import Incoming, Staged, WriteRequest, stage
+from parquetry.runtime.spark.upsert import delete_keys, delete_matches, upsert_rows
+from parquetry.runtime.spec import Operation
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.transaction import Transaction
+
+_REPLACES = frozenset({Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE})
+
+
+def write(
+    spark: SparkSession,
+    handle: TableHandle,
+    frame: DataFrame,
+    *,
+    operation: Operation,
+    delete_when: str | None = None,
+    match: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    drop_duplicates: bool = False,
+    sort_by: Sequence[str] = (),
+    consumption: Consumption | None = None,
+    extra: Mapping[str, str] | None = None,
+    timing: Timing = DEFAULT_TIMING,
+) -> CommitResult:
+    """Write ``frame`` as one commit and return what it did.
+
+    The query is computed once; what is written is what it gave then. ``delete_when`` makes rows
+    that fulfil it deletes (for ``delete``: only those count), ``drop`` are columns only it needs.
+    ``match`` deletes by equality of these columns instead of by key. ``drop_duplicates`` keeps one
+    row per key of an insert (without record key: one of equal rows). ``sort_by`` orders a
+    bulk_insert within each partition. ``consumption`` is recorded with the commit, ``extra``
+    goes into its metadata.
+
+    Raises InvalidDataError, before anything is written, when the rows do not fit the table.
+    """
+    request = WriteRequest(
+        operation=operation,
+        delete_when=delete_when,
+        match=tuple(match),
+        drop=tuple(drop),
+        drop_duplicates=drop_duplicates,
+        sort_by=tuple(sort_by),
+        consumption=consumption,
+        extra=dict(extra or {}),
+    )
+    job = _Job(spark, Incoming(frame=frame, request=request, what=f"rows for {handle.config.name}"))
+    try:
+        if stages_locally(spark):
+            job.stage(TableState(handle=handle, timeline=handle.timeline()), run=None)
+        return run_write(
+            handle,
+            action=Action.REPLACECOMMIT if operation in _REPLACES else Action.COMMIT,
+            operation=operation.value.upper(),
+            body=job.body,
+            timing=timing,
+        )
+    finally:
+        job.close()
+
+
+class _Job:
+    """One write over all its attempts; the rows are staged once, and again only for other columns."""
+
+    def __init__(self, spark: SparkSession, incoming: Incoming) -> None:
+        self._spark = spark
+        self._incoming = incoming
+        self._staged: Staged | None = None
+        self._staged_for: object = None
+        self._places: list[StagePlace] = []
+
+    def close(self) -> None:
+        """Remove what was staged."""
+        for place in self._places:
+            with suppress(StorageError):  # the next clean sweeps what is left of a stage
+                place.remove()
+
+    def body(self, transaction: Transaction) -> WriteOutcome | None:
+        """The files of one attempt; RetryWrite when a file was cleaned before it could be read."""
+        try:
+            return self._written(transaction)
+        except NotFoundError as gone:
+            if _moved_on(transaction):
+                raise RetryWrite(f"another writer has replaced and cleaned a file: {gone}") from gone
+            raise
+
+    def _written(self, transaction: Transaction) -> WriteOutcome | None:
+        state = TableState(handle=transaction.table, timeline=transaction.timeline)
+        run = None if stages_locally(self._spark) else transaction.run
+        staged = self.stage(state, run=run)
+        request = self._incoming.request
+        attempt = Attempt(
+            spark=self._spark,
+            transaction=transaction,
+            state=state,
+            consumption=request.consumption,
+            extra=request.extra,
+        )
+        match request.operation:
+            case Operation.UPSERT:
+                return upsert_rows(attempt, staged.rows)
+            case Operation.DELETE if request.match:
+                return delete_matches(attempt, staged.rows, request.match)
+            case Operation.DELETE:
+                return delete_keys(attempt, staged.rows, located=staged.located)
+            case operation:
+                return insert_rows(attempt, staged.rows, operation)
+
+    def stage(self, state: TableState, *, run: str | None) -> Staged:
+        """The rows as staged for the table's present columns and keys."""
+        shape = (state.spec.columns, state.rules, state.spec.ordering)
+        if self._staged is None or self._staged_for != shape:
+            place = stage_place(state.handle.store, run)
+            self._places.append(place)
+            self._staged = stage(self._incoming, state, place)
+            self._staged_for = shape
+        return self._staged
+
+
+def _moved_on(transaction: Transaction) -> bool:
+    """Whether something was completed since the transaction looked at the table."""
+    before, now = (
+        {instant for instant in timeline.instants if instant.is_completed}
+        for timeline in (transaction.timeline, transaction.timeline.reload())
+    )
+    return not now <= before

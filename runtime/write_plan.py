@@ -1,0 +1,184 @@
+"""Which task writes which rows: sizing decisions turned into buckets.
+
+Pure: what there is and what arrives goes in, buckets with exact quotas come out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from parquetry.runtime.base_file_model import Bucket, new_file_id
+from parquetry.runtime.base_file_name import BaseFileName
+from parquetry.runtime.intents import PartitionProfile, PlannedFile
+from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.sizing import Assignment, SizingPlan, plan_inserts
+from parquetry.runtime.markers import MarkerKind
+
+DECISIONS_KEY: Final = "parquetry.decisions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Rows of an existing file that will be replaced or removed."""
+
+    updates: int = 0
+    deletes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWork:
+    """What a write has to do in one table partition.
+
+    ``slices`` may be filled; ``changes`` is by file id, of which the slices must have every one.
+    ``record_size_bytes`` is only a guess when not ``sure``: consecutive new files then go to one
+    task, which cuts them by what it measures.
+    """
+
+    partition: str
+    inserts: int
+    slices: Sequence[FileSlice] = ()
+    changes: Mapping[str, Changes] = field(default_factory=dict)
+    record_size_bytes: float
+    sure: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePlan:
+    """The buckets of a write, numbered from 0.
+
+    ``inserts`` are the quotas as (bucket, new rows) in the order in which a partition's rows are
+    dealt out; ``sizing`` are the decisions behind them, by partition.
+    """
+
+    buckets: tuple[Bucket, ...]
+    inserts: Mapping[str, tuple[tuple[int, int], ...]]
+    sizing: Mapping[str, SizingPlan]
+    profile: Mapping[str, PartitionProfile]
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """The file ids of existing files that get new rows."""
+        return frozenset(b.file_id for b in self.buckets if b.base is not None and b.expected_inserts)
+
+    def files(self) -> Mapping[str, int]:
+        """The bucket of every base file that is rewritten, by file name."""
+        return {b.base.path.rpartition("/")[2]: b.index for b in self.buckets if b.base is not None}
+
+    def markers(self, instant: str) -> Mapping[MarkerKind, list[str]]:
+        """The first file of every bucket, by kind of marker."""
+        found: dict[MarkerKind, list[str]] = {MarkerKind.CREATE: [], MarkerKind.MERGE: []}
+        for bucket in self.buckets:
+            kind = MarkerKind.CREATE if bucket.base is None else MarkerKind.MERGE
+            name = BaseFileName(partition=bucket.partition, file_id=bucket.file_id, instant=instant)
+            found[kind].append(name.path)
+        return {kind: paths for kind, paths in found.items() if paths}
+
+
+def plan_buckets(
+    instant: str,
+    works: Sequence[PartitionWork],
+    *,
+    policy: SizingPolicy,
+    excluded: Mapping[str, str] | None = None,
+    tasks: int = 1,
+) -> WritePlan:
+    """The buckets for all partitions; ``excluded`` files (reasons by id) are not filled.
+
+    ``tasks`` is how many buckets keep the machine busy: new files whose record size is a guess
+    share buckets only beyond that many.
+    """
+    sizing = {
+        work.partition: plan_inserts(
+            slices=work.slices,
+            inserts=work.inserts,
+            record_size_bytes=work.record_size_bytes,
+            policy=policy,
+            updates={f: c.updates + c.deletes for f, c in work.changes.items()},
+            excluded=excluded,
+        )
+        for work in works
+    }
+    guessed = sum(len(sizing[work.partition].new_files) for work in works if not work.sure)
+    share = max(1, -(-guessed // max(tasks, 1)))
+    buckets: list[Bucket] = []
+    inserts: dict[str, tuple[tuple[int, int], ...]] = {}
+    profile: dict[str, PartitionProfile] = {}
+    for work in works:
+        plan = sizing[work.partition]
+        mine = list(_buckets(work, plan, instant, first=len(buckets), share=1 if work.sure else share))
+        buckets += mine
+        inserts[work.partition] = tuple((b.index, b.expected_inserts) for b in mine if b.expected_inserts)
+        profile[work.partition] = _profile(work, mine)
+    return WritePlan(
+        buckets=tuple(buckets),
+        inserts={partition: quotas for partition, quotas in inserts.items() if quotas},
+        sizing=sizing,
+        profile=profile,
+    )
+
+
+def _buckets(
+    work: PartitionWork, plan: SizingPlan, instant: str, *, first: int, share: int
+) -> Iterator[Bucket]:
+    """Filled files in dealing order, files that only change, then new files."""
+    slices = {s.file_id: s for s in work.slices}
+    fills = [(a.slice.file_id, a.inserts) for a in plan.assignments if a.slice is not None]
+    only_changed = work.changes.keys() - dict(fills).keys()
+    index = first
+    for file_id, rows in (*fills, *((f, 0) for f in sorted(only_changed))):
+        changes = work.changes.get(file_id, Changes())
+        yield Bucket(
+            index=index,
+            partition=work.partition,
+            file_id=file_id,
+            base=slices[file_id],
+            expected_updates=changes.updates,
+            expected_deletes=changes.deletes,
+            expected_inserts=rows,
+        )
+        index += 1
+    for group in _grouped(plan.new_files, share):
+        yield Bucket(
+            index=index,
+            partition=work.partition,
+            file_id=new_file_id(instant, index),
+            expected_inserts=sum(a.inserts for a in group),
+        )
+        index += 1
+
+
+def _grouped(files: Sequence[Assignment], share: int) -> Iterator[Sequence[Assignment]]:
+    for start in range(0, len(files), share):
+        yield files[start : start + share]
+
+
+def _profile(work: PartitionWork, buckets: Sequence[Bucket]) -> PartitionProfile:
+    return PartitionProfile(
+        inserts=work.inserts,
+        files={
+            b.file_id: PlannedFile(
+                base_instant=b.base.instant,
+                updates=b.expected_updates + b.expected_deletes,
+                inserts=b.expected_inserts,
+            )
+            for b in buckets
+            if b.base is not None
+        },
+    )
+
+
+def decisions_json(plan: WritePlan) -> str:
+    """Why each file got its rows, as the commit records it: per partition, small files and new ones."""
+    document: dict[str, Any] = {}
+    for partition, sizing in plan.sizing.items():
+        kept = [
+            {"file": d.slice.file_id, "inserts": d.inserts, "updates": d.updates, "reason": d.reason}
+            for d in sizing.decisions
+            if d.small or d.inserts or d.updates
+        ]
+        new = [{"file": None, "inserts": a.inserts, "reason": a.reason} for a in sizing.new_files]
+        document[partition] = {"record_size_bytes": round(sizing.record_size_bytes, 2), "files": kept + new}
+    return json.dumps(document, separators=(",", ":"))
