@@ -1,0 +1,58 @@
+"""What people declare: a folder of YAML files becomes a checked, resolved project.
+
+The names below are loaded when they are first used, so importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from parquetry.project.diagnostics import Diagnostic, Severity
+    from parquetry.project.interpolate import Secret
+    from parquetry.project.loading import LoadResult, load
+    from parquetry.project.model import AllowEntry, Origin, Project, ResolvedTable, Target
+    from parquetry.project.selection import SelectionError, select
+    from parquetry.project.spec_fields import spec_fields
+
+__all__ = [
+    "AllowEntry",
+    "Diagnostic",
+    "LoadResult",
+    "Origin",
+    "Project",
+    "ResolvedTable",
+    "Secret",
+    "SelectionError",
+    "Severity",
+    "Target",
+    "load",
+    "select",
+    "spec_fields",
+]
+
+_HOMES = {
+    "AllowEntry": "model",
+    "Diagnostic": "diagnostics",
+    "LoadResult": "loading",
+    "Origin": "model",
+    "Project": "model",
+    "ResolvedTable": "model",
+    "Secret": "interpolate",
+    "SelectionError": "selection",
+    "Severity": "diagnostics",
+    "Target": "model",
+    "load": "loading",
+    "select": "selection",
+    "spec_fields": "spec_fields",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

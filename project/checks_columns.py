@@ -1,0 +1,212 @@
+"""Checks of a table's columns: names, types, and every setting that refers to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from parquetry.project.column_types import (
+    ColumnType,
+    DecimalType,
+    Primitive,
+    field_type,
+    holds_array,
+    is_nested,
+)
+from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.resolve import Resolution
+
+_DELETE_FLAG = "_hoodie_is_deleted"
+_CONTROL_COLUMNS = frozenset(
+    {"__bucket", "__delete", "__generated_wrong", "__hash", "__partition", "__position"}
+)
+_UNSTABLE_TEXTS = frozenset({"float", "double", "timestamp"})
+_MOST_HINTS = 50
+_UNORDERED = frozenset({"binary", "boolean"})
+
+
+def check_columns(resolution: Resolution) -> None:
+    """Reports what is wrong with columns and references to them."""
+    _check_names(resolution)
+    _check_types(resolution)
+    _check_record_key(resolution)
+    _check_ordering(resolution)
+    _check_partitioning(resolution)
+    _check_references(resolution)
+
+
+def type_of(resolution: Resolution, dotted: str) -> ColumnType | None:
+    """The type of a column, or of a field of one after dots; None where there is none."""
+    name, *fields = dotted.split(".")
+    top = resolution.types.get(name)
+    return field_type(top, fields) if top is not None else None
+
+
+def _check_names(resolution: Resolution) -> None:
+    first: dict[str, str] = {}
+    listed = isinstance(resolution.file.value.get("columns"), list)
+    entries = resolution.file.value["columns"] if listed else ()
+    names = [entry["name"] for entry in entries] or [column.name for column in resolution.table.columns]
+    for index, name in enumerate(names):
+        path = f"columns.{name}.name" if listed else "columns.file"
+        if name.lower() in first:
+            other = first[name.lower()]
+            node = resolution.file.node.at(("columns", index, "name") if listed else ("columns", "file"))
+            resolution.report_at(
+                "PQ301", f"column '{name}' is there twice, also as '{other}'", node, "rename one of them"
+            )
+        first.setdefault(name.lower(), name)
+        if name.lower().startswith("_hoodie_") and name != _DELETE_FLAG:
+            resolution.report("PQ405", f"column name '{name}' belongs to the table format", path, "rename it")
+        if name.lower() in _CONTROL_COLUMNS:
+            resolution.report(
+                "PQ405", f"writing needs the column name '{name}' for itself", path, "rename it"
+            )
+    flag = resolution.types.get(_DELETE_FLAG)
+    if flag is not None and flag != Primitive("boolean"):
+        resolution.report(
+            "PQ404", f"column '{_DELETE_FLAG}' is {flag}", f"columns.{_DELETE_FLAG}.type", "make it boolean"
+        )
+
+
+def _check_types(resolution: Resolution) -> None:
+    for name, type_ in resolution.types.items():
+        path = f"columns.{name}.type"
+        if type_ in (Primitive("tinyint"), Primitive("smallint")):
+            resolution.report(
+                "PQ707", f"column '{name}' is {type_}, which is stored as int", path, "declare it as int"
+            )
+        if holds_array(type_):
+            summary = f"column '{name}' holds arrays: with null elements, merges by Hudi itself fail"
+            resolution.report("PQ703", summary, path)
+
+
+def _check_record_key(resolution: Resolution) -> None:
+    table = resolution.table
+    nullable = {column.name for column in table.columns if column.nullable}
+    for index, name in enumerate(table.record_key):
+        path = f"record_key.{index}"
+        type_ = _known(resolution, name, path, "record_key")
+        if type_ is None:
+            continue
+        if is_nested(type_) or type_ == Primitive("binary"):
+            resolution.report(
+                "PQ404", f"key column '{name}' is {type_}", path, "choose a column with a simple value"
+            )
+        elif str(type_) in _UNSTABLE_TEXTS:
+            summary = f"key column '{name}' is {type_}, whose text depends on the writer"
+            resolution.report("PQ704", summary, path)
+        if name.partition(".")[0] in nullable:
+            top = name.partition(".")[0]
+            hint = f"declare column '{top}' with nullable: false"
+            resolution.report("PQ402", f"key column '{name}' may be null", path, hint)
+
+
+def _check_ordering(resolution: Resolution) -> None:
+    name = resolution.table.ordering
+    if name is None:
+        return
+    type_ = _known(resolution, name, "ordering", "ordering")
+    if type_ is not None and (is_nested(type_) or str(type_) in _UNORDERED):
+        resolution.report(
+            "PQ404", f"ordering column '{name}' is {type_}", "ordering", "choose a number, date or time"
+        )
+    elif type_ is not None and "." in name:
+        hint = "add a generated column that holds it, and order by that"
+        resolution.report("PQ404", f"ordering '{name}' lies within a struct", "ordering", hint)
+    if not resolution.table.record_key and resolution.intact("record_key"):
+        resolution.report(
+            "PQ701", "ordering has no effect without record_key", "ordering", "remove it", at_key=True
+        )
+
+
+def _check_partitioning(resolution: Resolution) -> None:
+    table = resolution.table
+    for index, name in enumerate(table.partition_by):
+        path = f"partition_by.{index}"
+        type_ = _known(resolution, name, path, "partition_by")
+        if type_ is None:
+            continue
+        if is_nested(type_) or type_ == Primitive("binary"):
+            resolution.report(
+                "PQ404", f"partition column '{name}' is {type_}", path, "choose a column with a simple value"
+            )
+        elif isinstance(type_, DecimalType) or str(type_) in _UNSTABLE_TEXTS:
+            summary = f"partition column '{name}' is {type_}, whose text depends on the writer"
+            resolution.report("PQ704", summary, path, "generate a date column from it")
+        elif type_ == Primitive("string") and not table.url_encode:
+            summary = f"partition column '{name}' is a string and url_encode is off"
+            resolution.report("PQ705", summary, path, "leave url_encode on")
+    if not table.partition_by and resolution.intact("partition_by"):
+        if resolution.was_declared("partitioning") and "partitioning" in resolution.file.value:
+            resolution.report(
+                "PQ701", "partitioning has no effect without partition_by", "partitioning", at_key=True
+            )
+        if table.key_scope == "table" and "key_scope" in resolution.file.value:
+            resolution.report(
+                "PQ701", "key_scope: table has no effect without partition_by", "key_scope", at_key=True
+            )
+
+
+def _check_references(resolution: Resolution) -> None:
+    partition_columns = set(resolution.table.partition_by)
+    for index, name in enumerate(resolution.table.clustering.execution.columns):
+        path = f"clustering.execution.columns.{index}"
+        type_ = _known(resolution, name, path, "clustering.execution.columns")
+        if name in partition_columns:
+            resolution.report(
+                "PQ406", f"'{name}' is a partition column, so it orders nothing", path, "remove it"
+            )
+        elif type_ is not None and is_nested(type_):
+            resolution.report(
+                "PQ404", f"clustering column '{name}' is {type_}", path, "choose a column with a simple value"
+            )
+    for index, name in enumerate(resolution.table.clustering.execution.split_by):
+        path = f"clustering.execution.split_by.{index}"
+        type_ = _known(resolution, name, path, "clustering.execution.split_by")
+        if type_ is not None and is_nested(type_):
+            resolution.report(
+                "PQ404", f"split_by column '{name}' is {type_}", path, "choose a column with a simple value"
+            )
+    for source in resolution.table.sources:
+        for index, name in enumerate(source.match):
+            _known(
+                resolution, name, f"sources.{source.name}.match.{index}", f"match of source '{source.name}'"
+            )
+    for path, name in _tested(resolution):
+        _known(resolution, name, path, "tests")
+
+
+def _tested(resolution: Resolution) -> Iterator[tuple[str, str]]:
+    """Paths and columns that tests name."""
+    for index, entry in enumerate(resolution.layered.value.get("tests", ())):
+        for kind in ("not_null", "unique"):
+            names: Sequence[str] = entry.get(kind, ())
+            for position, name in enumerate(names):
+                yield f"tests.{index}.{kind}.{position}", name
+        overlap = entry.get("max_overlap_depth")
+        if overlap:
+            yield f"tests.{index}.max_overlap_depth.column", overlap["column"]
+
+
+def _known(resolution: Resolution, name: str, path: str, where: str) -> ColumnType | None:
+    """The type of a column that a setting names; None, with a finding, where there is none."""
+    type_ = type_of(resolution, name)
+    if type_ is None and resolution.columns_known:
+        near = did_you_mean(name, _names(resolution)) if len(resolution.found) < _MOST_HINTS else None
+        hint = near or "declare the column, or choose another"
+        resolution.report(
+            "PQ401", f"{where} names the column '{name}', which the table does not have", path, hint
+        )
+    return type_
+
+
+def _names(resolution: Resolution) -> list[str]:
+    """Every column, and every field of a struct by its dotted name."""
+    found = []
+    pending: list[tuple[str, ColumnType]] = list(resolution.types.items())
+    while pending:
+        name, type_ = pending.pop()
+        found.append(name)
+        fields = getattr(type_, "fields", ())
+        pending.extend((f"{name}.{field}", below) for field, below in fields)
+    return found

@@ -1,0 +1,199 @@
+"""Checks of a table's limits, clustering, retention and tests: order, strategies, combinations."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import entry_points
+
+from parquetry.project import settings
+from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.resolve import Resolution
+
+PLAN_STRATEGIES = ("size", "overlap", "commits")
+EXECUTION_STRATEGIES = ("sort", "zorder", "hilbert", "stitch")
+_CURVES = ("zorder", "hilbert")
+
+
+def check_settings(resolution: Resolution) -> None:
+    """Reports limits out of order, unknown strategies and settings without effect."""
+    _check_sizing(resolution)
+    _check_clustering_limits(resolution)
+    _check_strategies(resolution)
+    _check_partition_filter(resolution)
+    _check_clustering_effect(resolution)
+    _check_retention(resolution)
+    _check_files(resolution)
+    _check_tests(resolution)
+
+
+def _check_sizing(resolution: Resolution) -> None:
+    sizing = resolution.table.sizing
+    limit, ceiling = "sizing.small_file_limit", "sizing.max_file_size"
+    if resolution.intact(limit, ceiling) and sizing.small_file_limit_bytes > sizing.max_file_size_bytes:
+        _out_of_order(resolution, limit, ceiling)
+    if sizing.small_file_limit_bytes == 0 and sizing.min_fill > 0 and resolution.intact(limit):
+        resolution.report(
+            "PQ701", "min_fill has no effect with small_file_limit: 0", "sizing.min_fill", at_key=True
+        )
+
+
+def _check_clustering_limits(resolution: Resolution) -> None:
+    plan = resolution.table.clustering.plan
+    limit, target, group = (
+        f"clustering.plan.{key}" for key in ("small_file_limit", "target_file_size", "max_group_size")
+    )
+    if not resolution.intact("clustering.plan", "sizing"):
+        return
+    if plan.small_file_limit_bytes > plan.target_file_size_bytes:
+        _out_of_order(resolution, limit, target)
+    if plan.target_file_size_bytes > plan.max_group_size_bytes:
+        _out_of_order(resolution, target, group)
+    if (
+        resolution.was_declared(target)
+        and plan.target_file_size_bytes != resolution.table.sizing.max_file_size_bytes
+    ):
+        declared = resolution.table.declared
+        ceiling = declared("sizing.max_file_size")
+        summary = f"target_file_size {declared(target)} and sizing.max_file_size {ceiling} differ"
+        resolution.report("PQ702", summary, target, "make them equal")
+
+
+def _out_of_order(resolution: Resolution, lower: str, upper: str) -> None:
+    """Reports at whichever of the two was declared, the lower one first; derived ones pass."""
+    if not resolution.was_declared(lower) and not resolution.was_declared(upper):
+        return
+    path = lower if resolution.was_declared(lower) or not resolution.was_declared(upper) else upper
+    values = [resolution.table.declared(name) for name in (lower, upper)]
+    shown = [
+        f"{name} ({value})" if value is not None else name
+        for name, value in zip((lower, upper), values, strict=True)
+    ]
+    resolution.report("PQ501", f"{shown[0]} is above {shown[1]}", path, f"lower {lower} or raise {upper}")
+
+
+def _check_strategies(resolution: Resolution) -> None:
+    clustering = resolution.table.clustering
+    for path, name, built_in, group in (
+        ("clustering.plan.strategy", clustering.plan.strategy, PLAN_STRATEGIES, "parquetry.plan_strategies"),
+        (
+            "clustering.execution.strategy",
+            clustering.execution.strategy,
+            EXECUTION_STRATEGIES,
+            "parquetry.execution_strategies",
+        ),
+    ):
+        if name in built_in:
+            continue
+        installed = sorted(point.name for point in entry_points(group=group))
+        if name not in installed:
+            known = [*built_in, *installed]
+            hint = did_you_mean(name, known) or f"known are {', '.join(known)}"
+            resolution.report("PQ503", f"there is no strategy '{name}'", path, hint)
+
+
+def _check_partition_filter(resolution: Resolution) -> None:
+    top = "clustering.plan.partitions"
+    chosen = resolution.layered.value["clustering"]["plan"]["partitions"]
+    rules = [
+        rule
+        for rule in ("all", "selected", "regex", "recent")
+        if rule in chosen and chosen[rule] is not False
+    ]
+    if len(rules) > 1:
+        resolution.report(
+            "PQ504",
+            f"{' and '.join(rules)} exclude each other",
+            f"{top}.{rules[-1]}",
+            "keep one of them",
+            at_key=True,
+        )
+    if "regex" in chosen:
+        try:
+            re.compile(chosen["regex"])
+        except (re.error, RecursionError, OverflowError) as error:
+            resolution.report("PQ506", f"not a regular expression: {error}", f"{top}.regex", "mend it")
+    if resolution.table.partition_by or not resolution.intact("partition_by"):
+        return
+    for rule in ("selected", "regex", "recent", "skip_newest"):
+        if resolution.was_declared(f"{top}.{rule}") and _in_table(resolution, top):
+            resolution.report(
+                "PQ701", f"{rule} has no effect without partition_by", f"{top}.{rule}", at_key=True
+            )
+
+
+def _check_clustering_effect(resolution: Resolution) -> None:
+    clustering = resolution.table.clustering
+    execution = clustering.execution
+    every, columns = "clustering.every_commits", "clustering.execution.columns"
+    if (
+        clustering.trigger == "off"
+        and _in_table(resolution, every)
+        and resolution.intact("clustering.trigger")
+    ):
+        resolution.report(
+            "PQ701", "every_commits has no effect with trigger: off", every, "set trigger", at_key=True
+        )
+    if execution.strategy == "stitch" and execution.columns:
+        resolution.report("PQ701", "columns have no effect with strategy: stitch", columns, at_key=True)
+    if execution.strategy in _CURVES and len(execution.columns) == 1:
+        summary = f"{execution.strategy} over one column is a sort"
+        resolution.report("PQ701", summary, "clustering.execution.strategy", "use sort, or name more columns")
+    if "encrypt" in execution.then:
+        resolution.report(
+            "PQ505",
+            "encrypted files cannot be written by this version",
+            "clustering.execution.then",
+            "remove encrypt",
+        )
+
+
+def _check_retention(resolution: Resolution) -> None:
+    retention = resolution.table.retention
+    rules = (retention.keep_commits, retention.keep_versions, retention.max_age_seconds)
+    if not resolution.intact("retention"):
+        return
+    if all(rule is None for rule in rules):
+        summary = "no rule keeps any old version, so running readers would lose their files"
+        resolution.report(
+            "PQ504", summary, "retention.clean.keep_commits", "set keep_commits, keep_versions or max_age"
+        )
+    path = "retention.archive.keep_commits"
+    needed = retention.keep_commits or 0
+    if resolution.was_declared(path) and retention.archive_keep_commits <= needed:
+        summary = f"archive keeps {retention.archive_keep_commits} commits, clean needs more than {needed}"
+        resolution.report("PQ501", summary, path, "raise archive.keep_commits or lower clean.keep_commits")
+
+
+def _check_files(resolution: Resolution) -> None:
+    files = resolution.table.files
+    if files.encryption_key is not None:
+        resolution.report(
+            "PQ505",
+            "encrypted files cannot be written by this version",
+            "files.encryption_key",
+            "remove it",
+            at_key=True,
+        )
+    page, group = files.page_size_bytes, files.row_group_size_bytes
+    if page is not None and group is not None and page > group and resolution.intact("files"):
+        _out_of_order(resolution, "files.page_size", "files.row_group_size")
+
+
+def _check_tests(resolution: Resolution) -> None:
+    for index, entry in enumerate(resolution.layered.value.get("tests", ())):
+        if "max_small_files" in entry and resolution.table.sizing.small_file_limit_bytes == 0:
+            path = f"tests.{index}.max_small_files"
+            resolution.report("PQ701", "no file is small with small_file_limit: 0", path, at_key=True)
+        test = settings.data_test(entry)
+        if test is not None and test.kind == "file_size":
+            least, most = test.arguments["min_bytes"], test.arguments["max_bytes"]
+            if least is not None and most is not None and least > most:
+                resolution.report(
+                    "PQ501", "min is above max", f"tests.{index}.file_size", "swap them", at_key=True
+                )
+
+
+def _in_table(resolution: Resolution, path: str) -> bool:
+    """Whether the table's own file says something at the path, not a layer meant for many."""
+    place = resolution.layered.places.get(path)
+    return place is not None and place.source is resolution.file.source

@@ -1,0 +1,91 @@
+"""The columns of a table, from the list in its spec or from an Avro schema file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from parquetry.project import settings
+from parquetry.project.avro_columns import AvroProblem, columns_of
+from parquetry.project.column_types import ColumnType, TypeProblem, parse_type
+from parquetry.project.diagnostics import Diagnostic, diagnostic
+from parquetry.project.document import parse
+from parquetry.project.locations import LocationProblem, is_relative, joined
+from parquetry.project.model import Column
+from parquetry.project.spec_file import SpecFile
+
+Read = Callable[[str], bytes | Diagnostic]
+"""The bytes of a file of the project, or why there are none."""
+
+_EXAMPLE = "write a type such as bigint or array<string>"
+
+
+def declared_columns(
+    file: SpecFile, read: Read, found: list[Diagnostic]
+) -> tuple[tuple[Column, ...], Mapping[str, ColumnType], bool]:
+    """The columns of a table's file, their types by name, and whether these are all.
+
+    What is wrong with them is added to ``found``.
+    """
+    declared = file.value.get("columns")
+    known = not any(path[:1] == ("columns",) for path in file.damaged)
+    if isinstance(declared, dict):
+        declared = _from_file(file, read, found)
+        known = known and declared is not None
+    columns: list[Column] = []
+    types: dict[str, ColumnType] = {}
+    for index, entry in enumerate(declared or ()):
+        try:
+            type_ = parse_type(entry["type"])
+        except TypeProblem as problem:
+            known = False
+            span = file.node.at(("columns", index, "type")).span
+            summary = f"type of column '{entry['name']}' is not understood: {problem}"
+            found.append(
+                diagnostic("PQ403", summary, source=file.source, span=span, hint=problem.hint or _EXAMPLE)
+            )
+            continue
+        types.setdefault(entry["name"], type_)
+        columns.append(settings.column(entry, type_text=str(type_)))
+    return tuple(columns), types, known
+
+
+def _from_file(file: SpecFile, read: Read, found: list[Diagnostic]) -> list[dict[str, Any]] | None:
+    """The columns in the Avro schema file that a table names; None after a finding."""
+    node = file.node.at(("columns", "file"))
+    if not isinstance(node.value, str):
+        return None
+    try:
+        inside = _inside(node.value)
+        return columns_of(_schema(inside, read))
+    except LocationProblem as problem:
+        code, summary, hint = "PQ011", problem.summary, "keep the schema inside the project"
+    except AvroProblem as problem:
+        code, summary, hint = (
+            "PQ307",
+            f"Avro schema '{node.value}': {problem}",
+            "mend it, or list the columns",
+        )
+    found.append(diagnostic(code, summary, source=file.source, span=node.span, hint=hint))
+    return None
+
+
+def _inside(path: str) -> str:
+    inside = joined("", path)
+    if not is_relative(inside):
+        raise LocationProblem(
+            "PQ011", f"'{path}' lies outside the project", "name it relative to the project"
+        )
+    return inside
+
+
+def _schema(path: str, read: Read) -> Any:
+    data = read(path)
+    if isinstance(data, Diagnostic):
+        raise AvroProblem(data.summary.partition("' ")[2])
+    # JSON is YAML, so the bounds and the care for duplicate keys hold for schemas too.
+    document = parse(path, data)
+    if document.root is None or document.diagnostics:
+        first = document.diagnostics[0]
+        raise AvroProblem(f"line {first.line}: {first.summary}")
+    return document.root.value

@@ -1,0 +1,203 @@
+"""What is wrong with a project, as values: code, place, message, snippet and hint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import Any
+
+from parquetry.project.codes import CODES
+from parquetry.project.source import START, SourceText, Span
+
+_MOST_CANDIDATES = 200
+
+
+class Severity(IntEnum):
+    """How much a finding matters: an error stops every command, a warning none."""
+
+    WARNING = 1
+    ERROR = 2
+
+    @property
+    def word(self) -> str:
+        """``error`` or ``warning``, as it is printed."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One finding. ``file`` is relative to the project; lines and columns count from 1.
+
+    ``snippet`` holds the line before (where there is one) and the line of the finding, each
+    with its number.
+    """
+
+    code: str
+    severity: Severity
+    summary: str
+    file: str
+    span: Span = START
+    hint: str | None = None
+    snippet: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def line(self) -> int:
+        """First line of the finding."""
+        return self.span.start.line
+
+    @property
+    def column(self) -> int:
+        """First column of the finding."""
+        return self.span.start.column
+
+    @property
+    def message(self) -> str:
+        """Summary and hint in one line."""
+        return f"{self.summary}; {self.hint}" if self.hint else self.summary
+
+    @property
+    def detail(self) -> str:
+        """What findings of this code mean, from the reference."""
+        return CODES[self.code].explanation
+
+
+def diagnostic(
+    code: str,
+    summary: str,
+    *,
+    source: SourceText,
+    span: Span = START,
+    hint: str | None = None,
+) -> Diagnostic:
+    """A finding in ``source`` with its snippet; the code decides the severity."""
+    lines = source.lines if source.text else []
+    first = max(1, span.start.line - 1)
+    snippet = tuple(
+        (number, lines[number - 1]) for number in range(first, min(span.start.line, len(lines)) + 1)
+    )
+    return Diagnostic(
+        code=code,
+        severity=Severity.WARNING if CODES[code].warning else Severity.ERROR,
+        summary=summary,
+        file=source.path,
+        span=span,
+        hint=hint,
+        snippet=snippet,
+    )
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """The findings by file, place and code, each once."""
+    return tuple(
+        sorted(set(diagnostics), key=lambda found: (found.file, found.span, found.code, found.summary))
+    )
+
+
+def errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Those that stop a command."""
+    return tuple(found for found in diagnostics if found.severity is Severity.ERROR)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """The hint ``did you mean 'x'?`` for the known word nearest to ``word``, or None."""
+    candidates = sorted(known)
+    if len(candidates) > _MOST_CANDIDATES:
+        alike = [name for name in candidates if name[:1] == word[:1] and abs(len(name) - len(word)) <= 1]
+        candidates = alike[:_MOST_CANDIDATES]
+    folded = {candidate.lower(): candidate for candidate in reversed(candidates)}
+    close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
+    return f"did you mean '{folded[close[0]]}'?" if close else None
+
+
+def render_text(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
+    """The findings as a terminal shows them, ending in a count; empty when there are none."""
+    if not diagnostics:
+        return ""
+    blocks = [_block(found) for found in diagnostics]
+    return "\n".join([*blocks, summary_line(diagnostics, files=files)]) + "\n"
+
+
+def summary_line(diagnostics: Sequence[Diagnostic], *, files: int) -> str:
+    """Such as ``2 errors in 1 of 12 files``."""
+    counts = []
+    for severity in (Severity.ERROR, Severity.WARNING):
+        count = sum(found.severity is severity for found in diagnostics)
+        if count:
+            counts.append(f"{count} {severity.word}{'' if count == 1 else 's'}")
+    hit = len({found.file for found in diagnostics})
+    total = max(files, hit)
+    return f"{', '.join(counts) or 'no findings'} in {hit} of {total} file{'' if total == 1 else 's'}"
+
+
+def render_json(diagnostics: Sequence[Diagnostic], *, files: int) -> dict[str, Any]:
+    """The findings as plain JSON values: ``valid``, counts and ``diagnostics[]``."""
+    failed = len(errors(diagnostics))
+    return {
+        "valid": failed == 0,
+        "files": files,
+        "errors": failed,
+        "warnings": len(diagnostics) - failed,
+        "diagnostics": [
+            {
+                "severity": found.severity.word,
+                "code": found.code,
+                "summary": found.summary,
+                "detail": found.detail,
+                "hint": found.hint,
+                "file": found.file,
+                "range": {
+                    "start": {"line": found.span.start.line, "column": found.span.start.column},
+                    "end": {"line": found.span.end.line, "column": found.span.end.column},
+                },
+            }
+            for found in diagnostics
+        ],
+    }
+
+
+def render_github(diagnostics: Sequence[Diagnostic], *, prefix: str = "") -> str:
+    """The findings as GitHub workflow commands; ``prefix`` leads from repository to project."""
+    lines = []
+    for found in diagnostics:
+        file = _property(f"{prefix.rstrip('/')}/{found.file}" if prefix else found.file)
+        start, end = found.span
+        place = f"file={file},line={start.line},col={start.column},endLine={end.line},endColumn={end.column}"
+        lines.append(f"::{found.severity.word} {place},title={found.code}::{_data(found.message)}\n")
+    return "".join(lines)
+
+
+def _block(found: Diagnostic) -> str:
+    mark = "warning: " if found.severity is Severity.WARNING else ""
+    head = f"{found.file}:{found.line}:{found.column}: {found.code} {mark}{_one_line(found.message)}"
+    if not found.snippet:
+        return head
+    width = max(4, len(str(found.snippet[-1][0])) + 1)
+    lines = [head]
+    for number, text in found.snippet:
+        lines.append(f" {number:>{width}} | {_visible(text)}".rstrip())
+    number, text = found.snippet[-1]
+    if number == found.line:
+        start = min(found.column, len(text) + 1)
+        end = found.span.end.column if found.span.end.line == found.line else len(text) + 1
+        carets = "^" * max(1, min(end, len(text) + 1) - start)
+        lines.append(f" {'':>{width}} | {' ' * (start - 1)}{carets}")
+    return "\n".join(lines)
+
+
+def _visible(text: str) -> str:
+    """The line with tabs as one blank, so that carets stand below what they mean."""
+    return text.replace("\t", " ")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

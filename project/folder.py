@@ -1,0 +1,110 @@
+"""The files of a project folder: which are read, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from parquetry.project.diagnostics import Diagnostic, diagnostic
+from parquetry.project.document import MAX_BYTES
+from parquetry.project.source import SourceText
+
+PROJECT_FILE = "parquetry.yml"
+_TABLES = "tables"
+_POLICIES = "policies"
+_PERMIT = "give this user the permission to read it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """Paths relative to ``root``, each kind in the order of its names."""
+
+    root: Path
+    tables: tuple[str, ...]
+    policies: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def scan(root: Path) -> Folder:
+    """What lies in a project folder. Hidden files and folders are left alone."""
+    found: list[Diagnostic] = []
+    tables = _specs(root, _TABLES, found)
+    policies = _specs(root, _POLICIES, found)
+    found += [
+        _unread(path, "policies lie directly in policies/", f"move it to policies/{Path(path).name}")
+        for path in policies
+        if path.count("/") > 1
+    ]
+    policies = [path for path in policies if path.count("/") == 1]
+    for name in ("parquetry.yaml", "project.yml", "project.yaml"):
+        if (root / name).is_file() and not (root / PROJECT_FILE).exists():
+            found.append(_unread(name, f"the project file is {PROJECT_FILE}", f"rename it to {PROJECT_FILE}"))
+    return Folder(root=root, tables=tuple(tables), policies=tuple(policies), diagnostics=tuple(found))
+
+
+def read(root: Path, path: str) -> bytes | Diagnostic:
+    """The bytes of a file below ``root``, at most one more than is accepted; or why not."""
+    place = SourceText(path=path, text="")
+    full = root / path
+    try:
+        if not full.resolve(strict=True).is_relative_to(root):
+            return diagnostic(
+                "PQ011",
+                f"'{path}' is a link that leads out of the project",
+                source=place,
+                hint="copy the file",
+            )
+        if not full.is_file():
+            return diagnostic("PQ013", f"'{path}' is not a file", source=place, hint="remove it")
+        with full.open("rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it leads nowhere"
+        return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=_PERMIT)
+
+
+def _specs(root: Path, top: str, found: list[Diagnostic]) -> list[str]:
+    specs = []
+    for path, entry in _walk(root / top, top, found):
+        if entry.name.endswith(".yml"):
+            specs.append(path)
+        elif entry.name.endswith(".yaml"):
+            found.append(_unread(path, "specs end in .yml", f"rename it to {path.removesuffix('.yaml')}.yml"))
+    return sorted(specs)
+
+
+def _walk(folder: Path, path: str, found: list[Diagnostic]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    place = SourceText(path=path, text="")
+    if folder.is_symlink():
+        found.append(
+            diagnostic("PQ011", f"'{path}' is a link to a folder", source=place, hint="copy the folder")
+        )
+        return
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        found.append(
+            diagnostic("PQ013", f"'{path}' cannot be read: {error.strerror}", source=place, hint=_PERMIT)
+        )
+        return
+    for entry in entries:
+        below = f"{path}/{entry.name}"
+        if entry.name.startswith("."):
+            continue
+        if not entry.name.isprintable():
+            found.append(_unread(f"{path}/{entry.name!a}", "its name cannot be printed", "rename it"))
+            continue
+        if os.path.isdir(entry.path):  # noqa: PTH112 - Path.is_dir raises where a link cannot be followed
+            yield from _walk(folder / entry.name, below, found)
+        else:
+            yield below, entry
+
+
+def _unread(path: str, why: str, hint: str) -> Diagnostic:
+    return diagnostic(
+        "PQ012", f"'{path}' is not read: {why}", source=SourceText(path=path, text=""), hint=hint
+    )

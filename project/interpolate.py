@@ -1,0 +1,187 @@
+"""Jinja inside string scalars: ``var``, ``env_var`` and ``target``.
+
+A scalar that is one expression keeps the expression's type: ``"{{ var('n') }}"`` may be a
+number. What is accepted at all is decided in :mod:`parquetry.project.template_syntax`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from jinja2 import Undefined, UndefinedError, nodes
+from jinja2.environment import TemplateExpression
+from jinja2.exceptions import SecurityError
+
+from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.template_syntax import (
+    MAX_TEXT,
+    TemplateProblem,
+    calls,
+    environment,
+    is_template,
+    lone_expression,
+    parsed,
+    reads_warehouse,
+)
+
+MASK = "***"
+_TYPES = "look at the types of what it reads"
+_PRIVATE_PREFIX = "PARQUETRY_SECRET_"
+
+
+class Site(StrEnum):
+    """Where a template stands, which decides what it may read."""
+
+    SPEC = "spec"
+    TARGET = "target"
+    CREDENTIALS = "credentials"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A text that must not be seen; ``masked`` shows it with *** for what is secret.
+
+    ``template`` is the text as it was declared and ``names`` are the secret variables it reads,
+    so that what is written down can refer to them.
+    """
+
+    masked: str
+    template: str
+    names: tuple[str, ...]
+    _text: str = field(repr=False)
+
+    def reveal(self) -> str:
+        """The text itself, for the one who needs it."""
+        return self._text
+
+    def __str__(self) -> str:
+        return self.masked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetView:
+    """What a template sees as ``target``; without ``warehouse`` it may not be read."""
+
+    name: str
+    warehouse: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What templates read. ``environment`` None means that no variable of it is known.
+
+    ``variables`` None means that they could not be read, which was reported elsewhere.
+    """
+
+    variables: Mapping[str, Any] | None
+    target: TargetView
+    environment: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """The value of a scalar; not ``known`` where it hangs on an environment nobody read."""
+
+    value: Any
+    known: bool = True
+
+
+def render(text: str, *, scope: Scope, site: Site) -> Rendered:
+    """The value of a template.
+
+    Where the environment is not known, ``env_var`` gives its default or the placeholder
+    ``${NAME}``. Texts that hold a secret come back as :class:`Secret`.
+
+    Raises:
+        TemplateProblem: it is not accepted, or has no value.
+
+    """
+    tree = parsed(text)
+    reads = calls(tree, "env_var")
+    _check_reads(reads, site=site)
+    if scope.variables is None:
+        return Rendered(value=text, known=False)
+    _check_variables(tree, scope.variables)
+    if scope.target.warehouse is None and reads_warehouse(tree):
+        raise TemplateProblem("PQ206", "target.warehouse is not known here", "write it out")
+    lacking = scope.environment is None and not all(has_default for _, has_default in reads)
+    try:
+        value = _evaluate(text, scope, mask=False)
+    except TemplateProblem:
+        if lacking:
+            return Rendered(value=text, known=False)
+        raise
+    private = tuple(sorted({name for name, _ in reads if name.startswith(_PRIVATE_PREFIX)}))
+    if private and scope.environment is not None:
+        masked = str(_evaluate(text, scope, mask=True))
+        shown = masked if MASK in masked else MASK
+        return Rendered(value=Secret(masked=shown, template=text, names=private, _text=str(value)))
+    return Rendered(value=value, known=not lacking)
+
+
+def _check_reads(reads: list[tuple[str, bool]], *, site: Site) -> None:
+    for name, _ in reads:
+        if site is Site.SPEC:
+            hint = "declare a variable under vars, or put it under a target"
+            raise TemplateProblem("PQ203", f"env_var('{name}') is accepted only under targets", hint)
+        if name.startswith(_PRIVATE_PREFIX) and site is not Site.CREDENTIALS:
+            summary = f"secret '{name}' may be read only under spark and storage"
+            raise TemplateProblem("PQ205", summary, "rename the variable if it is no secret")
+
+
+def _check_variables(tree: nodes.Template, variables: Mapping[str, Any]) -> None:
+    for name, has_default in calls(tree, "var"):
+        if name not in variables and not has_default:
+            hint = did_you_mean(name, variables) or "declare it under vars in parquetry.yml"
+            raise TemplateProblem("PQ202", f"variable '{name}' is not declared", hint)
+
+
+def _evaluate(text: str, scope: Scope, *, mask: bool) -> Any:
+    """The template's value: of any scalar type for a lone expression, else a text."""
+    variables, known = scope.variables or {}, scope.environment
+
+    def var(name: str, default: Any = None) -> Any:
+        return variables.get(name, default)
+
+    def env_var(name: str, *default: Any) -> Any:
+        if known is not None and name in known:
+            return MASK if mask and name.startswith(_PRIVATE_PREFIX) else known[name]
+        if default:
+            return default[0]
+        if known is None:
+            return f"${{{name}}}"
+        hint = "set it, or give env_var a default"
+        raise TemplateProblem("PQ204", f"environment variable '{name}' is not set", hint)
+
+    names = {"var": var, "env_var": env_var, "target": scope.target}
+    expression = lone_expression(parsed(text))
+    try:
+        if expression is None:
+            return _accepted(environment().from_string(text).render(names))
+        assignment = nodes.Assign(nodes.Name("result", "store", lineno=1), expression, lineno=1)
+        template = environment().from_string(nodes.Template([assignment], lineno=1))
+        return _accepted(TemplateExpression(template, undefined_to_none=False)(names))
+    except (UndefinedError, SecurityError, ArithmeticError, TypeError, ValueError) as error:
+        raise TemplateProblem("PQ206", f"template gives no value: {error}", _TYPES) from None
+
+
+def _accepted(value: Any) -> Any:
+    """The value if it can stand in a spec."""
+    wrong = None
+    if isinstance(value, Undefined):
+        wrong = "no value: what it reads is not defined"
+    elif isinstance(value, float) and not math.isfinite(value):
+        wrong = "no finite number"
+    elif value is not None and not isinstance(value, (str, int, float)):
+        wrong = "no text, number or flag"
+    elif is_template(value):
+        wrong = "a text that is a template itself"
+    elif isinstance(value, str) and len(value) > MAX_TEXT:
+        wrong = f"a text of more than {MAX_TEXT:,} characters"
+    if wrong:
+        raise TemplateProblem("PQ206", f"template gives {wrong}", _TYPES)
+    return value

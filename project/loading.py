@@ -1,0 +1,271 @@
+"""From a folder to a project: every file read, resolved and checked in one pass."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from parquetry.project.checks_columns import check_columns
+from parquetry.project.checks_settings import check_settings
+from parquetry.project.checks_sources import check_sources
+from parquetry.project.diagnostics import Diagnostic, Severity, diagnostic, did_you_mean, errors, in_order
+from parquetry.project.document import Path as DocumentPath
+from parquetry.project.document import parse
+from parquetry.project.folder import PROJECT_FILE, read, scan
+from parquetry.project.interpolate import Scope, Site
+from parquetry.project.locations import contains
+from parquetry.project.model import AllowEntry, Project
+from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
+from parquetry.project.resolve import Resolution, Surroundings, resolve
+from parquetry.project.schema import Kind
+from parquetry.project.source import SourceText
+from parquetry.project.spec_file import SpecFile, spec_file
+
+_LITERAL = frozenset({"apiVersion", "kind", "name"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """What came of loading: ``project`` is None exactly when there is an error.
+
+    ``diagnostics`` are in the order of files and places; ``files`` counts the files read.
+    """
+
+    project: Project | None
+    diagnostics: tuple[Diagnostic, ...]
+    files: int
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    target: str | None = None,
+    variables: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> LoadResult:
+    """The project in a folder (or that of a ``parquetry.yml``) at a target, and all findings.
+
+    ``variables`` replace declared ones; texts take the type of the declared value. Without an
+    ``environment`` none is read: ``env_var`` gives its default or the placeholder ``${NAME}``.
+    Never raises for what is in the files.
+    """
+    given = Path(path)
+    root = Path(os.path.realpath(given.parent if given.name == PROJECT_FILE else given))
+    folder = scan(root)
+    fetch = partial(read, root)
+    found: list[Diagnostic] = list(folder.diagnostics)
+    data = _project_bytes(root)
+    if isinstance(data, Diagnostic):
+        files = len(folder.tables) + len(folder.policies)
+        return LoadResult(project=None, diagnostics=in_order([*found, data]), files=files)
+    head = load_project_file(
+        parse(PROJECT_FILE, data), target=target, variables=variables or {}, environment=environment
+    )
+    found += head.found
+    policies = _policies(folder.policies, fetch, head.scope(), found)
+    tables = [file for name in folder.tables if (file := _file(name, Kind.TABLE, fetch, head.scope(), found))]
+    around = Surroundings(
+        root=root,
+        project=head.file,
+        policies=policies,
+        target=head.target or "",
+        warehouse=head.warehouse,
+        read=fetch,
+    )
+    resolutions = _resolved(tables, around, found)
+    if environment is None:
+        for other in head.targets:
+            if other != head.target and _has_overrides(head.file, other):
+                _resolved(tables, replace(around, target=other), found)
+    _check_locations(resolutions, found)
+    allow = allow_entries(head.file) if head.file else ()
+    if head.file:
+        found = _accepted(found, allow, resolutions, head.file)
+        _check_protected(head.file, resolutions, found)
+    diagnostics = in_order(found)
+    project = None if errors(diagnostics) else _project(root, head, resolutions, allow)
+    return LoadResult(
+        project=project, diagnostics=diagnostics, files=1 + len(folder.tables) + len(folder.policies)
+    )
+
+
+def _project_bytes(root: Path) -> bytes | Diagnostic:
+    if not (root / PROJECT_FILE).exists() and not (root / PROJECT_FILE).is_symlink():
+        place = SourceText(path=PROJECT_FILE, text="")
+        summary = f"there is no {PROJECT_FILE} in {root}" if root.is_dir() else f"there is no folder {root}"
+        return diagnostic("PQ001", summary, source=place, hint="name the project's folder with --project")
+    return read(root, PROJECT_FILE)
+
+
+def _file(path: str, kind: Kind, fetch: Any, scope: Scope, found: list[Diagnostic]) -> SpecFile | None:
+    """A table's or policy's file after templates and schema; None where it is no mapping."""
+    data = fetch(path)
+    if isinstance(data, Diagnostic):
+        found.append(data)
+        return None
+    document = parse(path, data)
+
+    def reading(at: DocumentPath) -> tuple[Site, Scope] | None:
+        return None if at and at[0] in _LITERAL else (Site.SPEC, scope)
+
+    file = spec_file(document, kind, reading)
+    found.extend(file.diagnostics if file else document.diagnostics)
+    if file:
+        _check_file_name(file, found)
+    return file
+
+
+def _check_file_name(file: SpecFile, found: list[Diagnostic]) -> None:
+    stem = PurePosixPath(file.source.path).stem
+    name = file.value.get("name")
+    if isinstance(name, str) and name != stem:
+        span = file.node.at(("name",)).span
+        summary = f"the name is '{name}' and the file's '{stem}'"
+        found.append(diagnostic("PQ302", summary, source=file.source, span=span, hint="make them equal"))
+
+
+def _policies(
+    paths: Sequence[str], fetch: Any, scope: Scope, found: list[Diagnostic]
+) -> dict[str, SpecFile | None]:
+    """Policies by name; None for one that could not be read, named after its file."""
+    policies: dict[str, SpecFile | None] = {}
+    for path in paths:
+        file = _file(path, Kind.POLICY, fetch, scope, found)
+        name = file.value.get("name") if file else None
+        if file is None or not isinstance(name, str):
+            policies.setdefault(PurePosixPath(path).stem, None)
+            continue
+        earlier = policies.get(name)
+        if earlier is not None:
+            _twice("policy", name, file, earlier, found)
+        policies[name] = file
+    return policies
+
+
+def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagnostic]) -> list[Resolution]:
+    """The tables resolved and checked one by one; the first one of each name."""
+    resolutions: dict[str, Resolution] = {}
+    for file in files:
+        resolution = resolve(file, around)
+        if resolution is None:
+            continue
+        check_columns(resolution)
+        check_settings(resolution)
+        check_sources(resolution)
+        found += resolution.found
+        name = resolution.table.name
+        if name in resolutions:
+            _twice("table", name, file, resolutions[name].file, found)
+        else:
+            resolutions[name] = resolution
+    return [resolutions[name] for name in sorted(resolutions)]
+
+
+def _twice(noun: str, name: str, file: SpecFile, earlier: SpecFile, found: list[Diagnostic]) -> None:
+    span = file.node.at(("name",)).span
+    summary = f"{noun} '{name}' is there twice, also in {earlier.source.path}"
+    found.append(diagnostic("PQ301", summary, source=file.source, span=span, hint="rename one of them"))
+
+
+def _has_overrides(file: SpecFile | None, target: str) -> bool:
+    return (
+        file is not None
+        and bool(file.node.at(("targets", target, "overrides")).value)
+        and ("overrides" in file.node.at(("targets", target)).keys)
+    )
+
+
+def _check_locations(resolutions: Sequence[Resolution], found: list[Diagnostic]) -> None:
+    """Reports tables that share a folder or lie inside another one's."""
+    ordered = sorted(resolutions, key=lambda resolution: resolution.table.location.rstrip("/") + "/")
+    outer: Resolution | None = None
+    for resolution in ordered:
+        if outer is not None and contains(outer.table.location, resolution.table.location):
+            first, second = sorted((outer, resolution), key=lambda one: one.table.file)
+            same = outer.table.location == resolution.table.location
+            where = f"has the location of table '{first.table.name}'"
+            if not same:
+                nested = second is resolution
+                where = (
+                    f"lies inside table '{first.table.name}'"
+                    if nested
+                    else f"holds table '{first.table.name}'"
+                )
+            path = "location" if "location" in second.layered.value else "name"
+            second.found.clear()
+            summary = f"table '{second.table.name}' {where} ({resolution.table.location_declared})"
+            second.report("PQ303", summary, path, "give one of them another location")
+            found += second.found
+        else:
+            outer = resolution
+
+
+def _accepted(
+    found: list[Diagnostic], allow: Sequence[AllowEntry], resolutions: Sequence[Resolution], project: SpecFile
+) -> list[Diagnostic]:
+    """The findings without the warnings that the project allows; unused entries are findings."""
+    tables = {resolution.table.name: resolution.table.file for resolution in resolutions}
+    used: set[int] = set()
+    kept = []
+    for entry in found:
+        matching = {
+            index
+            for index, allowed in enumerate(allow)
+            if allowed.code == entry.code
+            and tables.get(allowed.table) == entry.file
+            and entry.severity is Severity.WARNING
+        }
+        used |= matching
+        if not matching:
+            kept.append(entry)
+    for index, allowed in enumerate(allow):
+        place = project.node.at(("allow", index))
+        if allowed.table not in tables:
+            kept.append(_unmatched(project, ("allow", index, "table"), allowed.table, tables))
+        elif allowed.code.startswith("PQ") and index not in used:
+            summary = f"{allowed.code} does not occur in table '{allowed.table}', or is an error"
+            kept.append(
+                diagnostic("PQ309", summary, source=project.source, span=place.span, hint="remove the entry")
+            )
+    return kept
+
+
+def _check_protected(project: SpecFile, resolutions: Sequence[Resolution], found: list[Diagnostic]) -> None:
+    names = [resolution.table.name for resolution in resolutions]
+    targets = project.value.get("targets")
+    for target, value in targets.items() if isinstance(targets, dict) else ():
+        patterns = value.get("protect", ()) if isinstance(value, dict) else ()
+        for index, pattern in enumerate(patterns):
+            if not any(fnmatchcase(name, pattern) for name in names):
+                found.append(_unmatched(project, ("targets", target, "protect", index), pattern, names))
+
+
+def _unmatched(project: SpecFile, path: DocumentPath, pattern: str, names: Iterable[str]) -> Diagnostic:
+    return diagnostic(
+        "PQ308",
+        f"'{pattern}' matches no table",
+        source=project.source,
+        span=project.node.at(path).span,
+        hint=did_you_mean(pattern, names),
+    )
+
+
+def _project(
+    root: Path, head: ProjectFile, resolutions: Sequence[Resolution], allow: tuple[AllowEntry, ...]
+) -> Project:
+    assert head.file is not None, "a project without its file has an error"
+    assert head.target is not None, "a valid project has a target"
+    return Project(
+        root=root,
+        name=head.file.value["name"],
+        description=head.file.value.get("description"),
+        targets=head.targets,
+        target=build_target(head.file, head.target, warehouse=head.warehouse, root=root),
+        tables=tuple(resolution.table for resolution in resolutions),
+        allow=allow,
+    )

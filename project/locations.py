@@ -1,0 +1,96 @@
+"""Where tables and sources lie: relative paths, local folders and S3, in one spelling."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_OBJECT_STORES = frozenset({"s3", "s3a"})
+
+
+class LocationProblem(ValueError):  # noqa: N818 - becomes a diagnostic, never leaves the package
+    """A path that is not accepted: diagnostic code, summary and hint."""
+
+    def __init__(self, code: str, summary: str, hint: str) -> None:
+        super().__init__(summary)
+        self.code = code
+        self.summary = summary
+        self.hint = hint
+
+
+def is_relative(path: str) -> bool:
+    """Whether the path starts at the folder of something else."""
+    return not _SCHEME.match(path) and not path.startswith("/")
+
+
+def joined(base: str, path: str) -> str:
+    """``path`` below ``base`` where it is relative, else ``path``; normalised.
+
+    Both are relative or absolute paths, ``file:`` or S3 URIs. ``s3a`` becomes ``s3``, ``file:``
+    URIs become paths, doubled and trailing slashes and ``.`` go away.
+
+    Raises:
+        LocationProblem: the scheme is unknown, or ``..`` leads out of the folder it starts from.
+
+    """
+    if path.startswith("~"):
+        raise LocationProblem(
+            "PQ306", f"'{path}' begins with '~', which means another folder to everybody", "write it out"
+        )
+    if is_relative(path):
+        return _within(normalised(base), path)
+    return normalised(path)
+
+
+def normalised(path: str) -> str:
+    """One spelling of a path or URI, see :func:`joined`."""
+    scheme = _SCHEME.match(path)
+    if scheme is None:
+        return _clean(path)
+    name = scheme[1].lower()
+    if name == "file":
+        parts = urlsplit(path)
+        if parts.netloc not in ("", "localhost"):
+            raise LocationProblem("PQ306", f"'{path}' names another machine", "write file:///folder")
+        return _clean(unquote(parts.path)) if "%" in parts.path else _clean(parts.path)
+    if name not in _OBJECT_STORES:
+        raise LocationProblem(
+            "PQ306", f"storage '{name}:' is not supported", "use a local path, s3:// or s3a://"
+        )
+    rest = path[scheme.end() :]
+    bucket, _, key = rest.removeprefix("//").partition("/")
+    if not rest.startswith("//") or not bucket:
+        raise LocationProblem("PQ306", f"'{path}' names no bucket", "write s3://bucket/folder")
+    below = _within("", key) if key.strip("/") else ""
+    return f"s3://{bucket}/{below}".rstrip("/")
+
+
+def absolute(root: Path, path: str) -> str:
+    """A normalised path with relative ones starting at ``root``."""
+    return posixpath.normpath(posixpath.join(root.as_posix(), path)) if is_relative(path) else path
+
+
+def contains(outer: str, inner: str) -> bool:
+    """Whether one absolute location is, or lies below, another."""
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def _within(base: str, path: str) -> str:
+    """``path`` below ``base``; refuses what ``..`` leads out of it."""
+    clean = posixpath.normpath(path.lstrip("/")) if path.strip("/") else ""
+    if clean == ".." or clean.startswith("../"):
+        raise LocationProblem(
+            "PQ011", f"'{path}' leaves the folder it starts from", "write an absolute path, or stay inside"
+        )
+    if clean in ("", "."):
+        return base
+    return f"{base.rstrip('/')}/{clean}" if base not in ("", ".") else clean
+
+
+def _clean(path: str) -> str:
+    if is_relative(path):
+        return _within("", path) or "."
+    return posixpath.normpath("/" + path.lstrip("/"))

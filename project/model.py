@@ -1,0 +1,294 @@
+"""A project as its commands see it: layers merged, templates evaluated, units converted.
+
+The words are those of the YAML; sizes end in ``_bytes`` and durations in ``_seconds``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from parquetry.project.interpolate import Secret
+
+
+class Layer(StrEnum):
+    """Where a value can come from; a later layer wins over an earlier one."""
+
+    BUILT_IN = "default"
+    DEFAULTS = "defaults"
+    POLICY = "policy"
+    TABLE = "table"
+    OVERRIDES = "overrides"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value was written. Built-in defaults have no file."""
+
+    layer: Layer
+    file: str | None = None
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.file else "default"
+
+
+BUILT_IN = Origin(Layer.BUILT_IN)
+
+
+class KeyScope(StrEnum):
+    """Where a record key is unique."""
+
+    PARTITION = "partition"
+    TABLE = "table"
+
+
+class Operation(StrEnum):
+    """What a source does with its rows."""
+
+    UPSERT = "upsert"
+    INSERT = "insert"
+    BULK_INSERT = "bulk_insert"
+    INSERT_OVERWRITE = "insert_overwrite"
+    INSERT_OVERWRITE_TABLE = "insert_overwrite_table"
+    DELETE = "delete"
+
+
+class Launcher(StrEnum):
+    """Who starts Spark."""
+
+    IN_PROCESS = "in-process"
+    SPARK_SUBMIT = "spark-submit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column; ``type`` is in canonical spelling, such as ``decimal(10,0)``."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    description: str | None = None
+    generated: str | None = None
+    pii: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """Limits of write-time sizing; None means automatic, ``insert_split_size`` is in rows."""
+
+    max_file_size_bytes: int
+    small_file_limit_bytes: int
+    insert_split_size: int | None
+    record_size_bytes: int | None
+    min_fill: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """How base files are encoded; None leaves it to the writer."""
+
+    compression: str
+    row_group_size_bytes: int | None
+    page_size_bytes: int | None
+    bloom_filter: str
+    encryption_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Rules that keep old versions; None is no rule."""
+
+    keep_commits: int | None
+    keep_versions: int | None
+    max_age_seconds: int | None
+    archive_keep_commits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFilter:
+    """Which partitions clustering looks at: all, or what one of the other rules picks."""
+
+    selected: tuple[str, ...]
+    regex: str | None
+    recent: int | None
+    skip_newest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteringPlan:
+    """Which files are clustered together."""
+
+    strategy: str
+    small_file_limit_bytes: int
+    target_file_size_bytes: int
+    max_group_size_bytes: int
+    max_groups: int
+    partitions: PartitionFilter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteringExecution:
+    """How clustered files are laid out."""
+
+    strategy: str
+    columns: tuple[str, ...]
+    scope: str
+    split_by: tuple[str, ...]
+    then: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clustering:
+    """When and how existing files are reorganised."""
+
+    trigger: str
+    every_commits: int
+    existing: str
+    plan: ClusteringPlan
+    execution: ClusteringExecution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where rows come from; a relative ``path`` starts at the project's root."""
+
+    name: str
+    format: str
+    path: str
+    options: Mapping[str, str]
+    select: str | None
+    operation: Operation
+    read: str
+    drop_duplicates: bool
+    delete_when: str | None
+    drop: tuple[str, ...]
+    match: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A filter that readers use."""
+
+    name: str
+    where: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataTest:
+    """One declared test; ``arguments`` is what stands under its ``kind``, sizes in bytes."""
+
+    kind: str
+    arguments: Any
+    severity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How many bytes may be rewritten; None is no limit."""
+
+    per_run_bytes: int | None
+    per_apply_bytes: int | None
+    per_commit_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How Spark is started."""
+
+    launcher: Launcher = Launcher.IN_PROCESS
+    master: str | Secret | None = None
+    submit_args: tuple[str | Secret, ...] = ()
+    conf: Mapping[str, str | Secret] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A place that tables are kept in. ``warehouse`` is an absolute path or an S3 URI.
+
+    Without an environment, what was read from one holds the placeholder ``${NAME}``.
+    """
+
+    name: str
+    warehouse: str
+    spark: SparkSettings
+    storage: Mapping[str, Any]
+    budget: Budget
+    protect: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowEntry:
+    """A finding that the project accepts."""
+
+    code: str
+    table: str
+    reason: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedTable:
+    """A table after all layers, and where each of its values was written.
+
+    ``location`` is an absolute path or an S3 URI; ``location_declared`` is the same relative
+    to the project's root where it lies in there, so that it is equal in every checkout.
+    """
+
+    name: str
+    file: str
+    description: str | None
+    owner: str | None
+    tags: tuple[str, ...]
+    location: str
+    location_declared: str
+    columns: tuple[Column, ...]
+    record_key: tuple[str, ...]
+    key_scope: KeyScope
+    ordering: str | None
+    partition_by: tuple[str, ...]
+    hive_style: bool
+    url_encode: bool
+    policy: str | None
+    sizing: Sizing
+    files: Files
+    retention: Retention
+    clustering: Clustering
+    sources: tuple[Source, ...]
+    queries: tuple[Query, ...]
+    tests: tuple[DataTest, ...]
+    settings: Mapping[str, Any] = field(repr=False)
+    origins: Mapping[str, Origin] = field(repr=False)
+
+    def origin(self, path: str) -> Origin:
+        """Where the value at a dotted path was written, such as ``sizing.max_file_size``.
+
+        Entries of lists that have names go by them (``columns.departed_at.type``), others by
+        index. For a path that was not written the nearest one above it; built in when there
+        is none.
+        """
+        while path not in self.origins and "." in path:
+            path = path.rpartition(".")[0]
+        return self.origins.get(path, BUILT_IN)
+
+    def declared(self, path: str) -> Any:
+        """The value at a dotted path as it was written, such as ``120MiB``; None without one."""
+        return self.settings.get(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """A valid project at one target; tables are in the order of their names."""
+
+    root: Path
+    name: str
+    description: str | None
+    targets: tuple[str, ...]
+    target: Target
+    tables: tuple[ResolvedTable, ...]
+    allow: tuple[AllowEntry, ...]

@@ -1,0 +1,261 @@
+"""The project file: variables, the choice of a target, and the target's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from parquetry.project import settings
+from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
+from parquetry.project.document import Document, Node
+from parquetry.project.document import Path as DocumentPath
+from parquetry.project.interpolate import Scope, Secret, Site, TargetView
+from parquetry.project.layers import merge
+from parquetry.project.locations import LocationProblem, absolute, normalised
+from parquetry.project.model import AllowEntry, Budget, Launcher, Layer, Origin, SparkSettings, Target
+from parquetry.project.resolve import section
+from parquetry.project.scalar import NotUsable, scalar
+from parquetry.project.schema import Kind
+from parquetry.project.source import START, Span
+from parquetry.project.spec_file import SpecFile, masked, spec_file
+from parquetry.project.template_syntax import is_template
+
+_UNKNOWN_WAREHOUSE = "${warehouse}"
+_CREDENTIALS = frozenset({"spark", "storage"})
+
+
+@dataclass(slots=True, kw_only=True)
+class ProjectFile:
+    """The project file after loading, and what tables are resolved with.
+
+    ``file`` is None where nothing could be made of it. ``variables`` is None where ``vars``
+    could not be read. ``warehouse`` is normalised and may be relative to the project's root.
+    """
+
+    file: SpecFile | None
+    target: str | None
+    targets: tuple[str, ...]
+    variables: Mapping[str, Any] | None
+    warehouse: str
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def scope(self) -> Scope:
+        """What templates of tables and policies read."""
+        view = TargetView(name=self.target or "default", warehouse=self.warehouse)
+        return Scope(variables=self.variables, target=view)
+
+
+def load_project_file(
+    document: Document,
+    *,
+    target: str | None,
+    variables: Mapping[str, Any],
+    environment: Mapping[str, str] | None,
+) -> ProjectFile:
+    """The project file at a target; without ``environment`` nothing of it is read."""
+    found: list[Diagnostic] = []
+    root = document.root
+
+    def report(code: str, summary: str, span: Span, hint: str | None = None) -> None:
+        found.append(diagnostic(code, summary, source=document.source, span=span, hint=hint))
+
+    if root is None or not isinstance(root.value, dict):
+        broken = spec_file(document, Kind.PROJECT, lambda _: None)
+        found.extend(broken.diagnostics if broken else document.diagnostics)
+        return ProjectFile(
+            file=None, target=target, targets=(), variables=None, warehouse=_UNKNOWN_WAREHOUSE, found=found
+        )
+    values = _variables(root, variables, report)
+    targets = _target_names(root)
+    chosen = _chosen(root, targets, target, report, strict=environment is not None)
+    scope = Scope(variables=values, target=TargetView(name=chosen or "default"))
+    reading = _reading(scope, chosen, environment)
+    file = spec_file(document, Kind.PROJECT, reading)
+    assert file is not None, "the document has a root"
+    found.extend(file.diagnostics)
+    warehouse = _warehouse(file, chosen, report)
+    return ProjectFile(
+        file=file, target=chosen, targets=targets, variables=values, warehouse=warehouse, found=found
+    )
+
+
+def build_target(file: SpecFile, name: str, *, warehouse: str, root: Path) -> Target:
+    """The target's settings; its part of the file is valid."""
+    value = file.value["targets"][name]
+    spark = value.get("spark", {})
+    return Target(
+        name=name,
+        warehouse=absolute(root, warehouse),
+        spark=SparkSettings(
+            launcher=Launcher(spark.get("launcher", Launcher.IN_PROCESS)),
+            master=_text(spark["master"]) if "master" in spark else None,
+            submit_args=tuple(_text(argument) for argument in spark.get("submit_args", ())),
+            conf={key: _text(setting) for key, setting in spark.get("conf", {}).items()},
+        ),
+        storage=value.get("storage", {}),
+        budget=_budget(file, name),
+        protect=tuple(value.get("protect", ())),
+    )
+
+
+def allow_entries(file: SpecFile) -> tuple[AllowEntry, ...]:
+    """The findings that the project accepts."""
+    entries = []
+    for index, entry in enumerate(file.value.get("allow", ())):
+        start = file.node.at(("allow", index)).span.start
+        origin = Origin(Layer.DEFAULTS, file.source.path, start.line, start.column)
+        entries.append(
+            AllowEntry(code=entry["code"], table=entry["table"], reason=entry["reason"], origin=origin)
+        )
+    return tuple(entries)
+
+
+def _budget(file: SpecFile, target: str) -> Budget:
+    """Built-in budget < project defaults < target < the target's overrides."""
+    paths: tuple[DocumentPath, ...] = (("defaults",), ("targets", target), ("targets", target, "overrides"))
+    parts = [section(Layer.DEFAULTS, file, path, ("budget",)) for path in paths]
+    merged = merge(parts).value.get("budget", {})
+    return settings.budget({**settings.built_in_budget(), **merged})
+
+
+def _text(value: Any) -> str | Secret:
+    if isinstance(value, (str, Secret)):
+        return value
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _variables(root: Node, given: Mapping[str, Any], report: Callable[..., None]) -> Mapping[str, Any] | None:
+    """Declared variables with those given on the command line in their place."""
+    node = root.children.get("vars")
+    declared = node.value if node else {}
+    if not isinstance(declared, dict):
+        return None
+    values = {name: value for name, value in declared.items() if isinstance(value, (str, int, float, bool))}
+    span = node.span if node else Span(root.span.start, root.span.start)
+    for name, value in given.items():
+        if name not in declared:
+            hint = did_you_mean(name, declared) or "declare it under vars"
+            report(
+                "PQ207",
+                f"--var names '{name}', which vars does not declare",
+                Span(span.start, span.start),
+                hint,
+            )
+            continue
+        typed = _typed(value, declared[name])
+        if typed is None:
+            kind = {bool: "true or false", int: "a whole number", float: "a number"}.get(
+                type(declared[name]), "a text"
+            )
+            report(
+                "PQ207",
+                f"--var {name} must be {kind}, not {value!r}",
+                root.at(("vars", name)).span,
+                "give it such a value",
+            )
+            continue
+        values[name] = typed
+    return values
+
+
+def _typed(value: Any, declared: Any) -> Any:
+    """A given value in the type of the declared one; None where it has no such form."""
+    if isinstance(declared, str):
+        return None if is_template(value) else str(value)
+    parsed = scalar(value) if isinstance(value, str) else value
+    if isinstance(parsed, NotUsable):
+        return None
+    if isinstance(parsed, bool) or isinstance(declared, bool):
+        return parsed if isinstance(parsed, bool) and isinstance(declared, bool) else None
+    if isinstance(declared, int):
+        return parsed if isinstance(parsed, int) else None
+    if isinstance(declared, float):
+        return float(parsed) if isinstance(parsed, (int, float)) else None
+    return parsed
+
+
+def _target_names(root: Node) -> tuple[str, ...]:
+    node = root.children.get("targets")
+    return tuple(node.value) if node and isinstance(node.value, dict) else ()
+
+
+def _chosen(
+    root: Node, targets: tuple[str, ...], wanted: str | None, report: Callable[..., None], *, strict: bool
+) -> str | None:
+    """The target to use; the first one where none was asked for and none needs to be."""
+    if not targets:
+        return None
+    default = root.children.get("default_target")
+    span = root.keys.get("targets", START)
+    if default and isinstance(default.value, str) and default.value not in targets:
+        report(
+            "PQ305",
+            f"default_target '{default.value}' is not declared",
+            default.span,
+            _known_targets(default.value, targets),
+        )
+        return wanted if wanted in targets else targets[0]
+    if wanted is not None:
+        if wanted in targets:
+            return wanted
+        report("PQ305", f"there is no target '{wanted}'", span, _known_targets(wanted, targets))
+        return targets[0]
+    if default and isinstance(default.value, str):
+        return default.value
+    if len(targets) > 1 and strict:
+        report(
+            "PQ305",
+            "no target was chosen and there are several",
+            span,
+            "give --target, or set default_target",
+        )
+    return targets[0]
+
+
+def _known_targets(name: str, targets: tuple[str, ...]) -> str:
+    return did_you_mean(name, targets) or f"targets are {', '.join(sorted(targets))}"
+
+
+def _reading(
+    scope: Scope, chosen: str | None, environment: Mapping[str, str] | None
+) -> Callable[[DocumentPath], tuple[Site, Scope] | None]:
+    """What templates of the project file may read, by where they stand."""
+
+    def reading(path: DocumentPath) -> tuple[Site, Scope] | None:
+        match path:
+            case ("targets", str() as name, *rest):
+                site = Site.CREDENTIALS if rest and rest[0] in _CREDENTIALS else Site.TARGET
+                known = environment if name == chosen else None
+                view = TargetView(name=name)
+                return site, Scope(variables=scope.variables, target=view, environment=known)
+            case ("defaults", *_) | ("description",):
+                return Site.SPEC, scope
+        return None
+
+    return reading
+
+
+def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) -> str:
+    """The target's warehouse in one spelling; a placeholder where it is not known."""
+    targets = file.value.get("targets")
+    chosen = targets.get(target) if isinstance(targets, dict) else None
+    warehouse = masked(chosen.get("warehouse")) if isinstance(chosen, dict) else None
+    for name, value in targets.items() if isinstance(targets, dict) else ():
+        text = value.get("warehouse") if isinstance(value, dict) else None
+        if isinstance(text, str) and name != target:
+            _normalised(file, name, text, report)
+    if not isinstance(warehouse, str) or target is None:
+        return _UNKNOWN_WAREHOUSE
+    return _normalised(file, target, warehouse, report)
+
+
+def _normalised(file: SpecFile, target: str, text: str, report: Callable[..., None]) -> str:
+    try:
+        return normalised(text)
+    except LocationProblem as problem:
+        report(
+            problem.code, problem.summary, file.node.at(("targets", target, "warehouse")).span, problem.hint
+        )
+        return _UNKNOWN_WAREHOUSE

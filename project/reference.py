@@ -1,0 +1,167 @@
+"""The reference pages of the specification language, written from the schemas and the codes.
+
+``python -m parquetry.project.reference docs/reference`` writes spec.md and diagnostics.md.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from parquetry.project.codes import CODES
+from parquetry.project.schema import Kind, inlined
+
+_DESCRIPTION = re.compile(
+    r"^(?P<text>.*?)(?: Default: (?P<default>.*?)\.)?"
+    r"(?: Hudi: (?P<hudi>.*?)\.|(?P<no_hudi> Hudi has no such setting\.))?$",
+    re.DOTALL,
+)
+_SHARED = ("partitioning", "sizing", "clustering", "retention", "files", "budget")
+_HEADINGS = {
+    Kind.PROJECT: "Project: parquetry.yml",
+    Kind.TABLE: "Table: tables/\\*\\*/NAME.yml",
+    Kind.POLICY: "Policy: policies/NAME.yml",
+}
+_FAMILIES = {
+    "PQ0": "Files and YAML",
+    "PQ1": "Form of a spec",
+    "PQ2": "Templates and variables",
+    "PQ3": "Names, places and files",
+    "PQ4": "Columns",
+    "PQ5": "Limits and strategies",
+    "PQ6": "SQL",
+    "PQ7": "Warnings",
+}
+
+
+_PREFACE = """\
+# Specification
+
+<!-- Written by `python -m parquetry.project.reference`; edit the schemas instead. -->
+
+Every key of the three kinds of files, with its values, its default and the Hudi setting that it
+corresponds to. A key that is not listed here is an error. Layers, from the weakest to the strongest:
+built-in defaults, `defaults` of the project, the policy, the table, `targets.<name>.overrides`.
+Mappings merge by key, everything else is replaced, tags unite.
+
+- **Sizes** have a unit: `KiB`, `MiB`, `GiB`, `TiB` are powers of two, `KB`, `MB`, `GB`, `TB` powers of
+  ten, `B` is bytes. A bare number other than 0 is an error.
+- **Durations** are whole numbers of `s`, `m`, `h`, `d` or `w`.
+- **YAML** is that of version 1.2: only `true` and `false` are flags, dates are texts, `012` is twelve.
+  Duplicate keys, merge keys (`<<`), tags, keys that are not texts and further documents are errors.
+- **Templates** (`{{ ... }}`) are evaluated in texts after parsing, with `var('name')`, `target.name`,
+  `target.warehouse` and, under `targets`, `env_var('NAME', default)`. A text that is one expression
+  takes the type of its value. Names, kinds, `vars` and `allow` are taken as they are.
+- **SQL** is one expression, or one SELECT for `select`. `reflect`, `java_method`, `try_reflect`,
+  `IDENTIFIER()`, `TRANSFORM ... USING` and `${...}` are refused.
+- **Paths** that are relative start at the project's folder, `location` at the warehouse; `..` may not
+  lead out of either. Local folders, `s3://` and `s3a://` (the same) are supported.
+"""
+
+
+def spec_page() -> str:
+    """The page that lists every key of every kind of file."""
+    lines = [_PREFACE]
+    for kind, heading in _HEADINGS.items():
+        schema = inlined(kind)
+        lines += [f"## {heading}", "", schema["description"], "", *_table(schema)]
+    table, project = inlined(Kind.TABLE)["properties"], inlined(Kind.PROJECT)["properties"]
+    for name in _SHARED:
+        schema = table.get(name) or project["defaults"]["properties"][name]
+        lines += [f"## {name}", "", _parts(schema)["text"], "", *_table(schema)]
+    return "\n".join(lines)
+
+
+def diagnostics_page() -> str:
+    """The page that explains every diagnostic code."""
+    lines = [
+        "# Diagnostics",
+        "",
+        "<!-- Written by `python -m parquetry.project.reference`; edit project/codes.py instead. -->",
+        "",
+        "`parquetry validate` prints one line per finding, `file:line:column: CODE message`. What each",
+        "code means, and what to do, stands here. A warning stops nothing; an `allow` entry in",
+        "parquetry.yml with its code, the table and a reason silences it.",
+        "",
+    ]
+    family = ""
+    for code in CODES.values():
+        if code.code[:3] != family:
+            family = code.code[:3]
+            lines += [f"## {_FAMILIES[family]}", ""]
+        mark = " (warning)" if code.warning else ""
+        lines += [
+            f"### {code.code}",
+            "",
+            f"**{code.title}**{mark}. {code.explanation}",
+            "",
+            f"*{code.remedy}*",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _table(schema: Mapping[str, Any]) -> list[str]:
+    rows = [_row(*row) for row in _rows(schema, "")]
+    return ["| key | values | default | meaning | Hudi |", "|---|---|---|---|---|", *rows, ""]
+
+
+def _rows(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    """Every key below a schema: its path, its schema, and whether it must be there."""
+    required = schema.get("required", ())
+    for name, child in schema.get("properties", {}).items():
+        path = f"{prefix}{name}"
+        yield path, child, name in required
+        if name in _SHARED:
+            continue
+        yield from _rows(child, f"{path}.")
+        yield from _rows(child.get("items", {}), f"{path}[].")
+        values = child.get("additionalProperties")
+        if isinstance(values, Mapping):
+            yield from _rows(values, f"{path}.<name>.")
+
+
+def _row(path: str, schema: Mapping[str, Any], required: bool) -> str:  # noqa: FBT001 - a row of a table
+    parts = _parts(schema)
+    name = path.rpartition(".")[2]
+    shared = f"[see below](#{name})" if name in _SHARED else ""
+    default = shared or parts["default"] or ("**required**" if required else "")
+    cells = (_values(schema), default, parts["text"], parts["hudi"])
+    escaped = (cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells)
+    return f"| `{path}` | {' | '.join(escaped)} |"
+
+
+def _parts(schema: Mapping[str, Any]) -> dict[str, str]:
+    """The text, the default and the Hudi settings that a description is made of."""
+    parts = _DESCRIPTION.match(schema["description"])
+    assert parts is not None, "every description matches"
+    names = re.sub(
+        r"hoodie\.[A-Za-z0-9_.]*[A-Za-z0-9_]", lambda name: f"`{name.group()}`", parts["hudi"] or ""
+    )
+    return {
+        "text": parts["text"],
+        "default": parts["default"] or "",
+        "hudi": names or ("none" if parts["no_hudi"] else ""),
+    }
+
+
+def _values(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return ", ".join(f"`{word}`" for word in schema["enum"])
+    return f"`{schema['const']}`" if "const" in schema else str(schema["title"])
+
+
+PAGES = {"spec.md": spec_page, "diagnostics.md": diagnostics_page}
+
+
+def main(folder: str) -> None:
+    """Writes the pages into a folder."""
+    for name, page in PAGES.items():
+        (Path(folder) / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,219 @@
+"""A table's layers become one resolved table, with what is needed to check it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from parquetry.project import settings
+from parquetry.project.column_types import ColumnType
+from parquetry.project.declared_columns import declared_columns
+from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
+from parquetry.project.document import Node
+from parquetry.project.document import Path as DocumentPath
+from parquetry.project.layers import Layered, Part, entry_name, leaves, merge
+from parquetry.project.locations import LocationProblem, absolute, joined
+from parquetry.project.model import KeyScope, Layer, ResolvedTable, Source
+from parquetry.project.source import Span
+from parquetry.project.spec_file import SpecFile
+
+_SECTIONS = ("sizing", "clustering", "retention", "files")
+_FROM_DEFAULTS = (*_SECTIONS, "owner", "tags", "key_scope", "partitioning")
+_FROM_OVERRIDES = ("sizing", "clustering", "retention", "tags")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a table is resolved in: the other files of its project, and the target.
+
+    ``project`` is None where its file could not be read. ``warehouse`` is normalised and may
+    be relative to ``root``. ``read`` gives a file's bytes, or why not.
+    """
+
+    root: Path
+    project: SpecFile | None
+    policies: Mapping[str, SpecFile | None]
+    target: str
+    warehouse: str
+    read: Callable[[str], bytes | Diagnostic]
+
+
+@dataclass(slots=True, kw_only=True)
+class Resolution:
+    """A resolved table beside its columns' types, the merged layers and the findings so far.
+
+    ``types`` has an entry for each column; ``columns_known`` is False where a column could
+    not be understood, so that a name that is not found proves nothing.
+    """
+
+    table: ResolvedTable
+    file: SpecFile
+    layered: Layered
+    damaged: frozenset[DocumentPath]
+    types: Mapping[str, ColumnType]
+    columns_known: bool
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def report(
+        self, code: str, summary: str, path: str, hint: str | None = None, *, at_key: bool = False
+    ) -> None:
+        """Adds a finding at the place that the value at ``path`` comes from."""
+        place = self.layered.place(path)
+        span = (place.key if at_key else place.value) if place else self.file.node.span
+        source = place.source if place else self.file.source
+        if place is None:
+            span = Span(span.start, span.start)
+        self.found.append(diagnostic(code, summary, source=source, span=span, hint=hint))
+
+    def report_at(self, code: str, summary: str, node: Node, hint: str | None = None) -> None:
+        """Adds a finding at a node of the table's own file."""
+        self.found.append(diagnostic(code, summary, source=self.file.source, span=node.span, hint=hint))
+
+    def intact(self, *paths: str) -> bool:
+        """Whether nothing at, above or below these paths was left out because of a finding."""
+        wanted = [tuple(path.split(".")) for path in paths]
+        for path in self.damaged:
+            dotted = tuple(str(step) for step in path)
+            for other in wanted:
+                shared = min(len(dotted), len(other))
+                if dotted[:shared] == other[:shared]:
+                    return False
+        return True
+
+    def was_declared(self, path: str) -> bool:
+        """Whether a layer of the project says something at exactly this path."""
+        return path in self.layered.places
+
+
+def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
+    """The table a file declares at a target; None where it has no name."""
+    name = file.value.get("name")
+    if not isinstance(name, str):
+        return None
+    found: list[Diagnostic] = []
+    parts, damaged = _parts(file, around, found)
+    layered = merge(parts)
+    value = layered.value
+    columns, types, known = declared_columns(file, around.read, found)
+    location, location_problem = _location(value, around, name)
+    sizing = settings.sizing(value["sizing"])
+    declared = dict(leaves(value))
+    sources, source_problems = _sources(value)
+    table = ResolvedTable(
+        name=name,
+        file=file.source.path,
+        description=value.get("description"),
+        owner=value.get("owner"),
+        tags=tuple(value.get("tags", ())),
+        location=absolute(around.root, location),
+        location_declared=location,
+        columns=columns,
+        record_key=tuple(value.get("record_key", ())),
+        key_scope=KeyScope(value["key_scope"]),
+        ordering=value.get("ordering"),
+        partition_by=tuple(value.get("partition_by", ())),
+        hive_style=value["partitioning"]["hive_style"],
+        url_encode=value["partitioning"]["url_encode"],
+        policy=value.get("policy"),
+        sizing=sizing,
+        files=settings.files(value["files"]),
+        retention=settings.retention(value["retention"]),
+        clustering=settings.clustering(value["clustering"], sizing=sizing),
+        sources=sources,
+        queries=tuple(settings.query(entry) for entry in value.get("queries", ())),
+        tests=tuple(test for entry in value.get("tests", ()) if (test := settings.data_test(entry))),
+        settings=declared,
+        origins=layered.origins(declared),
+    )
+    resolution = Resolution(
+        table=table,
+        file=file,
+        layered=layered,
+        damaged=damaged,
+        types=types,
+        columns_known=known,
+        found=found,
+    )
+    if location_problem:
+        path = "location" if "location" in value else "name"
+        resolution.report(location_problem.code, location_problem.summary, path, location_problem.hint)
+    for path, problem in source_problems:
+        resolution.report(problem.code, problem.summary, path, problem.hint)
+    return resolution
+
+
+def _parts(
+    file: SpecFile, around: Surroundings, found: list[Diagnostic]
+) -> tuple[list[Part], frozenset[DocumentPath]]:
+    """The layers of a table from the bottom up, and which of their parts are missing."""
+    parts = [Part(layer=Layer.BUILT_IN, value=settings.built_in_settings())]
+    damaged = set(file.damaged)
+    sections: set[DocumentPath] = {(section,) for section in _SECTIONS}
+    project = around.project
+    if project is None:
+        damaged |= sections
+    else:
+        parts.append(section(Layer.DEFAULTS, project, ("defaults",), _FROM_DEFAULTS))
+        damaged |= _below(project.damaged, ("defaults",))
+    policy = file.value.get("policy")
+    if policy is not None and policy not in around.policies:
+        damaged |= sections
+        span = file.node.at(("policy",)).span
+        hint = did_you_mean(policy, around.policies) or f"add policies/{policy}.yml"
+        found.append(
+            diagnostic("PQ304", f"there is no policy '{policy}'", source=file.source, span=span, hint=hint)
+        )
+    elif policy is not None:
+        named = around.policies[policy]
+        if named is None:
+            damaged |= sections
+        else:
+            parts.append(section(Layer.POLICY, named, (), _SECTIONS))
+            damaged |= named.damaged
+    parts.append(Part(layer=Layer.TABLE, value=file.value, source=file.source, node=file.node))
+    if project is not None:
+        at = ("targets", around.target, "overrides")
+        parts.append(section(Layer.OVERRIDES, project, at, _FROM_OVERRIDES))
+        damaged |= _below(project.damaged, at)
+    return parts, frozenset(damaged)
+
+
+def section(layer: Layer, file: SpecFile, at: DocumentPath, keys: Iterable[str]) -> Part:
+    """The layer below a path of a file, of which only ``keys`` count."""
+    node = file.node
+    for step in at:
+        below = node.children.get(step)
+        if below is None:
+            return Part(layer=layer, value={})
+        node = below
+    value = node.value if isinstance(node.value, dict) else {}
+    kept = {key: value[key] for key in keys if key in value}
+    return Part(layer=layer, value=kept, source=file.source, node=node)
+
+
+def _below(paths: Iterable[DocumentPath], at: DocumentPath) -> set[DocumentPath]:
+    return {path[len(at) :] for path in paths if path[: len(at)] == at[: len(path)]}
+
+
+def _location(
+    value: Mapping[str, Any], around: Surroundings, name: str
+) -> tuple[str, LocationProblem | None]:
+    fallback = f"{around.warehouse.rstrip('/')}/{name}"
+    try:
+        return joined(around.warehouse, value.get("location", name)), None
+    except LocationProblem as problem:
+        return fallback, problem
+
+
+def _sources(value: Mapping[str, Any]) -> tuple[tuple[Source, ...], list[tuple[str, LocationProblem]]]:
+    sources, problems = [], []
+    for index, entry in enumerate(value.get("sources", ())):
+        path = entry["path"]
+        try:
+            path = joined("", path)
+        except LocationProblem as problem:
+            problems.append((f"sources.{entry_name(entry, index)}.path", problem))
+        sources.append(settings.source(entry, path=path, has_key="record_key" in value))
+    return tuple(sources), problems

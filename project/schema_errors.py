@@ -1,0 +1,268 @@
+"""Violations of a schema as diagnostics at their places, in the words of the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from jsonschema import ValidationError
+
+from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
+from parquetry.project.document import Node, Path
+from parquetry.project.schema import Kind, validator
+from parquetry.project.source import SourceText, Span
+from parquetry.project.template_syntax import is_template
+from parquetry.project.units import unit_hint
+
+MOST_VIOLATIONS = 200
+_FLAG_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A finding and the path of the part that must not be used because of it."""
+
+    path: Path
+    diagnostic: Diagnostic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """What jsonschema says: the keyword, what it demands, the schema it stands in and the value."""
+
+    keyword: str
+    demand: Any
+    schema: Mapping[str, Any]
+    instance: Any
+    text: str
+    path: Path
+    of_key: bool
+
+    @classmethod
+    def of(cls, error: ValidationError) -> _Failure:
+        return cls(
+            keyword=str(error.validator),
+            demand=error.validator_value,
+            schema=error.schema if isinstance(error.schema, Mapping) else {},
+            instance=error.instance,
+            text=error.message,
+            path=tuple(step for step in error.absolute_path if isinstance(step, (str, int))),
+            of_key="propertyNames" in error.absolute_schema_path,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """A diagnostic without its place, which is the key or the value at ``path``."""
+
+    code: str
+    summary: str
+    path: Path
+    hint: str | None = None
+    at_key: bool = False
+
+
+def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> list[Violation]:
+    """What the schema of ``kind`` has against a value; texts that are still templates pass."""
+    errors = validator(kind).iter_errors(value)
+    messages = (
+        text for error in errors if not is_template(error.instance) for text in _messages(_Failure.of(error))
+    )
+    found = []
+    for message in islice(messages, MOST_VIOLATIONS):
+        span = node.key_span(message.path) if message.at_key else node.at(message.path).span
+        if message.code == "PQ101" and len(message.path) == 1:
+            span = Span(node.span.start, node.span.start)
+        made = diagnostic(message.code, message.summary, source=source, span=span, hint=message.hint)
+        found.append(Violation(path=message.path, diagnostic=made))
+    if next(messages, None) is not None:
+        summary = f"only the first {MOST_VIOLATIONS} findings of this file are shown"
+        note = diagnostic("PQ015", summary, source=source, hint="mend those first")
+        found.append(Violation(path=(), diagnostic=note))
+    return found
+
+
+def spoken(path: Path) -> str:
+    """A path as people write it: ``columns[2].type``."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def shown(value: Any) -> str:
+    """A value as a message quotes it, cut to 60 characters."""
+    match value:
+        case None:
+            return "empty"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return repr(_cut(value))
+    return _cut(str(value))
+
+
+def _messages(failure: _Failure) -> Iterator[_Message]:
+    path = failure.path
+    if failure.of_key:
+        title = failure.schema.get("title", "a text that is not empty")
+        key = failure.instance
+        yield _Message(
+            code="PQ103", summary=f"key {shown(key)} is not {title}", path=(*path, key), at_key=True
+        )
+    elif failure.keyword in _TRANSLATIONS:
+        yield from _TRANSLATIONS[failure.keyword](failure, path)
+    else:
+        yield _Message(code="PQ103", summary=f"{_subject(path)}: {_cut(failure.text)}", path=path)
+
+
+def _unknown_keys(failure: _Failure, path: Path) -> Iterator[_Message]:
+    known = failure.schema.get("properties", {})
+    inside = f" in {spoken(path)}" if path else ""
+    for key in failure.instance:
+        if key not in known:
+            hint = did_you_mean(key, known) or f"known keys are {', '.join(sorted(known))}"
+            yield _Message(
+                code="PQ102",
+                summary=f"unknown key '{_cut(key)}'{inside}",
+                path=(*path, key),
+                hint=hint,
+                at_key=True,
+            )
+
+
+def _missing_key(failure: _Failure, path: Path) -> Iterator[_Message]:
+    inside = f" in {spoken(path)}" if path else ""
+    missing = [key for key in failure.demand if key not in failure.instance]
+    # jsonschema reports each missing key in an error of its own that names it first.
+    for key in missing:
+        if failure.text.startswith(f"{key!r} "):
+            yield _Message(
+                code="PQ101",
+                summary=f"missing key '{key}'{inside}",
+                path=(*path, key),
+                hint=f"add {key}: ...",
+            )
+
+
+def _not_among(failure: _Failure, path: Path) -> Iterator[_Message]:
+    words = list(failure.demand) if failure.keyword == "enum" else [failure.demand]
+    choice = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+    guess = isinstance(failure.instance, str) and len(words) > 1
+    near = did_you_mean(failure.instance, words) if guess else None
+    yield _Message(
+        code="PQ104",
+        summary=f"{_subject(path)} is {shown(failure.instance)}, not {choice}",
+        path=path,
+        hint=near,
+    )
+
+
+def _wrong_value(failure: _Failure, path: Path) -> Iterator[_Message]:
+    schema = failure.schema
+    expected = schema.get("title", "something else")
+    value = failure.instance
+    sized = _size_without_unit(schema, value, path)
+    if sized:
+        yield sized
+        return
+    hint = None
+    if isinstance(value, str):
+        takes_flag = "boolean" in schema.get("type", ())
+        hint = (
+            f"write {_FLAG_WORDS[value.lower()]}"
+            if takes_flag and value.lower() in _FLAG_WORDS
+            else unit_hint(value, expected)
+        )
+    elif value is None:
+        hint = "give it a value or remove the key"
+    elif schema.get("type") == "string" and not isinstance(value, (dict, list)):
+        hint = "put it in quotes if it is meant as text"
+    elif schema.get("type") == "array" and not isinstance(value, dict):
+        hint = "write [..] around it"
+    summary = f"{_subject(path)} must be {expected}, not {shown(value)}"
+    yield _Message(code="PQ103", summary=summary, path=path, hint=hint)
+
+
+def _repeated(_: _Failure, path: Path) -> Iterator[_Message]:
+    yield _Message(
+        code="PQ105", summary=f"{_subject(path)} has an entry twice", path=path, hint="remove one of the two"
+    )
+
+
+def _out_of_range(failure: _Failure, path: Path) -> Iterator[_Message]:
+    sized = _size_without_unit(failure.schema, failure.instance, path)
+    if sized:
+        yield sized
+        return
+    word = "least" if failure.keyword == "minimum" else "most"
+    summary = f"{_subject(path)} must be at {word} {failure.demand:,}, not {shown(failure.instance)}"
+    yield _Message(code="PQ105", summary=summary, path=path)
+
+
+def _wrong_count(failure: _Failure, path: Path) -> Iterator[_Message]:
+    title = failure.schema.get("title", "")
+    if title.startswith("exactly"):
+        yield _Message(
+            code="PQ105",
+            summary=f"{_subject(path)} must hold {title}",
+            path=path,
+            hint="write one entry per test",
+        )
+        return
+    word = "least" if failure.keyword.startswith("min") else "most"
+    noun = _COUNTED[failure.keyword[3:]]
+    hint = f"it is {title}" if noun == "key" else None
+    counted = f"{failure.demand:,} {noun if failure.demand == 1 else _PLURALS[noun]}"
+    summary = f"{_subject(path)} must have at {word} {counted}"
+    yield _Message(code="PQ105", summary=summary, path=path, hint=hint)
+
+
+_COUNTED = {"Items": "entry", "Properties": "key", "Length": "character"}
+_PLURALS = {"entry": "entries", "key": "keys", "character": "characters"}
+_TRANSLATIONS: Mapping[str, Callable[[_Failure, Path], Iterator[_Message]]] = {
+    "additionalProperties": _unknown_keys,
+    "required": _missing_key,
+    "enum": _not_among,
+    "const": _not_among,
+    "type": _wrong_value,
+    "pattern": _wrong_value,
+    "uniqueItems": _repeated,
+    "minimum": _out_of_range,
+    "maximum": _out_of_range,
+    "minItems": _wrong_count,
+    "maxItems": _wrong_count,
+    "minProperties": _wrong_count,
+    "maxProperties": _wrong_count,
+    "minLength": _wrong_count,
+    "maxLength": _wrong_count,
+}
+
+
+def _size_without_unit(schema: Any, value: Any, path: Path) -> _Message | None:
+    """The message for a bare number where a size is meant."""
+    if not str(schema.get("title", "")).startswith("a size") or isinstance(value, bool):
+        return None
+    digits = value if isinstance(value, str) else str(value)
+    if not digits.isdecimal() or digits == "0":
+        return None
+    return _Message(
+        code="PQ106",
+        summary=f"{_subject(path)} is {digits}, a size without a unit",
+        path=path,
+        hint=f"write {digits}B for bytes, or a size such as 120MiB",
+    )
+
+
+def _subject(path: Path) -> str:
+    return spoken(path) or "the file"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - half a terminal's width

@@ -1,0 +1,1 @@
+"""The JSON Schemas of project, table and policy files, written by hand."""

@@ -1,0 +1,177 @@
+"""Merged settings as typed values: units converted, defaults that depend on others filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from parquetry.project.model import (
+    Budget,
+    Clustering,
+    ClusteringExecution,
+    ClusteringPlan,
+    Column,
+    DataTest,
+    Files,
+    Operation,
+    PartitionFilter,
+    Query,
+    Retention,
+    Sizing,
+    Source,
+)
+from parquetry.project.schema import Kind, built_in
+from parquetry.project.units import duration_seconds, size_bytes
+
+
+@cache
+def built_in_settings() -> Mapping[str, Any]:
+    """The bottom layer of every table, from the defaults in the schemas."""
+    sections = ("sizing", "clustering", "retention", "files", "partitioning")
+    return {section: built_in(Kind.TABLE, section) for section in sections} | {
+        "key_scope": built_in(Kind.TABLE)["key_scope"]
+    }
+
+
+@cache
+def built_in_budget() -> Mapping[str, Any]:
+    """The bottom layer of every target's budget."""
+    return built_in(Kind.PROJECT, "defaults", "budget")
+
+
+def sizing(value: Mapping[str, Any]) -> Sizing:
+    """Limits of write-time sizing."""
+    split, record = value["insert_split_size"], value["record_size"]
+    return Sizing(
+        max_file_size_bytes=size_bytes(value["max_file_size"]),
+        small_file_limit_bytes=size_bytes(value["small_file_limit"]),
+        insert_split_size=None if split == "auto" else split,
+        record_size_bytes=None if record == "auto" else size_bytes(record),
+        min_fill=float(value["min_fill"]),
+    )
+
+
+def files(value: Mapping[str, Any]) -> Files:
+    """How base files are encoded."""
+    return Files(
+        compression=value["compression"],
+        row_group_size_bytes=_size(value, "row_group_size"),
+        page_size_bytes=_size(value, "page_size"),
+        bloom_filter=value["bloom_filter"],
+        encryption_key=value.get("encryption_key"),
+    )
+
+
+def retention(value: Mapping[str, Any]) -> Retention:
+    """Rules that keep old versions."""
+    clean = value["clean"]
+    age = clean.get("max_age")
+    return Retention(
+        keep_commits=clean.get("keep_commits"),
+        keep_versions=clean.get("keep_versions"),
+        max_age_seconds=None if age is None else duration_seconds(age),
+        archive_keep_commits=value["archive"]["keep_commits"],
+    )
+
+
+def clustering(value: Mapping[str, Any], *, sizing: Sizing) -> Clustering:
+    """When and how files are reorganised; sizes that are not declared follow ``sizing``."""
+    plan, execution = value["plan"], value.get("execution", {})
+    target = _size(plan, "target_file_size") or sizing.max_file_size_bytes
+    limit = _size(plan, "small_file_limit") or sizing.small_file_limit_bytes or target * 5 // 6
+    partitions = plan["partitions"]
+    columns = tuple(execution.get("columns", ()))
+    return Clustering(
+        trigger=value["trigger"],
+        every_commits=value["every_commits"],
+        existing=value["existing"],
+        plan=ClusteringPlan(
+            strategy=plan["strategy"],
+            small_file_limit_bytes=limit,
+            target_file_size_bytes=target,
+            max_group_size_bytes=size_bytes(plan["max_group_size"]),
+            max_groups=plan["max_groups"],
+            partitions=PartitionFilter(
+                selected=tuple(partitions.get("selected", ())),
+                regex=partitions.get("regex"),
+                recent=partitions.get("recent"),
+                skip_newest=partitions["skip_newest"],
+            ),
+        ),
+        execution=ClusteringExecution(
+            strategy=execution.get("strategy", "sort" if columns else "stitch"),
+            columns=columns,
+            scope=execution["scope"],
+            split_by=tuple(execution.get("split_by", ())),
+            then=tuple(execution.get("then", ())),
+        ),
+    )
+
+
+def column(value: Mapping[str, Any], *, type_text: str) -> Column:
+    """A column with the canonical spelling of its type."""
+    return Column(
+        name=value["name"],
+        type=type_text,
+        nullable=value.get("nullable", True),
+        description=value.get("description"),
+        generated=value.get("generated"),
+        pii=value.get("pii", False),
+    )
+
+
+def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
+    """A source; a table without a record key can only be inserted into by default."""
+    default = Operation.UPSERT if has_key else Operation.INSERT
+    return Source(
+        name=value["name"],
+        format=value["format"],
+        path=path,
+        options={key: _option(option) for key, option in value.get("options", {}).items()},
+        select=value.get("select"),
+        operation=Operation(value.get("operation", default)),
+        read=value.get("read", "new"),
+        drop_duplicates=value.get("drop_duplicates", False),
+        delete_when=value.get("delete_when"),
+        drop=tuple(value.get("drop", ())),
+        match=tuple(value.get("match", ())),
+    )
+
+
+def query(value: Mapping[str, Any]) -> Query:
+    """A query."""
+    return Query(name=value["name"], where=value["where"], weight=float(value.get("weight", 1)))
+
+
+def data_test(value: Mapping[str, Any]) -> DataTest | None:
+    """A test; None where nothing of it was usable."""
+    kinds = [key for key in value if key != "severity"]
+    if len(kinds) != 1:
+        return None
+    (kind,) = kinds
+    arguments = value[kind]
+    if kind == "file_size":
+        arguments = {
+            "percentile": arguments["percentile"],
+            "min_bytes": _size(arguments, "min"),
+            "max_bytes": _size(arguments, "max"),
+        }
+    return DataTest(kind=kind, arguments=arguments, severity=value.get("severity", "error"))
+
+
+def budget(value: Mapping[str, Any]) -> Budget:
+    """A byte budget."""
+    return Budget(
+        per_run_bytes=_size(value, "per_run"),
+        per_apply_bytes=_size(value, "per_apply"),
+        per_commit_bytes=_size(value, "per_commit"),
+    )
+
+
+def _size(value: Mapping[str, Any], key: str) -> int | None:
+    return size_bytes(value[key]) if key in value else None
+
+
+def _option(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

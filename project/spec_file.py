@@ -1,0 +1,158 @@
+"""One file of a project on its way from bytes to values that its schema accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from parquetry.project.diagnostics import Diagnostic, diagnostic
+from parquetry.project.document import Document, Node, Path
+from parquetry.project.interpolate import Rendered, Scope, Secret, Site, render
+from parquetry.project.schema import Kind
+from parquetry.project.schema_errors import violations
+from parquetry.project.source import SourceText
+from parquetry.project.template_syntax import TemplateProblem, is_template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecFile:
+    """A file after templates and schema.
+
+    ``node`` and its ``value`` lack what the schema does not accept; ``damaged`` holds the paths of
+    those parts and of those whose templates have no value yet, so that later checks draw no
+    conclusions from their absence.
+    """
+
+    kind: Kind
+    source: SourceText
+    node: Node
+    damaged: frozenset[Path]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def value(self) -> Mapping[str, Any]:
+        """The values that are left."""
+        return self.node.value if isinstance(self.node.value, dict) else {}
+
+
+MOST_TEMPLATES = 1000
+_LISTS = frozenset({"columns", "sources", "queries", "tests", "allow"})
+
+Reading = Callable[[Path], tuple[Site, Scope] | None]
+"""What the template at a path may read; None where templates are not evaluated."""
+
+
+def spec_file(document: Document, kind: Kind, reading: Reading) -> SpecFile | None:
+    """The file's values; None where it has no mapping at its top, which is reported."""
+    found = list(document.diagnostics)
+    if document.root is None:
+        return None
+    value, unknown = rendered(document.root, source=document.source, reading=reading, report=found.append)
+    reported = {entry.span.start for entry in found}
+    wrong = violations(kind, masked(value), node=document.root, source=document.source)
+    # A placeholder that the schema does not accept is no mistake: its real value may be right.
+    mistakes = (entry.diagnostic for entry in wrong if entry.path not in unknown)
+    found.extend(entry for entry in mistakes if entry.span.start not in reported)
+    dropped = {_unusable(entry.path, entry.diagnostic.code) for entry in wrong}
+    dropped.update(_unusable(path, "PQ201") for path, placeholder in unknown.items() if not placeholder)
+    damaged = frozenset([*(entry.path for entry in wrong), *unknown])
+    return SpecFile(
+        kind=kind,
+        source=document.source,
+        node=_rebuilt(document.root, value, frozenset(dropped), ())
+        if dropped or value is not document.root.value
+        else document.root,
+        damaged=damaged,
+        diagnostics=tuple(found),
+    )
+
+
+def rendered(
+    node: Node, *, source: SourceText, reading: Reading, report: Callable[[Diagnostic], None]
+) -> tuple[Any, dict[Path, bool]]:
+    """The values below a node with templates evaluated, and the paths of those not known.
+
+    These are True where a placeholder stands for what will be known later, False where the
+    template itself is left.
+    """
+    unknown: dict[Path, bool] = {}
+    counted: list[Path] = []
+    if not is_template(source.text):
+        return node.value, unknown
+
+    def walk(part: Node, path: Path) -> Any:
+        if isinstance(part.value, dict):
+            return {key: walk(child, (*path, key)) for key, child in part.children.items()}
+        if isinstance(part.value, list):
+            return [walk(child, (*path, index)) for index, child in part.children.items()]
+        if not is_template(part.value):
+            return part.value
+        counted.append(path)
+        if len(counted) > MOST_TEMPLATES:
+            unknown[path] = False
+            return part.value
+        try:
+            result = _render(part.value, reading(path))
+        except TemplateProblem as problem:
+            report(
+                diagnostic(problem.code, problem.summary, source=source, span=part.span, hint=problem.hint)
+            )
+            unknown[path] = False
+            return part.value
+        if not result.known:
+            unknown[path] = not is_template(result.value)
+        return result.value
+
+    value = walk(node, ())
+    if len(counted) > MOST_TEMPLATES:
+        span = node.at(counted[MOST_TEMPLATES]).span
+        summary = f"more than {MOST_TEMPLATES:,} templates"
+        report(diagnostic("PQ010", summary, source=source, span=span, hint="split the file"))
+    return value, unknown
+
+
+def _render(text: str, place: tuple[Site, Scope] | None) -> Rendered:
+    if place is None:
+        raise TemplateProblem("PQ208", "templates are not evaluated here", "write the value out")
+    site, scope = place
+    return render(text, scope=scope, site=site)
+
+
+def masked(value: Any) -> Any:
+    """The value with every secret in its printable form."""
+    match value:
+        case Secret():
+            return value.masked
+        case dict():
+            return {key: masked(child) for key, child in value.items()}
+        case list():
+            return [masked(child) for child in value]
+    return value
+
+
+def _unusable(path: Path, code: str) -> Path:
+    """What goes with a wrong part: the whole entry of a list, as its other values need this one."""
+    is_entry = len(path) > 2 and path[0] in _LISTS and isinstance(path[1], int)  # noqa: PLR2004 - below an entry
+    return path[:2] if is_entry and code != "PQ102" else path
+
+
+def _rebuilt(node: Node, value: Any, dropped: frozenset[Path], path: Path) -> Node:
+    """The nodes with ``value`` in place of their own, without the dropped paths."""
+    if path in dropped:
+        return Node(None, node.span, {}, {})
+    if isinstance(value, dict):
+        named: dict[str | int, Node] = {
+            key: _rebuilt(node.children[key], child, dropped, (*path, key))
+            for key, child in value.items()
+            if (*path, key) not in dropped
+        }
+        return Node({key: child.value for key, child in named.items()}, node.span, node.keys, named)
+    if isinstance(value, list):
+        kept = [
+            _rebuilt(node.children[index], child, dropped, (*path, index))
+            for index, child in enumerate(value)
+            if (*path, index) not in dropped
+        ]
+        return Node([child.value for child in kept], node.span, {}, dict(enumerate(kept)))
+    return Node(value, node.span, {}, {})
