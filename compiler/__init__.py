@@ -1,0 +1,1 @@
+"""Declared plus observed: manifests, differences, plans, jobs and reviews."""

@@ -1,0 +1,103 @@
+"""What differs between the declared and the applied spec, and how far each difference reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from parquetry.compiler.columns import column_changes
+from parquetry.compiler.plan import Change, ChangeClass
+from parquetry.compiler.words import document, flatten
+from parquetry.runtime.spec import TableSpec
+
+CODES = {
+    "SC001": "the table is created",
+    "SC101": "a description, an owner or a tag changed",
+    "SC201": "a limit, a schedule, a source or another rule changed",
+    "SC301": "a nullable column was added",
+    "SC302": "a type was widened",
+    "SC303": "a column may be null now",
+    "SC304": "the columns are in another order",
+    "SC310": "a column was dropped",
+    "SC311": "a type was narrowed or replaced",
+    "SC312": "a column must not be null any more",
+    "SC313": "a column that must not be null was added",
+    "SC314": "keys become unique in the table instead of in a partition",
+    "SC401": "the record key changed",
+    "SC402": "the partitioning changed",
+    "SC403": "the table would be somewhere else",
+    "SC404": "the ordering column changed",
+    "SC501": "the location holds a table that is not ours",
+    "SC502": "the applied spec comes from a commit that this branch does not contain",
+    "SC503": "the table uses a feature with which it cannot be written safely",
+}
+
+IDENTITY_CODES = frozenset({"SC401", "SC402", "SC404"})
+UNREADABLE_CODES = frozenset({"SC311", "SC312", "SC313", "SC314"})
+
+_IDENTITY = {
+    "record_key": "SC401",
+    "partition_by": "SC402",
+    "partitioning.hive_style": "SC402",
+    "partitioning.url_encode": "SC402",
+    "ordering": "SC404",
+}
+_METADATA = ("description", "owner", "tags")
+
+
+def spec_changes(
+    applied: TableSpec, declared: TableSpec, *, origin: Callable[[str], str | None]
+) -> tuple[Change, ...]:
+    """Every field that differs, the farthest-reaching first, then by path.
+
+    ``origin`` says where a path of the declared spec comes from, as ``file:line:column``.
+    """
+    old, new = _rules(applied), _rules(declared)
+    rules = (
+        _rule_change(path, old.get(path), new.get(path))
+        for path in sorted(old.keys() | new.keys())
+        if old.get(path) != new.get(path)
+    )
+    changes = [*column_changes(applied.columns, declared.columns), *rules]
+    located = [_located(change, origin) for change in changes]
+    return tuple(sorted(located, key=lambda change: (-change.change_class.rank, change.path)))
+
+
+def highest(changes: Iterable[Change]) -> ChangeClass:
+    """The class of the whole: the highest of its changes, ``metadata`` when there is none."""
+    return max((c.change_class for c in changes), key=lambda c: c.rank, default=ChangeClass.METADATA)
+
+
+def _rules(spec: TableSpec) -> dict[str, Any]:
+    words = document(spec)
+    del words["columns"]
+    return flatten(words)
+
+
+def _rule_change(path: str, old: Any, new: Any) -> Change:
+    if path in _IDENTITY:
+        return Change(
+            path=path,
+            old=old,
+            new=new,
+            code=_IDENTITY[path],
+            change_class=ChangeClass.BREAKING,
+            reason="the files that are there are laid out by it",
+        )
+    if path == "key_scope" and new == "table":
+        return Change(
+            path=path,
+            old=old,
+            new=new,
+            code="SC314",
+            change_class=ChangeClass.BREAKING,
+            reason="the same key may be in two partitions already",
+        )
+    if path.split(".", 1)[0] in _METADATA:
+        return Change(path=path, old=old, new=new, code="SC101", change_class=ChangeClass.METADATA)
+    return Change(path=path, old=old, new=new, code="SC201", change_class=ChangeClass.POLICY)
+
+
+def _located(change: Change, origin: Callable[[str], str | None]) -> Change:
+    return replace(change, origin=origin(change.path))

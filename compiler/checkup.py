@@ -1,0 +1,95 @@
+"""What works on this machine and for this project, and how to mend what does not."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from parquetry.compiler.observation import admit, observe
+from parquetry.compiler.workspace import Workspace
+from parquetry.errors import ParquetryError
+from parquetry.project import ResolvedTable
+from parquetry.runtime.java import find_java
+from parquetry.runtime.storage import open_store, probe_put_if_absent
+from parquetry.version import VERSION
+
+_OLDEST_PYTHON = (3, 11)
+_PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec")
+_PROBE_FOLDER = ".parquetry-doctor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at: what was found, or what is wrong and how to mend it."""
+
+    name: str
+    ok: bool
+    found: str
+
+
+def check_machine() -> Iterator[Check]:
+    """Python, packages and Java."""
+    yield Check(name="parquetry", ok=True, found=VERSION)
+    yield Check(
+        name="python",
+        ok=sys.version_info >= _OLDEST_PYTHON,
+        found=f"{platform.python_version()} at {sys.executable}"
+        + ("" if sys.version_info >= _OLDEST_PYTHON else "; 3.11 or newer is needed"),
+    )
+    for package in _PACKAGES:
+        yield _package(package)
+    yield _checked("java", _java)
+
+
+def check_project(workspace: Workspace) -> Iterator[Check]:
+    """The warehouse's store, and every selected table: whether it may be written."""
+    target = workspace.project.target
+    yield _checked("storage", lambda: _probe(workspace))
+    for table in workspace.tables:
+        yield _checked(f"table {table.name}", lambda table=table: _table(workspace, table))  # type: ignore[misc]
+    yield Check(
+        name="spark",
+        ok=True,
+        found=f"{target.spark.launcher}, master {target.spark.master or 'local[*] or as configured'}",
+    )
+
+
+def _package(name: str) -> Check:
+    try:
+        return Check(name=name, ok=True, found=version(name))
+    except PackageNotFoundError:
+        return Check(name=name, ok=False, found=f"is not installed; run `pip install {name}`")
+
+
+def _checked(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name=name, ok=True, found=look())
+    except ParquetryError as error:
+        return Check(name=name, ok=False, found=str(error))
+
+
+def _java() -> str:
+    java = find_java()
+    return f"{java.major} at {java.executable}"
+
+
+def _probe(workspace: Workspace) -> str:
+    """Write beside the tables, and take it away again."""
+    warehouse = workspace.project.target.warehouse.rstrip("/")
+    store = open_store(f"{warehouse}/{_PROBE_FOLDER}", workspace.storage)
+    try:
+        probe_put_if_absent(store)
+    finally:
+        open_store(warehouse, workspace.storage).delete_folder(_PROBE_FOLDER)
+    return f"{warehouse} can be written and honours conditional puts"
+
+
+def _table(workspace: Workspace, table: ResolvedTable) -> str:
+    observation = observe(workspace.store(table))
+    if observation is None:
+        return f"not created yet at {table.location}"
+    admit(observation)
+    return f"can be written at {table.location}"

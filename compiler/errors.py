@@ -1,0 +1,43 @@
+"""What can go wrong between the project's files and a table."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from parquetry.errors import ParquetryError
+from parquetry.project.diagnostics import Diagnostic, render_text
+
+
+class SpecError(ParquetryError):
+    """The project's files have errors; ``diagnostics`` holds them all, the message shows them."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...], *, files: int) -> None:
+        super().__init__(render_text(diagnostics, files=files).rstrip("\n"))
+        self.diagnostics = diagnostics
+        self.files = files
+
+
+class UnknownTableError(ParquetryError):
+    """There is no such table in the project."""
+
+
+class UnappliedError(ParquetryError):
+    """A command that acts on applied records found none."""
+
+
+class JobFailedError(ParquetryError):
+    """A job in another process failed; its exit code is this error's."""
+
+    def __init__(self, message: str, *, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # this one is only known now
+
+
+class BlockedPlanError(ParquetryError):
+    """The plan holds changes that may not be applied."""
+
+
+class UsageError(ParquetryError):
+    """The values given do not make a request that can be carried out."""
+
+    exit_code: ClassVar[int] = 2

@@ -1,0 +1,37 @@
+"""The git commit a plan is made from, and whether it contains another one."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitWorkTree:
+    """A project directory as git sees it; ``commit`` None outside a repository."""
+
+    directory: Path
+    commit: str | None
+
+    def contains(self, commit: str) -> bool:
+        """Whether ``commit`` is the checked-out commit or one of its ancestors."""
+        if self.commit is None or commit == self.commit:
+            return True
+        return _git(self.directory, "merge-base", "--is-ancestor", commit, self.commit) is not None
+
+
+def work_tree(directory: Path) -> GitWorkTree:
+    """The work tree that holds ``directory``; without a commit when there is no git or repository."""
+    output = _git(directory, "rev-parse", "--verify", "--quiet", "HEAD")
+    return GitWorkTree(directory=directory, commit=output.strip() if output else None)
+
+
+def _git(directory: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(directory), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,133 @@
+"""A table's live layout: files, sizes, rows, and what each declared query would have to read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+from parquetry.compiler.rereading import read_again
+from parquetry.runtime.layout.file_statistics import FileStatistics
+from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.sizing import is_small
+from parquetry.runtime.layout.skipping import Touched, Types, column_types, parse_where, touched
+from parquetry.runtime.statistics import look_up
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import open_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """One partition; the sizes are in the order of the file ids."""
+
+    path: str
+    small_files: int
+    rows: int
+    file_sizes_bytes: tuple[int, ...]
+
+    @property
+    def files(self) -> int:
+        """How many files it has."""
+        return len(self.file_sizes_bytes)
+
+    @property
+    def size_bytes(self) -> int:
+        """All of them together."""
+        return sum(self.file_sizes_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How many there are, and how many a query reads."""
+
+    read: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryReport:
+    """What a declared query has to read after pruning by partition and statistics."""
+
+    name: str
+    files: Share
+    row_groups: Share
+    rows: Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutReport:
+    """A table as of its newest completed write."""
+
+    table: str
+    instant: str | None
+    partitions: tuple[PartitionReport, ...]
+    queries: tuple[QueryReport, ...]
+
+
+@read_again
+def inspect_table(store: ObjectStore) -> LayoutReport:
+    """The layout of the table in ``store``; TableNotFoundError when there is none.
+
+    Rows come from recorded statistics, else from footers. Times without zone in queries are in UTC,
+    as in the sessions that jobs start.
+    """
+    handle = open_table(store)
+    timeline = handle.timeline()
+    spec = handle.effective_spec(timeline)
+    view = handle.view(timeline)
+    slices = view.all_slices()
+    queries = spec.extra.get("queries") or ()
+    statistics = look_up(store, slices, columns=None if queries else ())
+    return LayoutReport(
+        table=handle.config.name,
+        instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
+        partitions=_partitions(slices, statistics, spec.sizing),
+        queries=_queries(queries, statistics, column_types(spec.columns)),
+    )
+
+
+def _queries(
+    declared: Iterable[Mapping[str, Any]], statistics: Mapping[str, FileStatistics], types: Types
+) -> tuple[QueryReport, ...]:
+    files = list(statistics.values())
+    total = Touched(
+        files=len(files),
+        row_groups=sum(len(file.row_groups) for file in files),
+        rows=sum(file.rows for file in files),
+    )
+    return tuple(
+        _query(
+            query["name"],
+            touched(files, parse_where(query["where"], types=types, time_zone=UTC), types),
+            total,
+        )
+        for query in declared
+    )
+
+
+def _query(name: str, read: Touched, total: Touched) -> QueryReport:
+    return QueryReport(
+        name=name,
+        files=Share(read=read.files, total=total.files),
+        row_groups=Share(read=read.row_groups, total=total.row_groups),
+        rows=Share(read=read.rows, total=total.rows),
+    )
+
+
+def _partitions(
+    slices: Sequence[FileSlice], statistics: Mapping[str, FileStatistics], policy: SizingPolicy
+) -> tuple[PartitionReport, ...]:
+    by_partition: dict[str, list[FileSlice]] = defaultdict(list)
+    for part in slices:
+        by_partition[part.partition].append(part)
+    return tuple(
+        PartitionReport(
+            path=path,
+            small_files=sum(is_small(part.size_bytes, policy) for part in parts),
+            rows=sum(statistics[part.path].rows for part in parts),
+            file_sizes_bytes=tuple(part.size_bytes for part in parts),
+        )
+        for path, parts in sorted(by_partition.items())
+    )

@@ -1,0 +1,116 @@
+"""A table's timeline as a report: what each instant wrote and replaced, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from parquetry.compiler.rereading import read_again
+from parquetry.runtime.errors import TableNotFoundError
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant
+from parquetry.runtime.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """Rows that an instant brought in, changed and removed."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCounts:
+    """Files that an instant added, file groups it replaced, files it removed from the store."""
+
+    added: int = 0
+    replaced: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstantReport:
+    """One instant. ``operation`` in the words of the specs; None where the action says it all."""
+
+    time: str
+    action: str
+    state: str
+    operation: str | None
+    rows: RowCounts = RowCounts()
+    files: FileCounts = FileCounts()
+    partitions: tuple[str, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineReport:
+    """The active timeline of a table, oldest first; or the one instant that was asked for."""
+
+    table: str
+    instants: tuple[InstantReport, ...]
+    is_single: bool = False
+
+
+@read_again
+def report_timeline(store: ObjectStore, *, instant: str | None = None) -> TimelineReport:
+    """The instants of the table in ``store``, or one of them.
+
+    Raises TableNotFoundError when there is no table, or no such instant.
+    """
+    handle = open_table(store)
+    timeline = Timeline.load(store)
+    wanted = [i for i in timeline.instants if instant in (None, i.time)]
+    if instant is not None and not wanted:
+        raise TableNotFoundError(
+            f"the active timeline of {handle.config.name} has no instant {instant}; "
+            "`parquetry timeline` without it lists them"
+        )
+    return TimelineReport(
+        table=handle.config.name,
+        instants=tuple(_report(timeline, i) for i in wanted),
+        is_single=instant is not None,
+    )
+
+
+def _report(timeline: Timeline, instant: Instant) -> InstantReport:
+    bare = InstantReport(
+        time=instant.time, action=str(instant.action), state=str(instant.state), operation=None
+    )
+    if not instant.is_completed:
+        return bare
+    if instant.action in WRITE_ACTIONS:
+        return _write(bare, timeline.commit_metadata(instant.time))
+    return replace(bare, files=FileCounts(removed=_removed(timeline, instant)))
+
+
+def _write(bare: InstantReport, metadata: CommitMetadata) -> InstantReport:
+    stats = list(metadata.all_stats())
+    return replace(
+        bare,
+        operation=metadata.operation.lower(),
+        rows=RowCounts(
+            inserted=sum(stat.num_inserts for stat in stats),
+            updated=sum(stat.num_update_writes for stat in stats),
+            deleted=sum(stat.num_deletes for stat in stats),
+        ),
+        files=FileCounts(
+            added=len(stats), replaced=sum(len(file_ids) for file_ids in metadata.replaced.values())
+        ),
+        partitions=tuple(sorted(metadata.partitions)),
+        extra={key: value for key, value in metadata.extra.items() if key != SCHEMA_KEY},
+    )
+
+
+def _removed(timeline: Timeline, instant: Instant) -> int:
+    match instant.action:
+        case Action.CLEAN:
+            cleaned = timeline.clean_metadata(instant.time).partitions
+            return sum(len(partition.deleted) for partition in cleaned.values())
+        case Action.ROLLBACK:
+            rolled_back = timeline.rollback_metadata(instant.time).partitions
+            return sum(len(partition.deleted) for partition in rolled_back.values())
+    return 0

@@ -1,0 +1,110 @@
+"""`target/`: the manifest, and one job per table and verb as JSON and as a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parquetry.compiler.scripts import render_job
+from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
+from parquetry.project import ResolvedTable
+from parquetry.runtime.job import JobPlan, digest_of
+from parquetry.version import VERSION
+
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What compiling wrote: paths relative to the project."""
+
+    manifest: Path
+    tables: int
+    files: tuple[Path, ...]
+
+
+def compile_project(workspace: Workspace) -> Compiled:
+    """Write the manifest and the jobs of the selected tables below ``target/``.
+
+    Job files of an earlier compilation that are no longer meant are removed.
+    """
+    root = workspace.project.root
+    jobs_folder = root / "target" / "jobs"
+    entries, written = [], []
+    for table in workspace.tables:
+        jobs = jobs_of(workspace, table)
+        folder = jobs_folder / table.name
+        folder.mkdir(parents=True, exist_ok=True)
+        for plan in jobs:
+            written += _write_job(plan, folder)
+        _remove_stale(folder, written)
+        entries.append(_entry(workspace, table, jobs, folder))
+    manifest = root / "target" / "manifest.json"
+    manifest.parent.mkdir(exist_ok=True)
+    manifest.write_text(_pretty(_manifest(workspace, entries)), encoding="utf-8")
+    return Compiled(
+        manifest=manifest.relative_to(root),
+        tables=len(entries),
+        files=tuple(path.relative_to(root) for path in [manifest, *written]),
+    )
+
+
+def _write_job(plan: JobPlan, folder: Path) -> list[Path]:
+    document, script = folder / f"{plan.name}.json", folder / f"{plan.name}.py"
+    source = render_job(plan)
+    document.write_text(_pretty(plan.to_json()), encoding="utf-8")
+    script.write_text(source, encoding="utf-8")
+    return [document, script]
+
+
+def _remove_stale(folder: Path, written: Iterable[Path]) -> None:
+    for path in set(folder.glob("*.json")) | set(folder.glob("*.py")):
+        if path not in written:
+            path.unlink()
+
+
+def _manifest(workspace: Workspace, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "format": "parquetry/manifest",
+        "version": MANIFEST_VERSION,
+        "parquetry": VERSION,
+        "project": workspace.project.name,
+        "target": workspace.project.target.name,
+        "git_commit": workspace.tree.commit,
+        "tables": entries,
+    }
+
+
+def _entry(
+    workspace: Workspace, table: ResolvedTable, jobs: tuple[JobPlan, ...], folder: Path
+) -> dict[str, Any]:
+    spec = spec_of(table).to_json()
+    return {
+        "name": table.name,
+        "file": str(table.file),
+        "location": table.location,
+        "digest": digest_of(spec),
+        "spec": spec,
+        "jobs": [
+            {
+                "name": plan.name,
+                "kind": str(plan.kind),
+                "source": plan.source,
+                "digest": plan.digest,
+                "json": _relative(folder / f"{plan.name}.json", workspace),
+                "script": _relative(folder / f"{plan.name}.py", workspace),
+            }
+            for plan in jobs
+        ],
+    }
+
+
+def _relative(path: Path, workspace: Workspace) -> str:
+    return path.relative_to(workspace.project.root).as_posix()
+
+
+def _pretty(document: Any) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,63 @@
+"""What a live table says of itself, read with four requests: no file listing, no footer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parquetry.runtime.applied import read_applied, read_identity
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.properties import read_table_properties
+from parquetry.runtime.readable import check_readable
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.table_config import TableConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """A table that exists.
+
+    ``spec`` is the applied one; for a table whose creation was interrupted before anything was
+    applied, the one it was made with.
+    """
+
+    handle: TableHandle
+    spec: TableSpec | None
+
+    @property
+    def is_applied(self) -> bool:
+        """Whether a spec was recorded as applied."""
+        return self.handle.applied is not None
+
+
+def observe(store: ObjectStore) -> Observation | None:
+    """The table in ``store``; None when there is none, or one that nobody can see yet.
+
+    Writes nothing: a table whose creation was interrupted is left to `apply`. Raises
+    UnsupportedTableError for what is no copy-on-write table of version 6.
+    """
+    identity = read_identity(store)
+    try:
+        raw = read_table_properties(store)
+    except NotFoundError:
+        return None
+    config = TableConfig.from_properties(raw, place=store.uri)
+    check_readable(store, config)
+    applied = read_applied(store)
+    made_with = identity.spec if identity else None
+    handle = TableHandle(
+        store=store,
+        config=config,
+        spec=applied.spec if applied else None,
+        applied=applied.ref if applied else None,
+        table_id=identity.table_id if identity else None,
+        project=identity.project if identity else None,
+    )
+    return Observation(handle=handle, spec=applied.spec if applied else made_with)
+
+
+def admit(observation: Observation) -> None:
+    """Return when the table may be written; else UnsupportedTableError. Reads the timeline."""
+    handle = observation.handle
+    check_writable(handle, handle.timeline(), handle.store.now_ms())

@@ -1,0 +1,138 @@
+"""The plan: what `apply` would do to each table, and what was seen when it was made.
+
+``Intent`` is the part a reviewer approves: its digest is the plan's id, so that rows ingested
+between plan and apply change nothing. ``Evidence`` is what the live tables looked like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from parquetry.runtime.job import Requirements
+from parquetry.runtime.spec import TableSpec
+
+
+class ChangeClass(StrEnum):
+    """How far a change reaches; the members are in rising order."""
+
+    METADATA = "metadata"
+    POLICY = "policy"
+    CREATE = "create"
+    EVOLVE = "evolve"
+    REWRITE = "rewrite"
+    BREAKING = "breaking"
+
+    @property
+    def rank(self) -> int:
+        """0 for the mildest."""
+        return list(ChangeClass).index(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One field that differs. ``origin`` is ``file:line:column``; ``live`` is what the table itself says."""
+
+    path: str
+    old: Any
+    new: Any
+    code: str
+    change_class: ChangeClass
+    live: Any = None
+    origin: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReference:
+    """A job that the plan leads to, by name and digest."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What is to be done to one table. ``spec`` is recorded whole, so that applying never plans again.
+
+    ``byte_ceiling`` is the most that the action may rewrite, from the target's budget.
+    """
+
+    table: str
+    location: str
+    change_class: ChangeClass
+    code: str
+    changes: tuple[Change, ...]
+    requirements: Requirements
+    spec: TableSpec
+    byte_ceiling: int = 0
+    jobs: tuple[JobReference, ...] = ()
+
+    @property
+    def changes_schema(self) -> bool:
+        """Whether carrying it out commits a new schema."""
+        return any(c.change_class in (ChangeClass.EVOLVE, ChangeClass.BREAKING) for c in self.changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """A table whose changes may not be applied, why, and what to do instead."""
+
+    table: str
+    location: str
+    code: str
+    reason: str
+    remedy: str
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What is to be done, and nothing that ingestion could alter."""
+
+    project: str
+    target: str
+    git_commit: str | None
+    parquetry: str
+    actions: tuple[Action, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFigures:
+    """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit."""
+
+    instant: str | None
+    files: int
+    size_bytes: int
+    small_files_before: int
+    small_files_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was seen, and when (milliseconds since 1970, UTC)."""
+
+    created_ms: int
+    tables: int
+    figures: Mapping[str, TableFigures] = field(default_factory=dict)
+    drift: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Intent and evidence. ``plan_id`` is the digest of the intent."""
+
+    intent: Intent
+    evidence: Evidence
+    plan_id: str
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do and nothing in the way."""
+        return not self.intent.actions and not self.intent.blocked
+
+
+EXPIRES_AFTER_MS = 7 * 86_400_000

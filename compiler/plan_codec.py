@@ -1,0 +1,123 @@
+"""The saved plan: canonical JSON, strict both ways."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from parquetry.compiler.plan import EXPIRES_AFTER_MS, Change, Evidence, Intent, Plan
+from parquetry.runtime.codec import from_json_value, to_json_value
+from parquetry.runtime.errors import InvalidDataError, StalePlanError
+from parquetry.runtime.job import canonical_json, digest_of
+
+PLAN_FORMAT = "parquetry/plan"
+PLAN_VERSION = 1
+
+
+def plan_of(intent: Intent, evidence: Evidence) -> Plan:
+    """The plan with its id, the digest of the intent."""
+    return Plan(intent=intent, evidence=evidence, plan_id=digest_of(intent_json(intent)))
+
+
+def encode(plan: Plan) -> str:
+    """Canonical JSON with a digest over everything else in it; ends in a newline."""
+    document = plan_json(plan)
+    return canonical_json(document | {"digest": digest_of(document)}) + "\n"
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The plan as plain JSON values, without the file's own digest."""
+    return {
+        "format": PLAN_FORMAT,
+        "version": PLAN_VERSION,
+        "plan_id": plan.plan_id,
+        "intent": intent_json(plan.intent),
+        "evidence": _evidence_json(plan.evidence),
+    }
+
+
+def decode(text: str, *, name: str) -> Plan:
+    """The plan that :func:`encode` wrote.
+
+    Raises :class:`StalePlanError` for anything else: no JSON, another format or version, unknown
+    or missing fields, a digest that does not fit. ``name`` is what the messages call the file.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise StalePlanError(
+            f"{name} is no saved plan ({error}); write one with `parquetry plan --out`"
+        ) from error
+    if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
+        raise StalePlanError(f"{name} is no saved plan; write one with `parquetry plan --out {name}`")
+    if document.get("version") != PLAN_VERSION:
+        raise StalePlanError(
+            f"{name} is a plan of version {document.get('version')!r}, this parquetry reads {PLAN_VERSION}; "
+            "plan again with the parquetry that is installed here"
+        )
+    digest = document.pop("digest", None)
+    if digest != digest_of(document):
+        raise StalePlanError(f"{name} was changed after it was written: its digest does not fit; plan again")
+    unknown = sorted(set(document) - {"format", "version", "plan_id", "intent", "evidence"})
+    if unknown:
+        raise StalePlanError(f"{name}: unknown fields {unknown}; plan again instead of editing it")
+    try:
+        plan = Plan(
+            intent=_intent(document["intent"], f"{name}: intent"),
+            evidence=_evidence(document["evidence"], f"{name}: evidence"),
+            plan_id=document["plan_id"],
+        )
+    except (InvalidDataError, KeyError, TypeError, AttributeError) as error:
+        raise StalePlanError(f"{name} is no plan that this parquetry reads ({error}); plan again") from error
+    if plan.plan_id != digest_of(document["intent"]):
+        raise StalePlanError(f"{name}: the plan's id is not the digest of its intent; plan again")
+    return plan
+
+
+def check_age(plan: Plan, now_ms: int, *, name: str) -> None:
+    """Raise :class:`StalePlanError` for a plan older than seven days."""
+    if now_ms - plan.evidence.created_ms > EXPIRES_AFTER_MS:
+        days = (now_ms - plan.evidence.created_ms) // 86_400_000
+        raise StalePlanError(f"{name} is {days} days old, plans are good for 7; plan again")
+
+
+def intent_json(intent: Intent) -> dict[str, Any]:
+    """The intent as plain JSON values."""
+    document: dict[str, Any] = to_json_value(intent)
+    for entry in document["actions"] + document["blocked"]:
+        entry["changes"] = [_class_out(change) for change in entry["changes"]]
+    document["actions"] = [_class_out(action) for action in document["actions"]]
+    return document
+
+
+def changes_json(changes: tuple[Change, ...]) -> list[dict[str, Any]]:
+    """The changes as plain JSON values, the class under ``class``."""
+    return [_class_out(to_json_value(change)) for change in changes]
+
+
+def _evidence_json(evidence: Evidence) -> dict[str, Any]:
+    document: dict[str, Any] = to_json_value(evidence)
+    return document | {"drift": changes_json(evidence.drift)}
+
+
+def _intent(document: dict[str, Any], place: str) -> Intent:
+    actions = [_with_changes(_class_in(action)) for action in document.get("actions", ())]
+    blocked = [_with_changes(entry) for entry in document.get("blocked", ())]
+    return from_json_value(Intent, document | {"actions": actions, "blocked": blocked}, place=place)
+
+
+def _evidence(document: dict[str, Any], place: str) -> Evidence:
+    drift = [_class_in(change) for change in document.get("drift", ())]
+    return from_json_value(Evidence, document | {"drift": drift}, place=place)
+
+
+def _with_changes(document: dict[str, Any]) -> dict[str, Any]:
+    return document | {"changes": [_class_in(change) for change in document.get("changes", ())]}
+
+
+def _class_out(document: dict[str, Any]) -> dict[str, Any]:
+    return {"class" if key == "change_class" else key: value for key, value in document.items()}
+
+
+def _class_in(document: dict[str, Any]) -> dict[str, Any]:
+    return {"change_class" if key == "class" else key: value for key, value in document.items()}

@@ -1,0 +1,103 @@
+"""The plan of a workspace: live tables are read, side by side, and nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from parquetry.compiler.known_locations import former_locations
+from parquetry.compiler.observation import Observation, admit, observe
+from parquetry.compiler.plan import JobReference, Plan, TableFigures
+from parquetry.compiler.planner import Declared, PlanContext, TableReader, make_plan
+from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
+from parquetry.project import ResolvedTable
+from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.layout.sizing import is_small
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.source_files import join_base
+from parquetry.runtime.storage import ObjectStore
+
+
+def plan_workspace(workspace: Workspace, *, now_ms: int) -> Plan:
+    """The plan for the selected tables; raises what reading their stores raises."""
+    stores = {table.name: workspace.store(table) for table in workspace.tables}
+    seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
+    target = workspace.project.target
+    context = PlanContext(
+        project=workspace.project.name,
+        target=target.name,
+        tree=workspace.tree,
+        now_ms=now_ms,
+        byte_ceiling=target.budget.per_apply_bytes or 0,
+    )
+    reader = TableReader(
+        observe=lambda table: seen[table.spec.name].get(),
+        find_elsewhere=lambda table: _elsewhere(workspace, table),
+        admit=admit,
+        measure=measure,
+    )
+    return make_plan((declared(workspace, t) for t in workspace.tables), context=context, reader=reader)
+
+
+def declared(workspace: Workspace, table: ResolvedTable) -> Declared:
+    """The table as the planner wants it, alike in every checkout of the project."""
+    jobs = (
+        replace(job, location=table.location_declared, directory=".") for job in jobs_of(workspace, table)
+    )
+    return Declared(
+        spec=spec_of(table),
+        location=table.location_declared,
+        origin=lambda path: str(table.origin(path)),
+        protected=workspace.is_protected(table),
+        allowed=workspace.allowed(table),
+        jobs=tuple(JobReference(name=job.name, digest=job.digest) for job in jobs),
+    )
+
+
+def measure(table: Declared, observation: Observation) -> TableFigures:
+    """The live files by number and size, and how many are small under the old and the new limit."""
+    handle = observation.handle
+    timeline = handle.timeline()
+    slices = handle.view(timeline).all_slices()
+    before = (observation.spec or table.spec).sizing
+    return TableFigures(
+        instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
+        files=len(slices),
+        size_bytes=sum(part.size_bytes for part in slices),
+        small_files_before=sum(is_small(part.size_bytes, before) for part in slices),
+        small_files_after=sum(is_small(part.size_bytes, table.spec.sizing) for part in slices),
+    )
+
+
+def _elsewhere(workspace: Workspace, table: Declared) -> str | None:
+    """Where else the project has a table of that name: its default location, or the last known one."""
+    root, target, name = workspace.project.root, workspace.project.target, table.spec.name
+    candidates = (f"{target.warehouse.rstrip('/')}/{name}", *former_locations(root, target.name, name))
+    here = join_base(str(root), table.location)
+    for candidate in candidates:
+        there = join_base(str(root), candidate)
+        if there == here:
+            continue
+        found = _try_observe(workspace.store_at(there)).observation
+        if found and (found.handle.project, found.handle.config.name) == (workspace.project.name, name):
+            return there.removeprefix(f"{root}/")
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """An observation, or the reason why there is none: it is raised where the table is planned."""
+
+    observation: Observation | None = None
+    refusal: UnsupportedTableError | None = None
+
+    def get(self) -> Observation | None:
+        if self.refusal is not None:
+            raise self.refusal
+        return self.observation
+
+
+def _try_observe(store: ObjectStore) -> _Seen:
+    try:
+        return _Seen(observation=observe(store))
+    except UnsupportedTableError as refusal:
+        return _Seen(refusal=refusal)

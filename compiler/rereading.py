@@ -1,0 +1,29 @@
+"""Reports on tables that others write: an instant may leave the timeline while it is read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from parquetry.runtime.errors import StaleTimelineError
+
+_Given = ParamSpec("_Given")
+_Report = TypeVar("_Report")
+
+_ATTEMPTS = 3
+
+
+def read_again(report: Callable[_Given, _Report]) -> Callable[_Given, _Report]:
+    """The same function, done anew when the timeline it read from was archived or undone beneath it."""
+
+    @functools.wraps(report)
+    def repeated(*args: _Given.args, **kwargs: _Given.kwargs) -> _Report:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return report(*args, **kwargs)
+            except StaleTimelineError:
+                continue
+        return report(*args, **kwargs)
+
+    return repeated

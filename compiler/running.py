@@ -1,0 +1,167 @@
+"""`run`: ingest what is due, then do the services that are due, by applied records only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from parquetry.compiler.errors import UnappliedError
+from parquetry.compiler.observation import observe
+from parquetry.compiler.workspace import Workspace, job
+from parquetry.errors import ParquetryError
+from parquetry.project import ResolvedTable
+from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.errors import PartialFailureError
+from parquetry.runtime.job import JobKind, JobPlan, Requirements
+from parquetry.runtime.main import JobResult
+
+
+class Only(StrEnum):
+    """A part of a run."""
+
+    INGEST = "ingest"
+    SERVICES = "services"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcome:
+    """A job's result, or why there is none; ``name`` is ``open`` when the table could not be looked at."""
+
+    table: str
+    name: str
+    result: JobResult | None = None
+    error: ParquetryError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a run did, in order."""
+
+    run_id: str
+    outcomes: tuple[JobOutcome, ...]
+
+    @property
+    def failure(self) -> ParquetryError | None:
+        """What the command ends with: nothing, the one failure, or that only a part was done."""
+        errors = [outcome.error for outcome in self.outcomes if outcome.error is not None]
+        if not errors:
+            return None
+        if any(outcome.result is not None and outcome.result.committed for outcome in self.outcomes):
+            return PartialFailureError(
+                f"{len(errors)} of {len(self.outcomes)} jobs failed; run again when mended"
+            )
+        return errors[0]
+
+
+Launch = Callable[[JobPlan], JobResult]
+
+
+class Observer(Protocol):
+    """Who is told how a run goes on."""
+
+    def planned(self, jobs: tuple[JobPlan, ...]) -> None:
+        """These jobs are going to run, unless an earlier one of their table fails."""
+        ...
+
+    def started(self, job: JobPlan) -> None:
+        """The job begins."""
+        ...
+
+    def ended(self, outcome: JobOutcome) -> None:
+        """The job is over, well or not."""
+        ...
+
+
+def run_tables(
+    workspace: Workspace,
+    *,
+    only: Only | None,
+    run_id: str,
+    prepare: Callable[[tuple[JobPlan, ...]], Launch],
+    observer: Observer,
+) -> RunResult:
+    """Run the selected tables' jobs one after the other.
+
+    ``prepare`` gets all jobs and gives what carries one out. A table of which a job failed gets no further
+    ones; the others go on. The results are left in ``target/runs/<run id>/results.json``.
+    """
+    planned = [_jobs(workspace, table, only) for table in workspace.tables]
+    all_jobs = tuple(plan for jobs in planned for plan in jobs if isinstance(plan, JobPlan))
+    launch = prepare(all_jobs)
+    observer.planned(all_jobs)
+    outcomes: list[JobOutcome] = []
+    for jobs in planned:
+        outcomes.extend(_run_jobs(jobs, launch, observer))
+    result = RunResult(run_id=run_id, outcomes=tuple(outcomes))
+    _save(workspace.project.root / "target" / "runs" / run_id, result)
+    return result
+
+
+def _run_jobs(
+    jobs: tuple[JobPlan | JobOutcome, ...], launch: Launch, observer: Observer
+) -> Iterator[JobOutcome]:
+    for plan in jobs:
+        if isinstance(plan, JobOutcome):
+            yield plan
+            return
+        observer.started(plan)
+        outcome = _outcome(plan, launch)
+        observer.ended(outcome)
+        yield outcome
+        if outcome.error is not None:
+            return
+
+
+def _outcome(plan: JobPlan, launch: Launch) -> JobOutcome:
+    try:
+        return JobOutcome(table=plan.table, name=plan.name, result=launch(plan))
+    except ParquetryError as error:
+        return JobOutcome(table=plan.table, name=plan.name, error=error)
+
+
+def _jobs(workspace: Workspace, table: ResolvedTable, only: Only | None) -> tuple[JobPlan | JobOutcome, ...]:
+    try:
+        observation = observe(workspace.store(table))
+    except ParquetryError as error:
+        return (JobOutcome(table=table.name, name="open", error=error),)
+    if observation is None or observation.handle.applied is None or observation.handle.spec is None:
+        missing = UnappliedError(
+            f"table {table.name} is not applied at {table.location}; run `parquetry apply`"
+        )
+        return (JobOutcome(table=table.name, name="open", error=missing),)
+    spec, applied = observation.handle.spec, observation.handle.applied
+    requirements = Requirements(
+        exists=True,
+        table_id=observation.handle.table_id,
+        applied_number=applied.number,
+        applied_digest=applied.digest,
+    )
+    kinds = [] if only is Only.SERVICES else [(JobKind.INGEST, source) for source in spec.sources]
+    plans = [
+        job(workspace, table, spec, kind=kind, source=source, requirements=requirements)
+        for kind, source in kinds
+    ]
+    if only is not Only.INGEST:
+        plans.append(job(workspace, table, spec, kind=JobKind.SERVICES, requirements=requirements))
+    return tuple(replace(plan, plan_id=applied.plan_id) for plan in plans)
+
+
+def _save(folder: Path, result: RunResult) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "run_id": result.run_id,
+        "jobs": [
+            {
+                "table": outcome.table,
+                "job": outcome.name,
+                "result": to_json_value(outcome.result),
+                "error": str(outcome.error) if outcome.error else None,
+            }
+            for outcome in result.outcomes
+        ],
+    }
+    (folder / "results.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,110 @@
+"""Jobs as PySpark scripts that a person can read and spark-submit can run."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+
+from parquetry.compiler.words import format_size
+from parquetry.runtime.job import JobKind, JobPlan
+from parquetry.runtime.spec import Source
+
+_LINE = 100
+_INDENT = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptContext:
+    """Everything the template of a job script may say."""
+
+    job: JobPlan
+    source: Source | None
+    headline: str
+    steps: tuple[str, ...]
+    document: dict[str, Any]
+
+
+def render_job(job: JobPlan) -> str:
+    """The script of a job: valid Python that runs the job it holds inline."""
+    source = next((s for s in job.spec.sources if s.name == job.source), None)
+    context = ScriptContext(
+        job=job,
+        source=source,
+        headline=_headline(job),
+        steps=_steps(job, source),
+        document=job.to_json(),
+    )
+    script = _environment().get_template("job.py.j2").render(script=context)
+    ast.parse(script, filename=f"{job.name}.py")
+    return script
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    # The output is Python, where HTML escaping would corrupt literals; values pass the literal filter.
+    environment = jinja2.Environment(  # noqa: S701
+        loader=jinja2.PackageLoader("parquetry.templates", ""),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["literal"] = _literal
+    environment.filters["comment"] = _comment
+    return environment
+
+
+def _literal(value: Any, depth: int = 0) -> str:
+    """A Python literal, on one line where it is short, else one entry per line."""
+    flat = repr(value)
+    if len(flat) + _INDENT * depth <= _LINE or not isinstance(value, dict | list) or not value:
+        return flat
+    inner, outer = " " * _INDENT * (depth + 1), " " * _INDENT * depth
+    if isinstance(value, dict):
+        entries = [f"{key!r}: {_literal(item, depth + 1)}" for key, item in value.items()]
+        return "{\n" + "".join(f"{inner}{entry},\n" for entry in entries) + outer + "}"
+    return "[\n" + "".join(f"{inner}{_literal(item, depth + 1)},\n" for item in value) + outer + "]"
+
+
+def _comment(text: str) -> str:
+    """Text that may stand in a comment or a docstring: one line, without quotes and backslashes."""
+    return " ".join(text.split()).replace("\\", "/").replace('"', "'")
+
+
+def _headline(job: JobPlan) -> str:
+    match job.kind:
+        case JobKind.CREATE:
+            return f"Create table {job.table}"
+        case JobKind.INGEST:
+            return f"Ingest source {job.source} into table {job.table}"
+        case JobKind.CLEAN | JobKind.SERVICES:
+            return f"Clean and archive table {job.table}"
+
+
+def _steps(job: JobPlan, source: Source | None) -> tuple[str, ...]:
+    sizing = job.spec.sizing
+    match job.kind:
+        case JobKind.CREATE:
+            return ("create the table, unless it is there", "record the spec below as the applied one")
+        case JobKind.CLEAN | JobKind.SERVICES:
+            return (
+                "remove file versions that no retention rule asks for, and files that no commit names",
+                "archive old instants of the timeline",
+            )
+        case JobKind.INGEST:
+            assert source is not None
+            which = "all files" if source.read == "full" else "the files not ingested before"
+            return (
+                f"read {which} of {source.path} ({source.format})",
+                *((f"turn them into the table's rows: {source.select}",) if source.select else ()),
+                *((f"rows with {source.delete_when} delete",) if source.delete_when else ()),
+                (
+                    f"{source.operation} them; files grow to {format_size(sizing.max_file_size_bytes)}, "
+                    f"those below {format_size(sizing.small_file_limit_bytes)} are filled first"
+                ),
+                "commit, then clean and archive what is due",
+            )

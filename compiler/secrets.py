@@ -1,0 +1,48 @@
+"""Secrets in options: revealed for a store that is opened now, references for what is written down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from parquetry.compiler.errors import UsageError
+from parquetry.project.interpolate import Secret
+
+_ENV_VAR = re.compile(r"""\{\{\s*env_var\(\s*(["'])(?P<name>\w+)\1\s*\)\s*\}\}""")
+
+
+def revealed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the secrets' own text; never to be written down."""
+    return {key: _replace(value, lambda secret: secret.reveal()) for key, value in options.items()}
+
+
+def references(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with ``{"environment_text": "${NAME}"}`` in place of each secret.
+
+    Raises UsageError for a secret whose template does more than name variables.
+    """
+    return {key: _replace(value, reference) for key, value in options.items()}
+
+
+def reference(secret: Secret) -> dict[str, str]:
+    """What is written down in place of one secret."""
+    text = _ENV_VAR.sub(lambda found: "${" + found["name"] + "}", secret.template)
+    if "{{" in text or "{%" in text:
+        raise UsageError(
+            f"{secret.masked}: a job refers to secrets by their variables alone; "
+            "write {{ env_var('NAME') }} without a default, filters or other templates"
+        )
+    return {"environment_text": text}
+
+
+def _replace(value: Any, what: Callable[[Secret], Any]) -> Any:
+    match value:
+        case Secret():
+            return what(value)
+        case Mapping():
+            return {key: _replace(item, what) for key, item in value.items()}
+        case list() | tuple():
+            return [_replace(item, what) for item in value]
+        case _:
+            return value

@@ -1,0 +1,110 @@
+"""Write-time sizing tried without writing: the runtime's own decision on given or live file sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from parquetry.compiler.errors import UsageError
+from parquetry.compiler.rereading import read_again
+from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.record_size import FileSample, learn
+from parquetry.runtime.layout.simulation import simulate_sizing
+from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.timeline import Timeline
+
+DEFAULT_RECORD_SIZE_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits given for the trial; None takes the table's, or without a table the default."""
+
+    max_file_size_bytes: int | None = None
+    small_file_limit_bytes: int | None = None
+    insert_split_size: int | None = None
+    record_size_bytes: int | None = None
+    min_fill: float | None = None
+
+    def over(self, policy: SizingPolicy) -> SizingPolicy:
+        """The policy with the given limits in place of its own."""
+        given = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return replace(policy, **{name: value for name, value in given.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """What a write would do. ``table`` and ``partition`` are None for given sizes."""
+
+    plan: SizingPlan
+    policy: SizingPolicy
+    table: str | None = None
+    partition: str | None = None
+    record_size_origin: str = "given"
+
+
+def simulate_given(file_sizes: Sequence[int], *, inserts: int, limits: Limits) -> Simulation:
+    """The plan for files of these sizes, called File_1, File_2, ... in their order."""
+    policy = limits.over(SizingPolicy())
+    record = policy.record_size_bytes or DEFAULT_RECORD_SIZE_BYTES
+    named = [(f"File_{number}", size) for number, size in enumerate(file_sizes, start=1)]
+    plan = simulate_sizing(named, record_size_bytes=record, inserts=inserts, policy=policy)
+    origin = "given" if policy.record_size_bytes else "assumed"
+    return Simulation(plan=plan, policy=policy, record_size_origin=origin)
+
+
+@read_again
+def simulate_table(
+    store: ObjectStore, *, inserts: int, limits: Limits, partition: str | None = None
+) -> Simulation:
+    """The plan for the live files of one partition, with the table's limits unless others are given.
+
+    ``partition`` may be left out when there is only one. UsageError names the partitions to choose from.
+    """
+    handle = open_table(store)
+    timeline = handle.timeline()
+    view = handle.view(timeline)
+    chosen = _partition(view.partitions(), partition, handle.config.name)
+    slices = view.slices(chosen)
+    policy = limits.over(handle.effective_spec(timeline).sizing)
+    learned = learn(_samples(timeline, slices))
+    record = policy.record_size_bytes or learned or DEFAULT_RECORD_SIZE_BYTES
+    origin = "given" if policy.record_size_bytes else "learned" if learned else "assumed"
+    return Simulation(
+        plan=plan_inserts(slices=slices, inserts=inserts, record_size_bytes=record, policy=policy),
+        policy=policy,
+        table=handle.config.name,
+        partition=chosen,
+        record_size_origin=origin,
+    )
+
+
+def _partition(partitions: Sequence[str], wanted: str | None, table: str) -> str:
+    if wanted is None:
+        if len(partitions) > 1:
+            shown = ", ".join(partitions[:_SHOWN]) + (", ..." if len(partitions) > _SHOWN else "")
+            raise UsageError(
+                f"table {table} has {len(partitions)} partitions and each is sized for itself: "
+                f"choose one with --partition ({shown})"
+            )
+        return partitions[0] if partitions else ""
+    if wanted not in partitions:
+        raise UsageError(f"table {table} has no partition {wanted!r}; `parquetry inspect {table}` lists them")
+    return wanted
+
+
+def _samples(timeline: Timeline, slices: Sequence[FileSlice]) -> list[FileSample]:
+    """The rows of each file, as the commit that wrote it counted them; archived commits are left out."""
+    samples = []
+    for file_slice in slices:
+        if not timeline.is_completed(file_slice.instant):
+            continue
+        stats = timeline.commit_metadata(file_slice.instant).stats.get(file_slice.partition, ())
+        rows = next((stat.num_writes for stat in stats if stat.file_id == file_slice.file_id), 0)
+        samples.append(FileSample(instant=file_slice.instant, rows=rows, data_bytes=file_slice.size_bytes))
+    return samples
+
+
+_SHOWN = 8

@@ -1,0 +1,122 @@
+"""A table's spec in the words of its YAML: what reviews show and changes are named by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from parquetry.runtime.spec import Source, TableSpec
+
+_UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
+_AGES = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def format_size(size_bytes: int) -> str:
+    """The size in the largest unit that says it exactly, such as ``120MiB``, ``120MB``, ``77B``."""
+    if size_bytes == 0:
+        return "0"
+    candidates = [
+        next((f"{size_bytes // scale}{unit}" for unit, scale in units if size_bytes % scale == 0), None)
+        for units in (_UNITS, _DECIMAL_UNITS)
+    ]
+    exact = [text for text in candidates if text is not None]
+    return min(exact, key=len) if exact else f"{size_bytes}B"
+
+
+def format_age(seconds: int) -> str:
+    """The duration in the largest unit that says it exactly, such as ``25d``."""
+    return next(f"{seconds // scale}{unit}" for unit, scale in _AGES if seconds % scale == 0)
+
+
+def document(spec: TableSpec) -> dict[str, Any]:
+    """The spec as a nested mapping with the keys and the units that people write."""
+    sizing, files, retention = spec.sizing, spec.files, spec.retention
+    return {
+        **{key: _in_words(spec.extra[key]) for key in sorted(spec.extra)},
+        "columns": {
+            column.name: {
+                "type": column.type,
+                "nullable": column.nullable,
+                "description": column.description,
+                "generated": column.generated,
+                "pii": column.pii,
+            }
+            for column in spec.columns
+        },
+        "record_key": list(spec.record_key),
+        "key_scope": str(spec.key_scope),
+        "ordering": spec.ordering,
+        "partition_by": list(spec.partition_by),
+        "partitioning": {"hive_style": spec.hive_style, "url_encode": spec.url_encode},
+        "sizing": {
+            "max_file_size": format_size(sizing.max_file_size_bytes),
+            "small_file_limit": format_size(sizing.small_file_limit_bytes),
+            "insert_split_size": "auto" if sizing.insert_split_size is None else sizing.insert_split_size,
+            "record_size": _optional_size(sizing.record_size_bytes, "auto"),
+            "min_fill": sizing.min_fill,
+        },
+        "files": {
+            "compression": files.compression,
+            "row_group_size": _optional_size(files.row_group_size_bytes, None),
+            "page_size": _optional_size(files.page_size_bytes, None),
+            "bloom_filter": str(files.bloom_filter),
+        },
+        "retention": {
+            "clean": {
+                "keep_commits": retention.keep_commits,
+                "keep_versions": retention.keep_versions,
+                "max_age": None
+                if retention.max_age_seconds is None
+                else format_age(retention.max_age_seconds),
+            },
+            "archive": {"keep_commits": retention.archive_keep_commits},
+        },
+        "sources": {source.name: _source(source) for source in spec.sources},
+    }
+
+
+def flatten(value: Any, path: str = "") -> dict[str, Any]:
+    """The leaves of nested mappings by dotted path; lists and empty mappings are leaves."""
+    if not isinstance(value, Mapping) or (not value and path):
+        return {path: value}
+    leaves: dict[str, Any] = {}
+    for key, item in value.items():
+        leaves |= flatten(item, f"{path}.{key}" if path else str(key))
+    return leaves
+
+
+def _in_words(value: Any) -> Any:
+    """The same with units in the values instead of the keys, and named things by name."""
+    if isinstance(value, Mapping):
+        return dict(_word(key, item) for key, item in value.items())
+    if isinstance(value, list) and value and all(isinstance(v, Mapping) and "name" in v for v in value):
+        return {v["name"]: {key: item for key, item in _in_words(v).items() if key != "name"} for v in value}
+    return value
+
+
+def _word(key: str, value: Any) -> tuple[str, Any]:
+    if key.endswith("_bytes") and isinstance(value, int):
+        return key.removesuffix("_bytes"), format_size(value)
+    if key.endswith("_seconds") and isinstance(value, int):
+        return key.removesuffix("_seconds"), format_age(value)
+    return key, _in_words(value)
+
+
+def _optional_size(size_bytes: int | None, absent: str | None) -> str | None:
+    return absent if size_bytes is None else format_size(size_bytes)
+
+
+def _source(source: Source) -> dict[str, Any]:
+    return {
+        "format": source.format,
+        "path": source.path,
+        "options": dict(source.options),
+        "select": source.select,
+        "operation": str(source.operation),
+        "read": source.read,
+        "drop_duplicates": source.drop_duplicates,
+        "delete_when": source.delete_when,
+        "drop": list(source.drop),
+        "match": list(source.match),
+    }

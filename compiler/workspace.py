@@ -1,0 +1,150 @@
+"""A loaded project at one target: what every command that touches tables starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from parquetry import project
+from parquetry.compiler.errors import SpecError, UnknownTableError
+from parquetry.compiler.git import GitWorkTree, work_tree
+from parquetry.compiler.secrets import references, revealed
+from parquetry.project import Project, ResolvedTable
+from parquetry.project.model import SparkSettings as SparkTarget
+from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, digest_of
+from parquetry.runtime.source_files import join_base
+from parquetry.runtime.spec import Source, TableSpec
+from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.version import VERSION
+
+_SCALA_2_12_UNTIL = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """A valid project with the tables that were selected. ``open`` makes stores of locations."""
+
+    project: Project
+    tables: tuple[ResolvedTable, ...]
+    tree: GitWorkTree
+    open: Callable[[str, Mapping[str, Any]], ObjectStore] = open_store
+
+    def table(self, name: str) -> ResolvedTable:
+        """The table of that name; :class:`UnknownTableError` lists the others."""
+        found = next((t for t in self.project.tables if t.name == name), None)
+        if found is None:
+            known = ", ".join(t.name for t in self.project.tables) or "none"
+            raise UnknownTableError(f"no table {name!r} in project {self.project.name}; it has: {known}")
+        return found
+
+    @property
+    def storage(self) -> dict[str, Any]:
+        """The target's storage options, secrets revealed: for opening stores, never for writing down."""
+        return revealed(self.project.target.storage)
+
+    def store(self, table: ResolvedTable) -> ObjectStore:
+        """The store at the table's location."""
+        return self.store_at(table.location)
+
+    def store_at(self, location: str) -> ObjectStore:
+        """The store at a location as it was declared: a relative one starts at the project's root."""
+        return self.open(join_base(str(self.project.root), location), self.storage)
+
+    def allowed(self, table: ResolvedTable) -> Mapping[str, str]:
+        """The codes the project allows for the table, with their reasons."""
+        return {entry.code: entry.reason for entry in self.project.allow if entry.table == table.name}
+
+    def is_protected(self, table: ResolvedTable) -> bool:
+        """Whether the target refuses every breaking change of the table."""
+        return any(fnmatchcase(table.name, pattern) for pattern in self.project.target.protect)
+
+
+def open_workspace(
+    directory: Path,
+    *,
+    target: str | None,
+    variables: Mapping[str, str],
+    environment: Mapping[str, str] | None,
+    select: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+) -> Workspace:
+    """The project in ``directory``; :class:`SpecError` carries its diagnostics."""
+    result = project.load(directory, target=target, variables=variables, environment=environment)
+    if result.project is None:
+        raise SpecError(result.diagnostics, files=result.files)
+    return Workspace(
+        project=result.project,
+        tables=project.select(result.project.tables, select=select, exclude=exclude),
+        tree=work_tree(directory),
+    )
+
+
+def spec_of(table: ResolvedTable) -> TableSpec:
+    """The spec that is recorded in the table: no layer of the project survives in it."""
+    return TableSpec.from_json(project.spec_fields(table), place=table.name)
+
+
+def jobs_of(workspace: Workspace, table: ResolvedTable) -> tuple[JobPlan, ...]:
+    """The jobs of a table: create, one ingest per source, clean."""
+    spec = spec_of(table)
+    verbs: list[tuple[JobKind, Source | None]] = [
+        (JobKind.CREATE, None),
+        *((JobKind.INGEST, source) for source in spec.sources),
+        (JobKind.CLEAN, None),
+    ]
+    return tuple(job(workspace, table, spec, kind=kind, source=source) for kind, source in verbs)
+
+
+def job(
+    workspace: Workspace,
+    table: ResolvedTable,
+    spec: TableSpec,
+    *,
+    kind: JobKind,
+    source: Source | None = None,
+    requirements: Requirements | None = None,
+) -> JobPlan:
+    """One job. Without ``requirements`` it asks that exactly this spec be the applied one."""
+    target = workspace.project.target
+    if requirements is None:
+        digest = None if kind is JobKind.CREATE else digest_of(spec.to_json())
+        requirements = Requirements(
+            exists=kind is not JobKind.CREATE, applied_digest=digest, minimum_parquetry=VERSION
+        )
+    return JobPlan(
+        kind=kind,
+        project=workspace.project.name,
+        target=target.name,
+        table=table.name,
+        location=table.location,
+        directory=str(workspace.project.root),
+        requirements=requirements,
+        spec=spec,
+        source=source.name if source else None,
+        storage=references(target.storage),
+        spark=SparkSettings(
+            master=None if target.spark.master is None else str(target.spark.master),
+            conf=references(target.spark.conf),
+            packages=_packages(target.spark, source),
+        ),
+        git_commit=workspace.tree.commit,
+    )
+
+
+def _packages(spark: SparkTarget, source: Source | None) -> tuple[str, ...]:
+    """Maven coordinates that reading the source needs and the target's own settings do not bring."""
+    if source is None or source.format != "avro":
+        return ()
+    brought = (str(spark.conf.get(key, "")) for key in ("spark.jars.packages", "spark.jars"))
+    return () if any("spark-avro" in jars for jars in brought) else (avro_package(),)
+
+
+def avro_package() -> str:
+    """The Maven coordinates of Spark's Avro reader for the PySpark that is installed here."""
+    spark = version("pyspark")
+    scala = "2.12" if int(spark.split(".")[0]) <= _SCALA_2_12_UNTIL else "2.13"
+    return f"org.apache.spark:spark-avro_{scala}:{spark}"

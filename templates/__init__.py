@@ -1,0 +1,1 @@
+"""Jinja templates: job scripts and reviews."""
