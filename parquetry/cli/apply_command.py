@@ -1,0 +1,44 @@
+"""`parquetry apply`: close the changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="apply")
+@click.argument("planfile", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--auto-approve", is_flag=True, help="Do not ask.")
+@click.option("--approved", metavar="PLAN_ID", help="Plan again, and go on only if this plan comes out.")
+@project_options
+@output_options("text", "json")
+def command(
+    *,
+    request: ProjectRequest,
+    output: Output,
+    planfile: Path | None,
+    auto_approve: bool,
+    approved: str | None,
+) -> int:
+    """Create tables, record specs and evolve schemas, as planned.
+
+    With PLANFILE, exactly what was saved: nothing is planned again and nothing asked. Without,
+    the changes are planned, shown and asked about.
+    """
+    from parquetry.cli.apply_view import ApplyView
+    from parquetry.cli.approval import approved_plan, saved_plan
+    from parquetry.cli.workspaces import workspace_of
+    from parquetry.compiler.applying import apply_plan
+
+    workspace = workspace_of(request)
+    if planfile is not None:
+        plan = saved_plan(planfile, workspace)
+    else:
+        plan = approved_plan(workspace, output, approved=approved, ask=not auto_approve)
+    result = apply_plan(plan, workspace)
+    output.show(ApplyView(), result)
+    return output.ended(result.failure)

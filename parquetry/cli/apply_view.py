@@ -1,0 +1,49 @@
+"""What applying did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import count
+from parquetry.compiler.applying import ActionResult, ApplyResult
+
+
+class ApplyView:
+    """One line per table, then the next command."""
+
+    def text(self, outcome: ApplyResult, paint: Paint) -> str:
+        """What was created, recorded, evolved; what failed and why."""
+        if not outcome.results:
+            return "Nothing to apply."
+        lines = [_line(result, paint) for result in outcome.results]
+        done = sum(result.applied is not None for result in outcome.results)
+        lines += ["", f"{count(done, 'table')} applied." + (" Next: parquetry run" if done else "")]
+        return "\n".join(lines)
+
+    def json(self, outcome: ApplyResult) -> Any:
+        """The plan's id and one entry per table."""
+        return {
+            "plan_id": outcome.plan.plan_id,
+            "tables": [
+                {
+                    "table": result.action.table,
+                    "class": str(result.action.change_class),
+                    "applied": result.applied.applied_number if result.applied else None,
+                    "created": result.applied.created if result.applied else False,
+                    "instant": result.applied.instant if result.applied else None,
+                    "error": str(result.error) if result.error else None,
+                }
+                for result in outcome.results
+            ],
+        }
+
+
+def _line(result: ActionResult, paint: Paint) -> str:
+    name = paint.bold(result.action.table)
+    if result.applied is None:
+        return f"{paint.bad('failed')}   {name}: {result.error}"
+    if result.applied.created:
+        return f"{paint.good('created')}  {name}"
+    evolved = f", schema evolved at {result.applied.instant}" if result.applied.instant else ""
+    return f"{paint.good('applied')}  {name}: {result.action.change_class}{evolved}"

@@ -1,0 +1,49 @@
+"""Which plan is carried out, and that somebody wants it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from parquetry.cli.output import Output
+from parquetry.cli.plan_view import PlanView
+from parquetry.cli.workspaces import now_ms
+from parquetry.compiler.applying import check_fits
+from parquetry.compiler.plan import Plan
+from parquetry.compiler.plan_codec import check_age, decode
+from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.workspace import Workspace
+from parquetry.runtime.errors import StalePlanError
+
+
+def saved_plan(file: Path, workspace: Workspace) -> Plan:
+    """The plan in ``file``; StalePlanError when it is too old or for another project or target."""
+    plan = decode(file.read_text(encoding="utf-8"), name=str(file))
+    check_age(plan, now_ms(), name=str(file))
+    check_fits(plan, workspace)
+    return plan
+
+
+def approved_plan(workspace: Workspace, output: Output, *, approved: str | None, ask: bool) -> Plan:
+    """A plan made now, and approved: by its id, by the caller, or by whoever answers the question.
+
+    Raises StalePlanError when another plan was approved, click.Abort when the answer is no.
+    """
+    plan = plan_workspace(workspace, now_ms=now_ms())
+    if approved is not None:
+        if plan.plan_id != approved:
+            raise StalePlanError(
+                f"the plan is {plan.plan_id} now, {approved} was approved; "
+                "review the new one with `parquetry plan`"
+            )
+        return plan
+    output.note(PlanView(applying=True).text(plan, output.paint))
+    if ask and plan.intent.actions and not plan.intent.blocked:
+        if not sys.stdin.isatty():
+            raise click.UsageError(
+                "nobody can be asked here: give --auto-approve, or a PLANFILE saved by `parquetry plan --out`"
+            )
+        click.confirm("Apply this plan?", abort=True, err=True)
+    return plan

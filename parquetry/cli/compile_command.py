@@ -1,0 +1,25 @@
+"""`parquetry compile`: the manifest and the jobs."""
+
+from __future__ import annotations
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="compile")
+@project_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output) -> int:
+    """Write target/manifest.json, and target/jobs/TABLE/ with one job per verb.
+
+    Each job is there as JSON, for `python -m parquetry.runtime`, and as a PySpark script, for
+    `spark-submit`. No table is looked at.
+    """
+    from parquetry.cli.compile_view import CompileView
+    from parquetry.cli.workspaces import workspace_of
+    from parquetry.compiler.manifest import compile_project
+
+    output.show(CompileView(), compile_project(workspace_of(request)))
+    return 0

@@ -1,0 +1,29 @@
+"""What compiling wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import count
+from parquetry.compiler.manifest import Compiled
+
+
+class CompileView:
+    """The files, by path relative to the project."""
+
+    def text(self, outcome: Compiled, paint: Paint) -> str:
+        """Counts and the manifest's path."""
+        jobs = (len(outcome.files) - 1) // 2
+        return (
+            f"{paint.good('compiled')} {count(outcome.tables, 'table')} into {count(jobs, 'job')}: "
+            f"{outcome.manifest.as_posix()}"
+        )
+
+    def json(self, outcome: Compiled) -> Any:
+        """Every file."""
+        return {
+            "manifest": outcome.manifest.as_posix(),
+            "tables": outcome.tables,
+            "files": [path.as_posix() for path in outcome.files],
+        }

@@ -1,0 +1,31 @@
+"""`parquetry inspect`: the live layout of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="inspect")
+@click.argument("table")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Save the layout as JSON.")
+@project_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output, table: str, out: Path | None) -> int:
+    """Show the files of TABLE by partition, and what its declared queries have to read.
+
+    TABLE is a name in the project, or the path or URI of any Hudi table.
+    """
+    from parquetry.cli.inspect_view import InspectView
+    from parquetry.cli.workspaces import store_named
+    from parquetry.compiler.inspection import inspect_table
+
+    report = inspect_table(store_named(request, table))
+    if out is not None:
+        output.save_json(InspectView(), report, out)
+    output.show(InspectView(), report)
+    return 0

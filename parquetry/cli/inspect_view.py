@@ -1,0 +1,83 @@
+"""A table's layout in text and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import columns, count, human_size
+from parquetry.compiler.inspection import LayoutReport, PartitionReport, QueryReport, Share
+
+_HEADER = ("partition", "files", "small", "rows", "size", "smallest", "median", "largest")
+_QUERY_HEADER = ("query", "files", "row groups", "rows")
+_NUMBERS = frozenset(range(1, len(_HEADER)))
+
+
+class InspectView:
+    """Partitions, totals, queries."""
+
+    def text(self, outcome: LayoutReport, paint: Paint) -> str:
+        """A line per partition and one for all of them."""
+        totals = _totals(outcome.partitions)
+        head = f"{paint.bold(outcome.table)} at {outcome.instant or 'no write yet'}"
+        rows = [_row(partition.path or "(unpartitioned)", partition) for partition in outcome.partitions]
+        if len(rows) > 1:
+            rows.append(_row("total", totals))
+        blocks = [head, columns(_HEADER, rows, paint=paint, right=_NUMBERS) if rows else "no files"]
+        if outcome.queries:
+            lines = [_query_row(query) for query in outcome.queries]
+            blocks.append(columns(_QUERY_HEADER, lines, paint=paint, right=frozenset({1, 2, 3})))
+        blocks.append(
+            f"{count(totals.files, 'file')}, {totals.small_files} small, {count(totals.rows, 'row')}, "
+            f"{human_size(totals.size_bytes)}"
+        )
+        return "\n\n".join(blocks)
+
+    def json(self, outcome: LayoutReport) -> Any:
+        """The documented shape."""
+        totals = _totals(outcome.partitions)
+        return {
+            "table": outcome.table,
+            "instant": outcome.instant,
+            "partitions": [
+                {"path": p.path} | _figures(p) | {"file_sizes_bytes": list(p.file_sizes_bytes)}
+                for p in outcome.partitions
+            ],
+            "totals": {"partitions": len(outcome.partitions)} | _figures(totals),
+            "queries": [asdict(query) for query in outcome.queries],
+        }
+
+
+def _totals(partitions: Sequence[PartitionReport]) -> PartitionReport:
+    return PartitionReport(
+        path="",
+        small_files=sum(p.small_files for p in partitions),
+        rows=sum(p.rows for p in partitions),
+        file_sizes_bytes=tuple(size for p in partitions for size in p.file_sizes_bytes),
+    )
+
+
+def _figures(partition: PartitionReport) -> dict[str, int]:
+    return {
+        "files": partition.files,
+        "small_files": partition.small_files,
+        "rows": partition.rows,
+        "size_bytes": partition.size_bytes,
+    }
+
+
+def _row(name: str, partition: PartitionReport) -> tuple[str, ...]:
+    sizes = sorted(partition.file_sizes_bytes)
+    marks = [human_size(sizes[i]) for i in (0, len(sizes) // 2, -1)] if sizes else ["", "", ""]
+    numbers = (f"{partition.files:,}", f"{partition.small_files:,}", f"{partition.rows:,}")
+    return (name, *numbers, human_size(partition.size_bytes), *marks)
+
+
+def _query_row(query: QueryReport) -> tuple[str, ...]:
+    return (query.name, *(_share(share) for share in (query.files, query.row_groups, query.rows)))
+
+
+def _share(share: Share) -> str:
+    return f"{share.read:,} of {share.total:,}"

@@ -1,0 +1,74 @@
+"""The command `parquetry`: a command's module is imported when the command is called for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from parquetry.cli.failures import guarded
+from parquetry.version import VERSION
+
+# Name -> help line. The module of a command is imported when it runs, so that help is instant.
+COMMANDS = {
+    "validate": "Check the project's files: offline, no JVM, every error of every file in one pass.",
+    "compile": "Write target/manifest.json and one job per table and verb, as JSON and as a PySpark script.",
+    "plan": "Show what apply would change, without a JVM and without writing to any table.",
+    "show": "Print a saved plan again.",
+    "simulate": "Try limits on given file sizes or on a table's own files.",
+    "apply": "Close the changes: create tables, record specs, evolve schemas.",
+    "run": "Ingest the declared sources, then do the table services that are due.",
+    "inspect": "Show the live layout of a table.",
+    "timeline": "List a table's instants: what each wrote and replaced, and why.",
+    "service": "Do one table service by hand.",
+    "doctor": "Check Java, Spark, storage and versions, and how to mend what does not work.",
+}
+_SECTIONS = (
+    ("Author", ("validate", "compile")),
+    ("Review", ("plan", "show", "simulate")),
+    ("Operate", ("apply", "run", "inspect", "timeline", "service", "doctor")),
+)
+
+
+class CommandLine(click.Group):
+    """The commands by name, each imported when it is called for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # Click's signature
+        """All names, in the order of their sections."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command, imported now; None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"parquetry.cli.{cmd_name}_command").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the list of commands without importing any."""
+        for title, names in _SECTIONS:
+            with formatter.section(title):
+                formatter.write_dl([(name, COMMANDS[name]) for name in names])
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        """Run, and exit with the code that fits how it ended."""
+        standalone = extra.pop("standalone_mode", True)
+        run = partial(super().main, args, *rest, standalone_mode=False, **extra)
+        if not standalone:
+            return run()
+        sys.exit(guarded(run))
+
+
+@click.group(cls=CommandLine, name="parquetry", context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, message="parquetry %(version)s")
+def command_line() -> None:
+    """The file layout of lake tables, as reviewed code."""
+
+
+def entry() -> None:
+    """Run the installed script ``parquetry``."""
+    command_line(prog_name="parquetry")

@@ -1,0 +1,148 @@
+"""The options that commands share, gathered into frozen requests."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from parquetry.cli.output import Output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectRequest:
+    """Which project, target and tables a command is about."""
+
+    directory: Path
+    target: str | None = None
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def _variable(value: str) -> tuple[str, str]:
+    name, sign, text = value.partition("=")
+    if not sign or not name:
+        raise click.BadParameter(f"{value!r} is not NAME=VALUE")
+    return name, text
+
+
+def project_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command ``request``, a :class:`ProjectRequest`."""
+
+    @functools.wraps(command)
+    def gathered(
+        *,
+        project_directory: Path,
+        target: str | None,
+        select: tuple[str, ...],
+        exclude: tuple[str, ...],
+        variables: tuple[tuple[str, str], ...],
+        **rest: Any,
+    ) -> Any:
+        request = ProjectRequest(
+            directory=project_directory,
+            target=target,
+            select=select,
+            exclude=exclude,
+            variables=dict(variables),
+        )
+        return command(request=request, **rest)
+
+    return _with(gathered, _PROJECT)
+
+
+def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give the command ``output``, an :class:`Output` that knows these formats."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def gathered(
+            *, output_format: str, color: str, quiet: bool, verbose: bool, log_format: str, **rest: Any
+        ) -> Any:
+            output = Output(
+                format=output_format, color=color, quiet=quiet, verbose=verbose, log_format=log_format
+            )
+            return command(output=output, **rest)
+
+        choice = click.option(
+            "--format",
+            "output_format",
+            type=click.Choice(formats),
+            default=formats[0],
+            show_default=True,
+            envvar="PARQUETRY_FORMAT",
+            help="Shape of the result on stdout.",
+        )
+        return _with(gathered, (choice, *_OUTPUT))
+
+    return decorate
+
+
+def _with(command: Callable[..., Any], decorators: tuple[Callable[[Any], Any], ...]) -> Callable[..., Any]:
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+_PROJECT = (
+    click.option(
+        "-p",
+        "--project",
+        "project_directory",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(),
+        envvar="PARQUETRY_PROJECT",
+        help="Directory with parquetry.yml; the current one by default.",
+    ),
+    click.option(
+        "-t", "--target", envvar="PARQUETRY_TARGET", help="Target; the project's default_target by default."
+    ),
+    click.option(
+        "-s",
+        "--select",
+        multiple=True,
+        envvar="PARQUETRY_SELECT",
+        help="Only these tables: NAME, glob, tag:NAME, path:DIR; repeated is union, comma is intersection.",
+    ),
+    click.option(
+        "--exclude",
+        multiple=True,
+        envvar="PARQUETRY_EXCLUDE",
+        help="Not these tables; words as for --select.",
+    ),
+    click.option(
+        "--var",
+        "variables",
+        type=_variable,
+        metavar="NAME=VALUE",
+        multiple=True,
+        envvar="PARQUETRY_VAR",
+        help="A variable of the project, NAME=VALUE.",
+    ),
+)
+
+_OUTPUT = (
+    click.option(
+        "--color",
+        type=click.Choice(("auto", "always", "never")),
+        default="auto",
+        show_default=True,
+        envvar="PARQUETRY_COLOR",
+        help="Colours; NO_COLOR is obeyed.",
+    ),
+    click.option("-q", "--quiet", is_flag=True, envvar="PARQUETRY_QUIET", help="Only results and errors."),
+    click.option("-v", "--verbose", is_flag=True, envvar="PARQUETRY_VERBOSE", help="Tell more on stderr."),
+    click.option(
+        "--log-format",
+        type=click.Choice(("text", "json")),
+        default="text",
+        show_default=True,
+        envvar="PARQUETRY_LOG_FORMAT",
+        help="Shape of what is told on stderr.",
+    ),
+)

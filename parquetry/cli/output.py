@@ -1,0 +1,105 @@
+"""Where a command's words go: results to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import click
+
+from parquetry.errors import ParquetryError
+
+_Outcome_contra = TypeVar("_Outcome_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paint:
+    """Colours for text, or none."""
+
+    enabled: bool
+
+    def bold(self, text: str) -> str:
+        """Emphasised."""
+        return self._style(text, bold=True)
+
+    def dim(self, text: str) -> str:
+        """Of less importance."""
+        return self._style(text, dim=True)
+
+    def good(self, text: str) -> str:
+        """Done, added, small enough."""
+        return self._style(text, fg="green")
+
+    def warn(self, text: str) -> str:
+        """To be looked at."""
+        return self._style(text, fg="yellow")
+
+    def bad(self, text: str) -> str:
+        """Wrong, removed, blocked."""
+        return self._style(text, fg="red")
+
+    def _style(self, text: str, **attributes: Any) -> str:
+        return click.style(text, **attributes) if self.enabled else text
+
+
+class View(Protocol[_Outcome_contra]):
+    """One outcome in two shapes."""
+
+    def text(self, outcome: _Outcome_contra, paint: Paint) -> str:
+        """For people."""
+        ...
+
+    def json(self, outcome: _Outcome_contra) -> Any:
+        """For scripts, as plain JSON values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How the user wants to be answered."""
+
+    format: str = "text"
+    color: str = "auto"
+    quiet: bool = False
+    verbose: bool = False
+    log_format: str = "text"
+
+    @property
+    def paint(self) -> Paint:
+        """The colours for stdout: asked for, or on a terminal unless NO_COLOR is set."""
+        automatic = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        return Paint(enabled=self.color == "always" or (self.color == "auto" and automatic))
+
+    def show(self, view: View[_Outcome_contra], outcome: _Outcome_contra) -> None:
+        """Write the outcome to stdout in the format that was asked for."""
+        if self.format == "json":
+            click.echo(json.dumps(view.json(outcome), indent=2, ensure_ascii=False))
+        else:
+            click.echo(view.text(outcome, self.paint), color=self.paint.enabled)
+
+    def save_json(self, view: View[_Outcome_contra], outcome: _Outcome_contra, file: Path) -> None:
+        """Write the outcome's JSON to a file, whatever format stdout gets."""
+        file.write_text(json.dumps(view.json(outcome), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def note(self, message: str, **facts: Any) -> None:
+        """Tell what is going on, on stderr, unless the user wants quiet."""
+        if self.quiet:
+            return
+        line = json.dumps({"message": message, **facts}) if self.log_format == "json" else message
+        click.echo(line, err=True)
+
+    def detail(self, message: str, **facts: Any) -> None:
+        """Tell it only to those who asked for more."""
+        if self.verbose:
+            self.note(message, **facts)
+
+    def ended(self, failure: ParquetryError | None) -> int:
+        """The exit code after the outcome was shown: 0, or that of the failure, which is told on stderr."""
+        if failure is None:
+            return 0
+        click.echo(f"error: {failure}", err=True)
+        return failure.exit_code

@@ -1,0 +1,43 @@
+"""`parquetry plan`: what apply would change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="plan")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Save the plan for apply.")
+@click.option(
+    "--detailed-exitcode",
+    is_flag=True,
+    envvar="PARQUETRY_DETAILED_EXITCODE",
+    help="Exit with 3 when there are changes.",
+)
+@project_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output, out: Path | None, detailed_exitcode: bool) -> int:
+    """Show what apply would change.
+
+    Starts no JVM and writes nothing to any table. A blocked change exits with 1, and the plan is
+    saved all the same.
+    """
+    from parquetry.cli.plan_view import PlanView
+    from parquetry.cli.workspaces import plan_for
+    from parquetry.compiler.plan_codec import encode
+
+    plan = plan_for(request)
+    if out is not None:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(encode(plan), encoding="utf-8")
+        except OSError as error:
+            raise click.FileError(str(out), f"{error.strerror}; name another file with --out") from error
+    output.show(PlanView(saved=out), plan)
+    if plan.intent.blocked:
+        return 1
+    return 3 if detailed_exitcode and not plan.is_empty else 0

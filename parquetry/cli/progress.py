@@ -1,0 +1,77 @@
+"""How long work shows where it is: a bar on a terminal, a line per start and end elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from parquetry.cli.output import Output
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from parquetry.compiler.running import JobOutcome
+    from parquetry.runtime.job import JobPlan
+
+
+class JobProgress:
+    """Told of each job's start and end by a run; writes to stderr alone."""
+
+    def __init__(self, output: Output) -> None:
+        """A progress that shows nothing before the first job starts."""
+        self._output = output
+        self._bar = _bar() if _wants_bar(output) else None
+        self._started = 0.0
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def planned(self, jobs: tuple[JobPlan, ...]) -> None:
+        """These jobs are going to run."""
+        if self._bar is not None:
+            self._bar.add_task("", total=len(jobs))
+
+    def started(self, job: JobPlan) -> None:
+        """The job begins."""
+        self._started = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], description=f"{job.table} {job.name}")
+        else:
+            self._output.note(f"{job.table} {job.name}: started", table=job.table, job=job.name)
+
+    def ended(self, outcome: JobOutcome) -> None:
+        """The job is over, well or not."""
+        seconds = round(time.monotonic() - self._started, 1)
+        if self._bar is not None:
+            self._bar.advance(self._bar.task_ids[0])
+            return
+        how = "failed" if outcome.error else "done"
+        self._output.note(
+            f"{outcome.table} {outcome.name}: {how} after {seconds} s",
+            table=outcome.table,
+            job=outcome.name,
+            seconds=seconds,
+            ok=outcome.error is None,
+        )
+
+
+def _wants_bar(output: Output) -> bool:
+    return sys.stderr.isatty() and not output.quiet and output.log_format == "text"
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)

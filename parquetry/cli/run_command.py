@@ -1,0 +1,37 @@
+"""`parquetry run`: ingest, then the services that are due."""
+
+from __future__ import annotations
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="run")
+@click.option("--only", type=click.Choice(("ingest", "services")), help="Only this part.")
+@project_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output, only: str | None) -> int:
+    """Ingest the declared sources, then clean and archive what is due.
+
+    What is run are the applied records: a spec that was not applied changes nothing. Each file
+    of a source is ingested exactly once, unless the source says `read: full`.
+    """
+    from parquetry.cli.launch import launcher_for, new_run_id
+    from parquetry.cli.progress import JobProgress
+    from parquetry.cli.run_view import RunView
+    from parquetry.cli.workspaces import workspace_of
+    from parquetry.compiler.running import Only, run_tables
+
+    workspace, run_id = workspace_of(request), new_run_id()
+    with JobProgress(output) as progress:
+        result = run_tables(
+            workspace,
+            only=Only(only) if only else None,
+            run_id=run_id,
+            prepare=launcher_for(workspace, run_id),
+            observer=progress,
+        )
+    output.show(RunView(), result)
+    return output.ended(result.failure)

@@ -1,0 +1,72 @@
+"""What a run did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import count, human_size
+from parquetry.compiler.running import JobOutcome, RunResult
+from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.main import JobResult
+from parquetry.runtime.outcome import CommitResult
+
+
+class RunView:
+    """One line per job."""
+
+    def text(self, outcome: RunResult, paint: Paint) -> str:
+        """Rows, files and instants; failures with their reason."""
+        if not outcome.outcomes:
+            return "Nothing to run: no table is selected."
+        width = max(len(f"{o.table} {o.name}") for o in outcome.outcomes)
+        return "\n".join(_line(o, width, paint) for o in outcome.outcomes)
+
+    def json(self, outcome: RunResult) -> Any:
+        """The run's id and one entry per job."""
+        return {
+            "run_id": outcome.run_id,
+            "jobs": [
+                {
+                    "table": o.table,
+                    "job": o.name,
+                    "error": str(o.error) if o.error else None,
+                    "result": to_json_value(o.result),
+                }
+                for o in outcome.outcomes
+            ],
+        }
+
+
+def _line(outcome: JobOutcome, width: int, paint: Paint) -> str:
+    head = f"{outcome.table} {outcome.name}".ljust(width)
+    if outcome.result is None:
+        return f"{head}  {paint.bad('failed')}: {outcome.error}"
+    return f"{head}  {_said(outcome.result)}"
+
+
+def _rows(commit: CommitResult) -> str:
+    return (
+        f"{commit.inserted_rows:,} inserted, {commit.updated_rows:,} updated, {commit.deleted_rows:,} deleted"
+    )
+
+
+def _said(result: JobResult) -> str:
+    commit, services = result.commit, result.services
+    if commit is not None:
+        if commit.instant is None:
+            return f"{count(result.files_read, 'file')} read, no rows to write"
+        parts = [
+            _rows(commit),
+            f"{count(commit.files, 'file')} written ({human_size(commit.bytes_written)})",
+            f"commit {commit.instant}",
+        ]
+        if commit.retries:
+            parts.append(count(commit.retries, "retry").replace("retrys", "retries"))
+        return "; ".join([*parts, *commit.warnings])
+    if services is not None:
+        return (
+            f"{count(services.files_cleaned, 'file')} cleaned, "
+            f"{count(services.instants_archived, 'instant')} archived"
+        )
+    return "nothing new"

@@ -1,0 +1,120 @@
+"""`parquetry service`: one table service by hand."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+if TYPE_CHECKING:
+    from parquetry.runtime.table import TableHandle
+
+
+@click.group(name="service")
+def command() -> None:
+    """Do one table service by hand. TABLE is a name in the project, or a path or URI."""
+
+
+@command.command("clean")
+@click.argument("table")
+@project_options
+@output_options("text", "json")
+def clean_table(*, request: ProjectRequest, output: Output, table: str) -> int:
+    """Delete file versions that no retention rule asks for, and files that no commit names."""
+    from parquetry.runtime.services.clean import clean
+
+    return _report(output, clean(_opened(request, table)))
+
+
+@command.command("archive")
+@click.argument("table")
+@project_options
+@output_options("text", "json")
+def archive_table(*, request: ProjectRequest, output: Output, table: str) -> int:
+    """Move old instants from the active timeline into the archive log."""
+    from parquetry.runtime.services.archive import archive
+
+    return _report(output, archive(_opened(request, table)))
+
+
+@command.command("rollback")
+@click.argument("table")
+@click.argument("instant")
+@click.option("--auto-approve", is_flag=True, help="Do not ask.")
+@project_options
+@output_options("text", "json")
+def roll_back(
+    *, request: ProjectRequest, output: Output, table: str, instant: str, auto_approve: bool
+) -> int:
+    """Undo the write INSTANT: a pending one, or the newest completed one."""
+    from parquetry.runtime.services.rollback import rollback
+
+    handle = _opened(request, table)
+    _confirm(f"Undo the write {instant} of {handle.config.name}?", auto_approve=auto_approve)
+    return _report(output, rollback(handle, instant))
+
+
+@command.command("savepoint")
+@click.argument("table")
+@click.argument("instant", required=False)
+@click.option("--comment", default="", help="Why; kept with the savepoint.")
+@click.option("--delete", is_flag=True, help="Give the savepoint of INSTANT up.")
+@project_options
+@output_options("text", "json")
+def savepoint(
+    *, request: ProjectRequest, output: Output, table: str, instant: str | None, comment: str, delete: bool
+) -> int:
+    """Protect the files of INSTANT, by default the newest write, from cleaning."""
+    from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
+
+    handle = _opened(request, table)
+    if not delete:
+        return _report(output, create_savepoint(handle, instant, comment=comment))
+    if instant is None:
+        raise click.UsageError("--delete needs the INSTANT of the savepoint")
+    delete_savepoint(handle, instant)
+    return _report(output, {"deleted": instant})
+
+
+@command.command("restore")
+@click.argument("table")
+@click.argument("savepoint")
+@click.option("--auto-approve", is_flag=True, help="Do not ask.")
+@project_options
+@output_options("text", "json")
+def restore_table(
+    *, request: ProjectRequest, output: Output, table: str, savepoint: str, auto_approve: bool
+) -> int:
+    """Take back every write after SAVEPOINT; their rows are gone for good."""
+    from parquetry.runtime.services.restore import restore
+
+    handle = _opened(request, table)
+    question = f"Take back every write of {handle.config.name} after {savepoint}?"
+    _confirm(question, auto_approve=auto_approve)
+    return _report(output, restore(handle, savepoint))
+
+
+def _opened(request: ProjectRequest, table: str) -> TableHandle:
+    from parquetry.cli.workspaces import store_named
+    from parquetry.runtime.table import open_table
+
+    return open_table(store_named(request, table))
+
+
+def _confirm(question: str, *, auto_approve: bool) -> None:
+    if auto_approve:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here: give --auto-approve")
+    click.confirm(question, abort=True, err=True)
+
+
+def _report(output: Output, result: object) -> int:
+    from parquetry.cli.service_view import ServiceView
+
+    output.show(ServiceView(), result)
+    return 0

@@ -1,0 +1,27 @@
+"""`parquetry timeline`: what happened to a table."""
+
+from __future__ import annotations
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="timeline")
+@click.argument("table")
+@click.argument("instant", required=False)
+@project_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output, table: str, instant: str | None) -> int:
+    """List the instants of TABLE: what each wrote and replaced. With INSTANT, all about that one.
+
+    TABLE is a name in the project, or the path or URI of any Hudi table.
+    """
+    from parquetry.cli.timeline_view import TimelineView
+    from parquetry.cli.workspaces import store_named
+    from parquetry.compiler.instants import report_timeline
+
+    report = report_timeline(store_named(request, table), instant=instant)
+    output.show(TimelineView(), report)
+    return 0

@@ -1,0 +1,44 @@
+"""How sizes, counts and tables look in text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from parquetry.cli.output import Paint
+
+_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+_STEP = 1000
+_WHOLE = 100
+
+
+def human_size(size_bytes: float) -> str:
+    """Three digits and a decimal unit, such as ``1.23 MB``; whole numbers stay whole."""
+    value = float(size_bytes)
+    for unit in _UNITS:
+        if abs(value) < _STEP or unit == _UNITS[-1]:
+            digits = 0 if unit == "B" or value == int(value) or abs(value) >= _WHOLE else 1
+            return f"{value:.{digits}f} {unit}"
+        value /= _STEP
+    raise AssertionError
+
+
+def count(number: int, noun: str) -> str:
+    """``1 file``, ``1,200 files``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def columns(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, paint: Paint, right: frozenset[int] = frozenset()
+) -> str:
+    """Rows in aligned columns below a header; ``right`` are the indexes of columns aligned right."""
+    cells = [tuple(row) for row in rows]
+    widths = [max(len(row[i]) for row in [tuple(header), *cells]) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (
+            text.rjust(width) if i in right else text.ljust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([paint.bold(line(header)), *(line(row) for row in cells)])

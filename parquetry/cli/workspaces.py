@@ -1,0 +1,57 @@
+"""From a request to the project, the tables and the stores it is about."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from parquetry.cli.options import ProjectRequest
+
+if TYPE_CHECKING:
+    from parquetry.compiler.plan import Plan
+    from parquetry.compiler.workspace import Workspace
+    from parquetry.runtime.storage import ObjectStore
+
+
+def workspace_of(request: ProjectRequest) -> Workspace:
+    """The project at its target; an invalid one has its diagnostics on stderr and ends the command."""
+    from parquetry.compiler.errors import SpecError
+    from parquetry.compiler.workspace import open_workspace
+
+    try:
+        return open_workspace(
+            request.directory,
+            target=request.target,
+            variables=request.variables,
+            environment=os.environ,
+            select=request.select,
+            exclude=request.exclude,
+        )
+    except SpecError as error:
+        click.echo(str(error), err=True)
+        raise click.exceptions.Exit(error.exit_code) from error
+
+
+def store_named(request: ProjectRequest, table: str) -> ObjectStore:
+    """The store of a table: a name in the project, or a path or URI of any table."""
+    if "/" in table or table in (".", ".."):
+        from parquetry.runtime.storage import open_store
+
+        return open_store(table if ":" in table else os.path.abspath(table))  # noqa: PTH100  # keeps URIs out
+    workspace = workspace_of(request)
+    return workspace.store(workspace.table(table))
+
+
+def plan_for(request: ProjectRequest) -> Plan:
+    """The plan of the request's project and tables, as of now."""
+    from parquetry.compiler.planning import plan_workspace
+
+    return plan_workspace(workspace_of(request), now_ms=now_ms())
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970 (UTC) by this machine's clock."""
+    return time.time_ns() // 1_000_000

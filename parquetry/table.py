@@ -1,0 +1,228 @@
+"""A table in Python, without YAML: open it, read it, write it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parquetry.runtime.job import digest_of
+from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.partition_deletion import delete_partitions
+from parquetry.runtime.services.archive import ArchiveResult, archive
+from parquetry.runtime.services.clean import CleanResult, clean
+from parquetry.runtime.services.restore import RestoreResult, restore
+from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.services.savepoint import SavepointResult, create_savepoint, delete_savepoint
+from parquetry.runtime.services.undo import RollbackResult
+from parquetry.runtime.spec import Operation, TableSpec
+from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.table import TableHandle, create_table, open_table, write_applied
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from parquetry.compiler.inspection import LayoutReport
+    from parquetry.compiler.instants import TimelineReport
+
+Uri = str | os.PathLike[str]
+
+
+class Table:
+    """A table at a location. It keeps no state: every call sees the table as it is then.
+
+    Writes return a :class:`CommitResult`; its ``instant`` is None when there was nothing to write.
+    They raise InvalidDataError, with nothing written, for rows that the table cannot take, and
+    ConflictError when other writers won every time.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def __repr__(self) -> str:
+        return f"Table({self._store.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self._store.uri
+
+    @property
+    def name(self) -> str:
+        """The table's own name."""
+        return self._handle().config.name
+
+    @property
+    def spec(self) -> TableSpec:
+        """The spec in force: what was applied, with the columns that the table has now."""
+        handle = self._handle()
+        return handle.effective_spec(handle.timeline())
+
+    def upsert(
+        self, rows: DataFrame, *, delete_when: str | None = None, drop: Sequence[str] = ()
+    ) -> CommitResult:
+        """Replace the rows whose record key is there, insert the others.
+
+        Of rows with one key the one with the largest ordering value counts; a stored row with a
+        larger one stays. Rows that fulfil ``delete_when`` (SQL over their columns), or have a true
+        ``_hoodie_is_deleted``, delete. ``drop`` names columns that only ``delete_when`` needs.
+        """
+        return self._write(rows, Operation.UPSERT, delete_when=delete_when, drop=drop)
+
+    def insert(
+        self, rows: DataFrame, *, drop: Sequence[str] = (), drop_duplicates: bool = False
+    ) -> CommitResult:
+        """Add the rows without looking their keys up; small files are filled first.
+
+        ``drop_duplicates`` keeps one row per key of these rows.
+        """
+        return self._write(rows, Operation.INSERT, drop=drop, drop_duplicates=drop_duplicates)
+
+    def bulk_insert(
+        self, rows: DataFrame, *, sort_by: Sequence[str] = (), drop_duplicates: bool = False
+    ) -> CommitResult:
+        """Add the rows in new files; ``sort_by`` orders them within each partition."""
+        return self._write(rows, Operation.BULK_INSERT, sort_by=sort_by, drop_duplicates=drop_duplicates)
+
+    def insert_overwrite(self, rows: DataFrame, *, drop_duplicates: bool = False) -> CommitResult:
+        """Replace the whole content of every partition that the rows touch."""
+        return self._write(rows, Operation.INSERT_OVERWRITE, drop_duplicates=drop_duplicates)
+
+    def insert_overwrite_table(self, rows: DataFrame, *, drop_duplicates: bool = False) -> CommitResult:
+        """Replace the whole content of the table; without rows it is empty afterwards."""
+        return self._write(rows, Operation.INSERT_OVERWRITE_TABLE, drop_duplicates=drop_duplicates)
+
+    def delete(
+        self, rows: DataFrame, *, match: Sequence[str] = (), delete_when: str | None = None
+    ) -> CommitResult:
+        """Remove rows by record key, or every row that agrees with one of ``rows`` in ``match`` columns.
+
+        ``rows`` need the key's columns, or ``_hoodie_record_key``; with those of the partition only
+        that is searched. If they have the ordering column, a stored row with a larger value stays.
+        Of ``rows`` only those count that fulfil ``delete_when``.
+        """
+        return self._write(rows, Operation.DELETE, match=match, delete_when=delete_when)
+
+    def delete_partition(self, partitions: Iterable[str | Mapping[str, Any]]) -> CommitResult:
+        """Remove partitions, each given by its path or by a value per partition column."""
+        return delete_partitions(self._handle(), partitions)
+
+    def read(
+        self,
+        spark: SparkSession,
+        *,
+        as_of: str | dt.date | None = None,
+        since: str | dt.date | None = None,
+        until: str | dt.date | None = None,
+        where: str | None = None,
+        meta: bool = False,
+    ) -> DataFrame:
+        """The rows, lazily: now, ``as_of`` a time, or written after ``since`` and up to ``until``.
+
+        Times are instants, 'yyyy-MM-dd[ HH:mm:ss[.SSS]]' in the table's zone (UTC), dates or
+        datetimes. ``where`` is SQL; files that cannot hold such a row are not opened. ``meta`` adds
+        Hudi's five columns.
+        """
+        from parquetry.runtime.spark.read import read_table  # noqa: PLC0415 - heavy
+
+        return read_table(
+            spark, self._handle(), as_of=as_of, since=since, until=until, where=where, meta=meta
+        )
+
+    def batch_writer(
+        self,
+        operation: str,
+        *,
+        stream: str | None = None,
+        delete_when: str | None = None,
+        match: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        drop_duplicates: bool = False,
+    ) -> Callable[[DataFrame, int], None]:
+        """A function for ``writeStream.foreachBatch`` that writes every micro-batch once.
+
+        ``operation`` is ``upsert``, ``insert``, ``bulk_insert``, ``insert_overwrite`` or ``delete``;
+        ``stream`` names the record of batches, by default Spark's query id does.
+        """
+        from parquetry.runtime.spark.stream import batch_writer  # noqa: PLC0415 - heavy
+
+        return batch_writer(
+            self._store,
+            Operation(operation),
+            stream=stream,
+            delete_when=delete_when,
+            match=match,
+            drop=drop,
+            drop_duplicates=drop_duplicates,
+        )
+
+    def timeline(self, instant: str | None = None) -> TimelineReport:
+        """What happened to the table, by instant, or about one of them."""
+        from parquetry.compiler.instants import report_timeline  # noqa: PLC0415 - heavy
+
+        return report_timeline(self._store, instant=instant)
+
+    def inspect(self) -> LayoutReport:
+        """The files by partition, and what declared queries have to read."""
+        from parquetry.compiler.inspection import inspect_table  # noqa: PLC0415 - heavy
+
+        return inspect_table(self._store)
+
+    def savepoint(self, instant: str | None = None, *, comment: str = "") -> SavepointResult:
+        """Protect the table as of a commit (the newest by default) from cleaning."""
+        return create_savepoint(self._handle(), instant, comment=comment)
+
+    def delete_savepoint(self, instant: str) -> None:
+        """Give a savepoint up."""
+        delete_savepoint(self._handle(), instant)
+
+    def restore(self, savepoint: str) -> RestoreResult:
+        """Take the table back to a savepoint; everything later is removed."""
+        return restore(self._handle(), savepoint)
+
+    def rollback(self, instant: str) -> RollbackResult:
+        """Undo the newest commit, or a pending one whose writer is dead."""
+        return rollback(self._handle(), instant)
+
+    def clean(self) -> CleanResult:
+        """Remove file versions that the retention policy no longer keeps."""
+        return clean(self._handle())
+
+    def archive(self) -> ArchiveResult:
+        """Move old instants to the archive."""
+        return archive(self._handle())
+
+    def _handle(self) -> TableHandle:
+        return open_table(self._store)
+
+    def _write(self, rows: DataFrame, operation: Operation, **options: Any) -> CommitResult:
+        from parquetry.runtime.spark.write import write  # noqa: PLC0415 - heavy
+
+        return write(rows.sparkSession, self._handle(), rows, operation=operation, **options)
+
+
+def open(uri: Uri, options: Mapping[str, Any] | None = None) -> Table:  # noqa: A001 - parquetry.open
+    """The table at a path or URI; ``options`` are fsspec's for its store.
+
+    TableNotFoundError when there is none, UnsupportedTableError for one that is no copy-on-write
+    table of version 6.
+    """
+    store = open_store(uri, options)
+    open_table(store)
+    return Table(store)
+
+
+def create(
+    uri: Uri, spec: TableSpec, *, project: str = "python", options: Mapping[str, Any] | None = None
+) -> Table:
+    """The table of a spec, created if it is not there; ``project`` is recorded as its owner.
+
+    A table that is there already keeps the spec that was applied to it. StalePlanError when it was
+    created by another spec or project.
+    """
+    store = open_store(uri, options)
+    if create_table(store, spec, project=project).applied is None:
+        write_applied(store, spec, number=1, digest=digest_of(spec.to_json()))
+    return Table(store)
