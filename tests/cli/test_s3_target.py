@@ -1,0 +1,76 @@
+"""A target on S3: options with secrets, plans and tables, by the installed script."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.command_script import environment, parquetry
+from tests.support.project_folder import ProjectFolder
+from tests.support.s3_server import BUCKET, s3_server
+
+SECRETS = {"PARQUETRY_SECRET_KEY": "AKIADONOTPRINT", "PARQUETRY_SECRET_SECRET": "top-s3cret-value"}
+
+
+@pytest.fixture(scope="module")
+def s3_options():
+    with s3_server() as options:
+        yield options
+
+
+@pytest.fixture
+def shop(tmp_path, s3_options):
+    """A project whose warehouse is a bucket, and a function that runs commands on it."""
+    folder = ProjectFolder.create(tmp_path / "shop")
+    storage = dict(s3_options) | {
+        "key": "{{ env_var('PARQUETRY_SECRET_KEY') }}",
+        "secret": "{{ env_var('PARQUETRY_SECRET_SECRET') }}",
+    }
+    warehouse = f"s3a://{BUCKET}/{tmp_path.name}"
+    folder.project(targets={"dev": {"warehouse": warehouse, "storage": storage}})
+
+    def run(*arguments):
+        return parquetry(*arguments, "-p", folder.root, **SECRETS)
+
+    return folder, run
+
+
+def test_from_plan_to_timeline(shop):
+    _, run = shop
+    assert run("plan", "--detailed-exitcode").returncode == 3
+    applied = run("apply", "--auto-approve")
+    assert applied.returncode == 0, applied.stderr
+    assert run("plan", "--detailed-exitcode").returncode == 0
+    timeline = json.loads(run("timeline", "orders", "--format", "json").stdout)
+    assert [instant["state"] for instant in timeline["instants"]] == ["completed"]
+    assert json.loads(run("inspect", "orders", "--format", "json").stdout)["totals"]["files"] == 0
+    checks = json.loads(run("doctor", "--format", "json").stdout)["checks"]
+    assert {check["name"]: check["ok"] for check in checks}["storage"] is True
+
+
+def test_no_secret_is_written_down(shop):
+    folder, run = shop
+    plan = folder.root / "plan.json"
+    said = [run("plan", "--out", plan), run("compile"), run("apply", plan), run("doctor")]
+    assert [done.returncode for done in said] == [0, 0, 0, 0]
+    written = [path.read_text() for path in folder.root.rglob("*") if path.is_file()]
+    assert len(written) > 10
+    for text in [*written, *(done.stdout + done.stderr for done in said)]:
+        assert not any(secret in text for secret in SECRETS.values())
+    job = json.loads((folder.root / "target/jobs/orders/clean.json").read_text())
+    assert job["storage"]["secret"] == {"environment_text": "${PARQUETRY_SECRET_SECRET}"}
+
+
+def test_a_compiled_job_takes_its_secrets_from_the_environment(shop):
+    folder, run = shop
+    assert run("apply", "--auto-approve").returncode == 0
+    assert run("compile").returncode == 0
+    command = [sys.executable, str(folder.root / "target/jobs/orders/clean.py")]
+    done = subprocess.run(command, env=environment(**SECRETS), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    without = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert without.returncode == 4
+    assert "environment variable PARQUETRY_SECRET_" in without.stderr

@@ -1,0 +1,41 @@
+"""A Spark write whose files another writer replaces and cleans under its hands is done again."""
+
+from __future__ import annotations
+
+import pytest
+
+from parquetry.runtime.storage import open_store
+from tests.support.fault_store import OVERTAKING, Deed, Fault, FaultStore
+from tests.support.local_spark import local_spark
+from tests.support.small_table import rows_of
+from tests.support.spark_crash import DATA_FILE, OLD, WRITES, prepare, spark_rows, survives
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark():
+    return local_spark("parquetry tests")
+
+
+@pytest.mark.parametrize("reading", ["the keys", "the rows"])
+@pytest.mark.parametrize("name", ["upsert", "delete", "upsert on a cluster"])
+def test_a_file_is_cleaned_before_it_is_read(name, reading, spark, tmp_path) -> None:
+    path = tmp_path / "t"
+    prepare(spark, path, keep_commits=50)
+    candidates = 2  # files in partitions a and b
+    overtaken = Fault(
+        deed=Deed.OVERTAKE,
+        kind="open_input",
+        path=DATA_FILE,
+        when="before",
+        skip=0 if reading == "the keys" else candidates,
+    )
+    store = FaultStore(open_store(path), tmp_path / "scratch", overtaken)
+    result = WRITES[name].perform(spark, store)
+    print(f"{name}: {result.retries} retries, because {result.retry_reasons}")
+    assert store.happened() == 1
+    assert result.retries == 1
+    new = WRITES[name].after({**OLD, **OVERTAKING})
+    assert rows_of(path) == spark_rows(spark, path) == new
+    survives(path, [new])

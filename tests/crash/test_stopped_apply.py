@@ -1,0 +1,113 @@
+"""Apply that ends at any storage operation: the spec in force is the old one or the new one, and doing it again finishes it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from parquetry.compiler.observation import observe
+from parquetry.runtime.applied import read_applied
+from parquetry.runtime.apply import TableChange, apply_change
+from parquetry.runtime.job import Requirements
+from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import create_table, open_table
+from tests.support.small_table import FAST
+from tests.support.stores import FaultyStore, Stop, Stopped
+
+# The dead writer is this process, which lives on: silence alone has to tell.
+TIMING = replace(FAST, heartbeat_seconds=0.05, dead_after_seconds=0.2)
+OLD = TableSpec(name="t", columns=(Column(name="id", type="int"),), record_key=("id",))
+NEW = replace(OLD, columns=(Column(name="id", type="bigint"), Column(name="note", type="string")))
+
+
+def change_to(spec, store):
+    """What a plan made now would ask for."""
+    observation = observe(store)
+    applied = observation.handle.applied if observation else None
+    return TableChange(
+        spec=spec,
+        requirements=Requirements(
+            exists=observation is not None,
+            applied_number=applied.number if applied else 0,
+            applied_digest=applied.digest if applied else None,
+        ),
+        alters_schema=applied is not None,
+        project="p",
+        plan_id="plan",
+    )
+
+
+def apply(store, spec):
+    return apply_change(store, change_to(spec, store), timing=TIMING)
+
+
+def evolved(store):
+    """Whether the commits say the new columns."""
+    schema = json.loads(open_table(store).timeline().commit_metadata(_newest(store)).schema)
+    return [field["name"] for field in schema["fields"]] == ["id", "note"]
+
+
+def _newest(store):
+    return open_table(store).timeline().completed_writes[-1].time
+
+
+def prepared(path, *, exists):
+    store = open_store(path)
+    if exists:
+        apply(store, OLD)
+    return store
+
+
+def operations(tmp_path, *, exists):
+    store = prepared(tmp_path / "whole", exists=exists)
+    counting = FaultyStore(store, tmp_path / "count")
+    apply_change(counting, change_to(NEW if exists else OLD, store), timing=TIMING)
+    return counting.operations()
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["create", "evolve"])
+@pytest.mark.parametrize("stop", [Stop.HALFWAY, Stop.AFTER])
+def test_stopped_anywhere_and_done_again(tmp_path, exists, stop):
+    spec = NEW if exists else OLD
+    count = operations(tmp_path, exists=exists)
+    assert count > 3
+    if exists:
+        prepared(tmp_path / "base", exists=True)
+    for number in range(1, count + 1):
+        path = tmp_path / f"stopped{number}"
+        if exists:
+            shutil.copytree(tmp_path / "base", path)
+        store = open_store(path)
+        faulty = FaultyStore(store, tmp_path / f"counter{number}", stop_at=number, stop=stop)
+        with pytest.raises(Stopped):
+            apply_change(faulty, change_to(spec, store), timing=TIMING)
+        before = read_applied(store)
+        assert before is None or before.spec in (OLD, spec)
+        if before is None or before.spec != spec:
+            apply(store, spec)
+        handle = open_table(store)
+        assert handle.spec == spec
+        assert handle.applied.number == (2 if exists else 1)
+        assert not exists or evolved(store)
+        assert handle.timeline().pending_writes == () or before is not None
+
+
+def test_a_creation_begun_with_another_spec_is_finished_so_that_the_next_plan_sees_it(tmp_path):
+    store = open_store(tmp_path / "t")
+    faulty = FaultyStore(store, tmp_path / "counter", stop_at=4, stop=Stop.AFTER)
+    with pytest.raises(Stopped):
+        create_table(faulty, OLD, project="p")
+    assert observe(store) is None
+    with pytest.raises(Exception, match="plan again"):
+        apply(store, NEW)
+    assert observe(store).spec == OLD
+    apply_change(
+        store,
+        replace(change_to(NEW, store), alters_schema=True, requirements=Requirements(exists=True)),
+        timing=TIMING,
+    )
+    assert open_table(store).spec == NEW

@@ -1,0 +1,80 @@
+"""Every folder here is a case: a project, a script of commands, and what they are to answer.
+
+`pytest tests/golden --update-golden` writes the answers anew; review them in the diff.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from parquetry.cli.main import command_line
+
+HERE = Path(__file__).parent
+CASES = sorted(path.parent.name for path in HERE.glob("*/script"))
+_VARYING = (
+    (re.compile(r"sha256:[0-9a-f]{64}"), "sha256:<digest>"),
+    (re.compile(r"\b20[2-8]\d{14}\b"), "<----instant---->"),
+    (re.compile(r"after \d+\.\d s"), "after <n> s"),
+    (re.compile(r'("parquetry\.(table_id|nonce)": )"[^"]+"'), r'\1"<id>"'),
+    (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
+    (re.compile(r'("created_ms": )\d+'), r"\1<ms>"),
+)
+
+
+def transcript(script, directory, monkeypatch):
+    """What a terminal would show: each command, its output, and its exit code where it is not 0."""
+    lines = []
+    for line in script.splitlines():
+        words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        lines.append(f"$ {line}\n")
+        if words[0] == "export":
+            name, _, value = words[1].partition("=")
+            monkeypatch.setenv(name, value)
+            continue
+        if words[0] == "cp":
+            shutil.copy(words[1], words[2])
+            continue
+        if words[0] == "cat":
+            lines.append(Path(words[1]).read_text(encoding="utf-8"))
+            continue
+        assert words[0] == "parquetry"
+        result = CliRunner().invoke(command_line, words[1:], prog_name="parquetry")
+        lines.append(result.output)
+        if result.exit_code:
+            lines.append(f"[exit {result.exit_code}]\n")
+    text = "".join(lines).replace(str(directory), "<directory>")
+    for pattern, replacement in _VARYING:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_commands_answer_as_recorded(case, tmp_path, monkeypatch, request):
+    folder = HERE / case
+    work = tmp_path / "work"
+    shutil.copytree(folder / "project", work)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in [name for name in os.environ if name.startswith("PARQUETRY_")]:
+        monkeypatch.delenv(name)
+    # Keeps the plan from naming a commit of this repository.
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    said = transcript((folder / "script").read_text(encoding="utf-8"), work, monkeypatch)
+    assert "a bug of parquetry" not in said
+    expected = folder / "output"
+    if request.config.getoption("--update-golden"):
+        expected.write_text(said, encoding="utf-8")
+    assert said == expected.read_text(encoding="utf-8")
+
+
+def test_there_are_cases():
+    assert len(CASES) >= 5

@@ -1,0 +1,125 @@
+"""Other Sparks and the real Hudi bundles: `python -m tests.interop.environment` puts them in place.
+
+Everything lies in `$PARQUETRY_CACHE` (`~/.cache/parquetry` without it), outside the clone, and is made once
+per machine. Python packages come through pip, jars through Spark's own resolver, so mirrors, proxies, offline wheels
+and a local Maven repository that these two know of are honoured.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LIBRARIES = ("pyarrow>=17", "pandas>=2.2,<3", "numpy>=1.26", "fastavro>=1.9", "fsspec>=2024.6")
+SPARKS = {"3.5": "pyspark>=3.5.6,<3.6", "4.1": "pyspark>=4.1,<4.2"}
+HUDI_VERSIONS = ("0.15.0", "1.2.0")
+HUDI_ARTIFACT = "hudi-spark3.5-bundle_2.12"
+
+
+def cache_folder() -> Path:
+    """Where the environments lie."""
+    if named := os.environ.get("PARQUETRY_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "parquetry"
+
+
+def spark_python(spark: str) -> Path:
+    """The interpreter of the environment for a Spark of `SPARKS`; made when it is not there."""
+    requirements = (SPARKS[spark], *LIBRARIES)
+    digest = hashlib.sha256("\n".join(requirements).encode()).hexdigest()[:8]
+    name = f"spark-{spark}-python-{sys.version_info[0]}.{sys.version_info[1]}-{digest}"
+    folder = cache_folder() / name
+    with _only_one(name):
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _run([sys.executable, "-m", "venv", str(folder)])
+            _run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements])
+            (folder / "complete").touch()
+    return folder / "bin" / "python"
+
+
+def hudi_bundle(version: str) -> Path:
+    """The jar of the real Hudi for Spark 3.5; fetched from Maven Central when it is not there."""
+    python = spark_python("3.5")
+    with _only_one("hudi"):
+        jar = cache_folder() / "hudi" / f"{HUDI_ARTIFACT}-{version}.jar"
+        if not jar.exists():
+            _resolve(python, f"org.apache.hudi:{HUDI_ARTIFACT}:{version}", jar)
+    return jar
+
+
+def spark_environment(python: Path) -> dict[str, str]:
+    """The process environment in which `python` finds its own Spark, and this clone's parquetry."""
+    root = Path(__file__).resolve().parent.parent.parent
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))}
+    return {
+        **kept,
+        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYSPARK_PYTHON": str(python),
+        "PYTHONPATH": os.pathsep.join([str(_links(root)), str(root)]),
+    }
+
+
+def _links(root: Path) -> Path:
+    """The repository's folders linked into one package, for interpreters that have no parquetry installed."""
+    folder = root / "build" / "linked"
+    package = folder / "parquetry"
+    with _only_one("linked"):
+        if not package.exists():
+            package.mkdir(parents=True)
+        sources = [p for p in (root / "parquetry").iterdir() if p.name != "__pycache__"]
+        sources += [root / name for name in ("project", "compiler", "runtime", "templates")]
+        for source in sources:
+            if not (package / source.name).is_symlink():
+                (package / source.name).symlink_to(source)
+    return folder
+
+
+def _resolve(python: Path, coordinates: str, jar: Path) -> None:
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
+        nothing = Path(scratch, "nothing.py")
+        nothing.touch()
+        settings = ["--packages", coordinates, "--conf", f"spark.jars.ivy={scratch}/ivy"]
+        submit = str(python.parent / "spark-submit")
+        _run([submit, *settings, str(nothing)], environment=spark_environment(python))
+        (found,) = Path(scratch, "ivy", "jars").glob(f"*_{jar.name}")
+        found.replace(jar)
+
+
+def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+@contextmanager
+def _only_one(name: str) -> Iterator[None]:
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with (cache_folder() / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> None:
+    """Put everything in place and say what took how long."""
+    for what, make in [
+        *((f"Spark {spark}", lambda s=spark: spark_python(s)) for spark in SPARKS),
+        *((f"Hudi {version}", lambda v=version: hudi_bundle(v)) for version in HUDI_VERSIONS),
+    ]:
+        started = time.monotonic()
+        place = make()
+        print(f"{what:12} {time.monotonic() - started:5.0f} s   {place}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Real Hudi commits while a write of ours is under way: nobody's rows are lost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from parquetry.runtime.spark import upsert
+from parquetry.runtime.storage import open_store
+from tests.support import our_table
+from tests.support.hudi_spark import HudiError
+from tests.support.judges import HudiRs, RealHudi, assert_history, assert_latest
+from tests.support.soundness import unsound
+
+pytestmark = [pytest.mark.interop, pytest.mark.spark]
+
+FEW = ("c_int", "c_string", "c_price")
+
+
+def side_by_side(ours):
+    """What the documentation tells Hudi writers at the same time to set."""
+    return {
+        "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+        "hoodie.cleaner.policy.failed.writes": "LAZY",
+        "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+        "hoodie.write.lock.filesystem.path": f"{ours.path}/.hoodie/.aux",
+        "hoodie.write.lock.num_retries": "1",
+        "hoodie.write.lock.client.num_retries": "1",
+        "hoodie.write.lock.wait_time_ms_between_retry": "100",
+        "hoodie.write.lock.client.wait_time_ms_between_retry": "100",
+    }
+
+
+@pytest.fixture
+def between(monkeypatch):
+    """Let something happen once, after a write of ours has written its files and before it publishes them."""
+    honest = upsert.check_results
+
+    def arrange(action):
+        left = [action]
+
+        def interrupted(*arguments):
+            if left:
+                left.pop()()
+            return honest(*arguments)
+
+        monkeypatch.setattr(upsert, "check_results", interrupted)
+
+    return arrange
+
+
+def test_hudi_that_rolls_back_our_pending_write_makes_us_write_again(spark, tmp_path, hudi, between):
+    """Hudi's default: every write of it takes all pending ones for dead."""
+    rnd = random.Random(91)
+    ours = our_table.create(spark, tmp_path / "ours", typed=FEW)
+    ours.upsert(ours.rows(rnd, range(20), 1))
+    theirs, mine = ours.rows(rnd, range(5, 25), 2), ours.rows(rnd, range(15, 35), 3)
+    between(lambda: ours.model.upsert(hudi.write(ours.hudi(), ours.arrow(theirs)), theirs))
+    result = ours.table.upsert(ours.frame(mine))
+    ours.model.upsert(our_table.committed(result), mine)
+    assert result.retries == 1
+    assert unsound(ours.path, since="9") == []
+    assert_history([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)
+
+
+@pytest.mark.parametrize("same_files", [True, False])
+def test_hudi_under_concurrency_control_beside_our_write(spark, tmp_path, hudi, between, same_files):
+    """It leaves our pending write alone; only where both touch the same files we write again."""
+    rnd = random.Random(92)
+    ours = our_table.create(spark, tmp_path / "ours", typed=FEW)
+    ours.upsert(ours.rows(rnd, range(20), 1))
+    theirs = ours.rows(rnd, range(0, 20, 4) if not same_files else range(10), 2)
+    mine = ours.rows(rnd, range(1, 20, 4), 3)
+
+    def write():
+        instant = hudi.write(ours.hudi(), ours.arrow(theirs), options=side_by_side(ours))
+        ours.model.upsert(instant, theirs)
+
+    between(write)
+    result = ours.table.upsert(ours.frame(mine))
+    assert result.retries == int(same_files)
+    if result.instant > ours.model.instants()[-1]:
+        ours.model.upsert(result.instant, mine)
+    else:
+        earlier = ours.model.instants()[-1]
+        ours.model.restore(ours.model.instants()[-2])
+        ours.model.upsert(our_table.committed(result), mine)
+        ours.model.upsert(earlier, theirs)
+    assert_history([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)
+
+
+def test_the_lock_file_is_hudis_own(spark, tmp_path, hudi):
+    rnd = random.Random(93)
+    ours = our_table.create(spark, tmp_path / "ours", typed=FEW)
+    ours.upsert(ours.rows(rnd, range(8), 1))
+    store = open_store(ours.path)
+    lock = ".hoodie/.aux/lock"
+    assert store.stat(lock) is None
+    store.put(lock, b'{"held": "by somebody else"}')
+    rows = ours.rows(rnd, range(4), 2)
+    with pytest.raises(HudiError, match=r"[Ll]ock"):
+        hudi.write(ours.hudi(), ours.arrow(rows), options=side_by_side(ours))
+    store.delete(lock)
+    instant = hudi.write(ours.hudi(), ours.arrow(rows), options=side_by_side(ours))
+    ours.model.upsert(instant, rows)
+    assert store.stat(lock) is None
+    ours.upsert(ours.rows(rnd, range(2, 6), 3))
+    assert_latest([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)

@@ -1,0 +1,32 @@
+"""Our writer and reader on other Sparks, each in an environment of its own."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.interop.environment import SPARKS, spark_environment, spark_python
+from tests.support.judges import HudiRs
+
+pytestmark = [pytest.mark.interop, pytest.mark.spark]
+
+SMOKE = Path(__file__).with_name("spark_smoke.py")
+
+
+@pytest.mark.parametrize("version", SPARKS)
+def test_every_operation_on_another_spark(tmp_path, version):
+    python = spark_python(version)
+    done = subprocess.run(
+        [str(python), str(SMOKE), str(tmp_path)],
+        env=spark_environment(python),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    assert f"sound on Spark {version}" in done.stdout
+    for table in ("every_operation", "a_key_that_moves", "widened_columns"):
+        assert HudiRs().read(str(tmp_path / table)).num_rows > 0

@@ -1,0 +1,107 @@
+"""No file born of a write is much above its limit, and full ones are near it, whatever the rows are like."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.base_file_sizing import CEILING, FileSizer
+from tests.support.base_files import MIB, SECOND, bucket, context, merging
+from tests.support.sized_rows import COLUMNS, Content, incoming_table
+
+LIMIT = 16 * MIB
+COMPRESSED_SHARE = {Content.INCOMPRESSIBLE: 0.75, Content.DICTIONARY: 0.05, Content.MIXED: 0.4}
+MOST_ARROW_BYTES = 150 * MIB
+
+
+def sizes(written, limit: int) -> list[float]:
+    return [file.stat.file_size_bytes / limit for file in written.files]
+
+
+def check_sizes(seed: int, width: int, content: Content) -> list[float]:
+    """Write a file and a half, then let half of a full file's rows grow threefold and insert a tenth."""
+    rng = np.random.default_rng(seed)
+    file_rows = int(LIMIT / (width * COMPRESSED_SHARE[content] + 12))
+    rows = min(int(file_rows * rng.uniform(1.2, 1.9)), MOST_ARROW_BYTES // width)
+    guess = None if seed % 2 else width * rng.uniform(0.3, 1.5)
+    with tempfile.TemporaryDirectory() as folder:
+        ctx = context(Path(folder), COLUMNS, max_file_size_bytes=LIMIT, record_size_bytes=guess)
+        table = incoming_table(seed, 0, rows, width=width, content=content)
+        created = write_bucket(ctx, bucket(ctx, expected_inserts=rows), table.to_batches(max_chunksize=5000))
+        born = sizes(created, LIMIT)
+        assert max(born) <= CEILING
+        assert all(size >= 0.9 for size in born[:-1])
+        base = created.files[0].stat
+        places = np.arange(0, base.num_writes, 2)
+        grown = incoming_table(
+            seed + 1, 0, len(places), width=3 * width, content=content, positions=pa.array(places)
+        )
+        more = incoming_table(seed + 2, 10**9, base.num_writes // 10, width=width, content=content)
+        ctx = context(Path(folder), COLUMNS, instant=SECOND, max_file_size_bytes=LIMIT)
+        to = merging(created.files[0], expected_updates=len(places), expected_inserts=more.num_rows)
+        merged = write_bucket(
+            ctx, to, [*grown.to_batches(max_chunksize=5000), *more.to_batches(max_chunksize=5000)]
+        )
+        assert sum(file.stat.num_writes for file in merged.files) == base.num_writes + more.num_rows
+        limit = max(LIMIT, base.file_size_bytes)
+        assert max(sizes(merged, limit)) <= CEILING
+        assert all(size >= 0.9 for size in sizes(merged, LIMIT)[:-1])
+        return born + sizes(merged, limit)
+
+
+@pytest.mark.parametrize(
+    ("seed", "width", "content"),
+    [
+        (0, 60, Content.INCOMPRESSIBLE),
+        (1, 500, Content.MIXED),
+        (2, 4000, Content.INCOMPRESSIBLE),
+    ],
+)
+def test_sizes_hold(seed, width, content):
+    check_sizes(seed, width, content)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("content", list(Content))
+@pytest.mark.parametrize("width", [60, 200, 1000, 4000])
+def test_sizes_hold_for_every_seed(width, content):
+    born = [size for seed in range(40) for size in check_sizes(seed, width, content)]
+    full = [size for size in born if size >= 0.9]
+    print(
+        f"{content} {width} B: {len(born)} files; full ones p5 {np.percentile(full, 5):.3f} p50 {np.percentile(full, 50):.3f} p95 {np.percentile(full, 95):.3f}"
+    )
+
+
+SIZES = st.integers(1, 200 * MIB)
+
+
+@given(
+    sizer=st.builds(FileSizer, limit_bytes=SIZES, row_group_bytes=SIZES, row_group_arrow_bytes=SIZES),
+    file_bytes=st.integers(0, 210 * MIB),
+    remaining=st.floats(0, 1e10),
+    ratio=st.floats(0.001, 2),
+    guessed=st.booleans(),
+)
+def test_a_row_group_is_never_planned_beyond_its_bounds(sizer, file_bytes, remaining, ratio, guessed):
+    planned = sizer.next_arrow_bytes(file_bytes, remaining, ratio=ratio, guessed=guessed)
+    assert 1 <= planned <= sizer.row_group_arrow_bytes
+    if planned > 1:
+        assert file_bytes + planned * ratio <= CEILING * sizer.limit_bytes
+        assert planned * ratio <= sizer.row_group_bytes
+        assert not guessed or planned <= sizer.limit_bytes / 2
+
+
+@given(limit=SIZES, file_bytes=SIZES, remaining=st.floats(0, 1e10))
+@settings(max_examples=200)
+def test_a_file_takes_the_last_rows_rather_than_leave_a_few(limit, file_bytes, remaining):
+    sizer = FileSizer(limit_bytes=limit, row_group_bytes=MIB, row_group_arrow_bytes=MIB)
+    if sizer.is_full(file_bytes, remaining):
+        assert file_bytes >= 0.99 * limit
+        assert file_bytes + remaining > 1.02 * limit

@@ -1,0 +1,159 @@
+"""Whatever is in the files, loading ends in findings at places that exist, never in a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from parquetry import project
+from parquetry.project.codes import CODES
+from parquetry.project.diagnostics import render_github, render_json, render_text
+from parquetry.project.document import parse
+from tests.support.spec_cases import CASES, POLICY, PROJECT, TABLE, Case, write_project
+
+PLACES = {"project": "parquetry.yml", "table": "tables/flights.yml", "policy": "policies/standard.yml"}
+VALID = [case for case in CASES if case.verdict == "positive"]
+TEXTS = {case: case.path.read_text(encoding="utf-8") for case in CASES}
+SNIPPETS = [
+    ": ", "- ", "{", "}", "[", "]", "\t", "\n", "  ", "'", '"', "&a ", "*a", "<<: ", "!!str ", "? ", "| ", "> ", "#", "---\n", "%",
+    "{{ ", " }}", "{% ", " %}", "var('n')", "env_var('HOME')", "target.name", "null", "~", "true", "yes", ".nan", "-1", "0", "1e400",
+    "120MiB", "\ufeff", "\x00", "\x85", "\u2028", "é", "\U0001f600", "..", "/", "s3://", "(", ")", "`", ";", "--", "/*", "${x}",
+]  # fmt: skip
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**20), 10**20),
+    st.floats(),
+    st.sampled_from(
+        [
+            *SNIPPETS,
+            "id",
+            "flights",
+            "auto",
+            "120MiB",
+            "25d",
+            "{{ var('n') }}",
+            "{{ 1",
+            "select 1",
+            "array<int>",
+        ]
+    ),
+    st.text(max_size=12),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "type", "file", "x", "where"]) | st.text(max_size=4), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+
+
+def check(case: Case, content: bytes) -> None:
+    files: dict[str, str | bytes] = {
+        "parquetry.yml": PROJECT,
+        "tables/flights.yml": TABLE + "policy: standard\n",
+        "policies/standard.yml": POLICY,
+    }
+    root = Path(tempfile.mkdtemp())
+    try:
+        write_project(root, files | {PLACES[case.kind]: content})
+        for environment in (None, {"HOME": "/root", "BUCKET": "b"}):
+            result = project.load(root, environment=environment)
+            lines = content.decode("utf-8", errors="replace").count("\n") + 3
+            for found in result.diagnostics:
+                assert found.code in CODES
+                assert found.line >= 1
+                assert found.column >= 1
+                if found.file == PLACES[case.kind]:
+                    assert found.line <= lines + content.count(b"\r") + content.count(
+                        b"\xc2\x85"
+                    ) + content.count(b"\xe2\x80")
+            json.dumps(render_json(result.diagnostics, files=result.files), allow_nan=False)
+            render_text(result.diagnostics, files=result.files).encode()
+            render_github(result.diagnostics).encode()
+            if result.project:
+                for table in result.project.tables:
+                    json.dumps(project.spec_fields(table), allow_nan=False)
+    finally:
+        shutil.rmtree(root)
+
+
+@st.composite
+def mutated_texts(draw) -> tuple[Case, bytes]:
+    case = draw(st.sampled_from(CASES))
+    text = TEXTS[case]
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        length = draw(st.sampled_from([0, 0, 1, 1, 5, 40]))
+        inserted = draw(st.sampled_from(SNIPPETS) | st.text(max_size=5))
+        text = text[:start] + inserted + text[start + length :]
+    return case, text.encode("utf-8", errors="replace")
+
+
+@st.composite
+def mutated_values(draw) -> tuple[Case, bytes]:
+    """A valid file with the value at one of its paths replaced, added or taken away."""
+    case = draw(st.sampled_from(VALID))
+    root = parse(case.path.name, case.path.read_bytes()).root
+    assert root is not None
+    value = json.loads(json.dumps(root.value))
+    parent: Any = None
+    key: Any = None
+    node = value
+    while isinstance(node, (dict, list)) and node and (parent is None or draw(st.booleans())):
+        parent, key = (
+            node,
+            draw(st.sampled_from(sorted(node) if isinstance(node, dict) else list(range(len(node))))),
+        )
+        node = node[key]
+    match draw(st.sampled_from(["replace", "remove", "add"])):
+        case "replace":
+            parent[key] = draw(VALUES)
+        case "remove":
+            del parent[key]
+        case _ if isinstance(parent, dict):
+            parent[draw(st.text(max_size=5))] = draw(VALUES)
+        case _:
+            parent.append(draw(VALUES))
+    return case, yaml.safe_dump(value, allow_unicode=True).encode("utf-8", errors="replace")
+
+
+def without_deadline(examples: int):
+    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@given(mutated_texts())
+@without_deadline(200)
+def test_mutated_texts_end_in_findings(mutation):
+    check(*mutation)
+
+
+@given(mutated_values())
+@without_deadline(150)
+def test_mutated_values_end_in_findings(mutation):
+    check(*mutation)
+
+
+@given(st.sampled_from(CASES), st.binary(max_size=60))
+@without_deadline(40)
+def test_any_bytes_end_in_findings(case, content):
+    check(case, content)
+
+
+@pytest.mark.soak
+@given(st.one_of(mutated_texts(), mutated_values()))
+@without_deadline(20_000)
+def test_twenty_thousand_mutations_end_in_findings(mutation):
+    check(*mutation)

@@ -1,0 +1,190 @@
+"""Sources that are nothing but parquet files: read past Spark, with the same keys, folders and rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parquetry
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spark import staging
+from parquetry.runtime.spark.plain_files import plain_files
+from parquetry.runtime.spec import Column, TableSpec
+from tests.support.judges import HudiRs
+
+pytestmark = pytest.mark.spark
+
+WORDS = ["plain", "a b", "Ωmega 中文 🙂", "50%", "a/b", "k=v", "it's", "", None, "__null__"]
+DAYS = [dt.date(1, 1, 1), dt.date(1969, 12, 31), None, dt.date(9999, 12, 31), dt.date(2013, 6, 1)]
+ROWS = 60
+SCHEMA = pa.schema(
+    {
+        "id": pa.string(),
+        "s": pa.string(),
+        "small": pa.int16(),
+        "n": pa.int32(),
+        "b": pa.bool_(),
+        "day": pa.date32(),
+        "at": pa.timestamp("ms", tz="UTC"),
+        "price": pa.decimal128(7, 2),
+        "l": pa.list_(pa.struct({"x": pa.int32()})),
+        "m": pa.map_(pa.string(), pa.int64()),
+    }
+)
+COLUMNS = (
+    Column(name="id", type="string", nullable=False),
+    Column(name="s", type="string"),
+    Column(name="small", type="smallint"),
+    Column(name="n", type="bigint"),
+    Column(name="b", type="boolean"),
+    Column(name="day", type="date"),
+    Column(name="at", type="timestamp"),
+    Column(name="price", type="decimal(9,2)"),
+    Column(name="l", type="array<struct<x:bigint,y:string>>"),
+    Column(name="m", type="map<string,bigint>"),
+    Column(name="absent", type="double"),
+)
+
+
+def table_of_rows():
+    rows = [
+        {
+            "id": f"k{i}",
+            "s": WORDS[i % len(WORDS)],
+            "small": i - 5,
+            "n": -i if i % 7 else None,
+            "b": [True, False, None][i % 3],
+            "day": DAYS[i % len(DAYS)],
+            "at": dt.datetime(2020, 1, 1, 0, 0, i, 123000, dt.UTC),
+            "price": Decimal(i) / 4,
+            "l": [{"x": i}, None] if i % 4 else None,
+            "m": [("k", i)],
+        }
+        for i in range(ROWS)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "so urce%20#?"
+    folder.mkdir()
+    rows = table_of_rows()
+    pq.write_table(rows.slice(0, 41), folder / "one.parquet", row_group_size=7)
+    pq.write_table(rows.slice(41), folder / "two {x}.parquet")
+    return folder
+
+
+def read(spark, folder):
+    return spark.read.format("parquet").option("recursiveFileLookup", "true").load(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("key", "partition", "setting"),
+    [
+        (("id",), ("s",), {}),
+        (("id",), ("s", "day"), {"hive_style": False}),
+        (("n", "s"), ("b", "small"), {}),
+        (("s", "day", "b"), (), {}),
+        (("small",), ("day",), {"url_encode": False}),
+        ((), ("s", "n", "b"), {}),
+    ],
+)
+def test_the_same_table_as_by_way_of_spark(spark, tmp_path, source, monkeypatch, key, partition, setting):
+    spec = TableSpec(name="t", columns=COLUMNS, record_key=key, partition_by=partition, **setting)
+    frame = read(spark, source)
+    assert plain_files(frame) is not None
+    if key and key != ("id",):
+        frame = frame.where(" OR ".join(f"coalesce(CAST({k} AS string), '') != ''" for k in key))
+        frame.write.parquet(str(tmp_path / "keyed"))
+        frame = spark.read.parquet(str(tmp_path / "keyed"))
+        assert plain_files(frame) is not None
+    found = {}
+    for way in ("plain", "spark"):
+        if way == "spark":
+            monkeypatch.setattr(staging, "plain_files", lambda _: None)
+        table = parquetry.create(tmp_path / way, spec)
+        assert table.insert(frame).inserted_rows == frame.count()
+        rows = HudiRs().read(str(tmp_path / way)).to_pylist()
+        hidden = {"_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_file_name"}
+        hidden |= set() if key else {"_hoodie_record_key"}
+        found[way] = sorted(repr(sorted((k, v) for k, v in row.items() if k not in hidden)) for row in rows)
+
+    assert found["plain"] == found["spark"]
+
+
+def test_selected_and_renamed_columns_are_plain(spark, source):
+    frame = read(spark, source)
+    plain = plain_files(
+        frame.selectExpr("n AS other", "id").alias("x").select("x.other", "id").withColumnRenamed("id", "key")
+    )
+    assert plain.sources == {"other": "n", "key": "id"}
+    assert sum(len(piece.row_groups) for share in plain.pieces for piece in share) == 7
+
+
+@pytest.mark.parametrize(
+    "computed",
+    [
+        lambda f: f.where("n > 0"),
+        lambda f: f.selectExpr("id", "n + 1 AS n"),
+        lambda f: f.selectExpr("id", "CAST(n AS bigint) AS n"),
+        lambda f: f.limit(3),
+        lambda f: f.dropDuplicates(["id"]),
+        lambda f: f.union(f),
+        lambda f: f.join(f.select("id"), "id"),
+        lambda f: f.selectExpr("id", "rand() AS x"),
+        lambda f: f.repartition(3),
+    ],
+)
+def test_whatever_computes_is_left_to_spark(spark, source, computed):
+    assert plain_files(computed(read(spark, source))) is None
+
+
+def test_files_that_spark_reads_in_its_own_way(spark, tmp_path):
+    def frame(table, schema=None, **options):
+        path = tmp_path / f"f{len(list(tmp_path.iterdir()))}.parquet"
+        pq.write_table(table, path, **options)
+        reader = spark.read.schema(schema) if schema else spark.read
+        return reader.parquet(str(path))
+
+    plain = pa.table({"id": ["a"], "t": pa.array([0], pa.timestamp("us", tz="UTC"))})
+    assert plain_files(frame(plain)) is not None
+    assert plain_files(frame(plain, use_deprecated_int96_timestamps=True)) is None
+    assert plain_files(frame(plain, schema="id string, absent int")) is None
+    assert plain_files(frame(plain.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}))) is None
+    assert plain_files(frame(plain.replace_schema_metadata({"org.apache.spark.version": "2.4.8"}))) is None
+    assert plain_files(frame(pa.table({"n": pa.array([1], pa.int32())}), schema="n bigint")) is None
+    partitioned = tmp_path / "partitioned"
+    pq.write_to_dataset(pa.table({"id": ["a"], "p": [1]}), partitioned, partition_cols=["p"])
+    assert plain_files(spark.read.parquet(str(partitioned))) is None
+    assert plain_files(spark.range(3)) is None
+
+
+def test_years_that_only_java_spells(spark, tmp_path):
+    days = pa.table({"id": ["a", "b"], "day": pa.array([0, 3_000_000], pa.int32()).cast(pa.date32())})
+    pq.write_table(days, tmp_path / "days.parquet")
+    spec = TableSpec(name="t", columns=(COLUMNS[0], COLUMNS[5]), record_key=("id",), partition_by=("day",))
+    table = parquetry.create(tmp_path / "t", spec)
+    assert table.insert(spark.read.parquet(str(tmp_path / "days.parquet"))).inserted_rows == 2
+    assert {p.name for p in (tmp_path / "t").glob("day=*")} == {"day=1970-01-01", "day=+10183-09-21"}
+
+
+def test_rows_are_refused_alike(spark, tmp_path):
+    spec = TableSpec(
+        name="t", columns=(COLUMNS[0], Column(name="n", type="bigint", nullable=False)), record_key=("id",)
+    )
+    table = parquetry.create(tmp_path / "t", spec)
+    rows = pa.table({"id": ["a", None, ""], "n": [1, 2, None]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
+    assert plain_files(frame) is not None
+    with pytest.raises(
+        InvalidDataError, match=r"record key is null or empty in 2 of 3 rows.*column 'n' is null in 1"
+    ):
+        table.insert(frame)
+    with pytest.raises(InvalidDataError, match="'extra' is not in the table"):
+        table.insert(frame.withColumnRenamed("n", "extra"))

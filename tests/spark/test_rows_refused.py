@@ -1,0 +1,196 @@
+"""Rows that a table cannot take: what is said, that nothing is left, and that the remedy works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import parquetry
+from parquetry.runtime.column_types import parse_type
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.partition_path import KeyRules
+from parquetry.runtime.spark.prepare import prepare_rows
+from parquetry.runtime.spec import Column, TableSpec
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = (
+    Column(name="id", type="string", nullable=False),
+    Column(name="p", type="string"),
+    Column(name="n", type="bigint", nullable=False),
+    Column(name="price", type="decimal(10,2)"),
+    Column(name="s", type="struct<a:bigint,b:struct<c:string>>"),
+    Column(name="day", type="date", generated="to_date(at)"),
+    Column(name="at", type="timestamp"),
+)
+SPEC = TableSpec(name="t", columns=COLUMNS, record_key=("id",), partition_by=("p",))
+RULES = KeyRules(record_key=("id",), partition_by=("p",), hive_style=True, url_encode=True, named_key=False)
+
+
+def prepared(frame, columns=COLUMNS, **options):
+    return prepare_rows(frame, columns, RULES, **options)
+
+
+def test_order_and_missing_columns_and_narrower_types_are_fine(spark):
+    frame = spark.sql(
+        "SELECT named_struct('b', named_struct('c', 'x'), 'a', 1S) AS s, 5Y AS n, 7BD AS price, 'k' AS ID, "
+        "timestamp'2020-02-03 23:00:00' AS at"
+    )
+    ready = prepared(frame)
+    (row,) = ready.frame.collect()
+
+    assert ready.columns == tuple(c.name for c in COLUMNS)
+    assert [parse_type(f.dataType.simpleString()) for f in ready.frame.schema][:7] == [
+        parse_type(c.type) for c in COLUMNS
+    ]
+    assert (row.id, row.p, row.n, str(row.price), row.s.a, row.s.b.c, str(row.day)) == (
+        "k",
+        None,
+        5,
+        "7.00",
+        1,
+        "x",
+        "2020-02-03",
+    )
+
+
+@pytest.mark.parametrize(
+    ("select", "says"),
+    [
+        (
+            "'k' AS id, 1.5D AS n",
+            r"column 'n' is double in the rows, and the table's bigint .* cast it to bigint",
+        ),
+        ("'k' AS id, '1' AS n", r"column 'n' is string .* bigint"),
+        ("'k' AS id, 1 AS n, 1.2BD AS price", None),
+        (
+            "'k' AS id, 1 AS n, CAST(1 AS decimal(10,3)) AS price",
+            r"'price' is decimal\(10,3\).*decimal\(10,2\)",
+        ),
+        ("'k' AS id, 1 AS n, CAST(1 AS bigint) AS price", r"'price' is bigint.*decimal\(10,2\)"),
+        ("'k' AS id, 1 AS n, named_struct('a', 'x') AS s", r"'s.a' is string.*bigint"),
+        (
+            "'k' AS id, 1 AS n, named_struct('z', 1) AS s",
+            r"'s.z' is not in the table.*add it to the table's columns",
+        ),
+        ("'k' AS id, 1 AS n, array(1) AS s", r"'s' is array<int>"),
+        ("'k' AS id, 1 AS n, date'2020-01-01' AS at", r"'at' is date.*timestamp"),
+        ("'k' AS id, 1 AS n, 2 AS extra", r"'extra' is not in the table.*drop it"),
+        ("'k' AS id, 1 AS n, 2 AS N", r"'N' comes twice"),
+        ("'k' AS id", r"'n' is missing from the rows and may not be null"),
+    ],
+)
+def test_schemas_are_refused_before_a_row_is_computed(spark, select, says):
+    frame = spark.sql(f"SELECT {select}, raise_error('computed') AS p")
+    if says is None:
+        prepared(frame)
+        return
+    with pytest.raises(InvalidDataError, match=says):
+        prepared(frame)
+
+
+@pytest.fixture
+def table(tmp_path):
+    return parquetry.create(tmp_path / "t", SPEC)
+
+
+def assert_untouched(table, spark):
+    assert [i for i in table.timeline().instants if i.operation not in (None, "ALTER_SCHEMA")][1:] == []
+    assert table.read(spark).count() == 0
+
+
+def test_null_and_empty_keys(spark, table):
+    rows = spark.sql("SELECT nullif(CAST(id AS string), '3') AS id, 'x' AS p, id AS n FROM range(6)")
+    with pytest.raises(
+        InvalidDataError, match=r"record key is null or empty in 1 of 6 rows.*column 'id' is null in 1"
+    ):
+        table.upsert(rows)
+    with pytest.raises(
+        InvalidDataError, match=r"record key is null or empty in 6 of 6 rows, first in a row of input"
+    ):
+        table.insert(rows.selectExpr("'' AS id", "p", "n"))
+    assert table.upsert(rows.where("id IS NOT NULL")).inserted_rows == 5
+
+
+def test_nulls_where_the_table_has_none(spark, table):
+    rows = spark.sql("SELECT CAST(id AS string) AS id, 'x' AS p, nullif(id, 4) AS n FROM range(6)")
+    with pytest.raises(
+        InvalidDataError,
+        match=r"column 'n' is null in 1 of 6 rows, first in record key '4' in partition 'p=x'",
+    ):
+        table.upsert(rows)
+    with pytest.raises(InvalidDataError, match="nothing was written: fill or filter"):
+        table.bulk_insert(rows)
+    # A delete needs its key only.
+    assert table.upsert(rows, delete_when="n IS NULL").inserted_rows == 5
+
+
+def test_generated_columns_are_checked(spark, table):
+    rows = spark.sql(
+        "SELECT CAST(id AS string) AS id, 'x' AS p, id AS n, timestamp'2020-01-01 05:00:00' AS at, "
+        "IF(id = 2, date'2020-01-02', IF(id = 3, NULL, date'2020-01-01')) AS day FROM range(6)"
+    )
+    with pytest.raises(
+        InvalidDataError,
+        match=r"generated column has another value.* in 1 of 6 rows, first in record key '2'",
+    ):
+        table.upsert(rows)
+    table.upsert(rows.drop("day"))
+    assert {str(r.day) for r in table.read(spark).collect()} == {"2020-01-01"}
+
+
+def test_required_fields_inside_structs(spark, tmp_path):
+    columns = (
+        *COLUMNS[:3],
+        Column(name="s", type="struct<a:bigint NOT NULL,b:array<struct<c:int NOT NULL>>>"),
+    )
+    table = parquetry.create(tmp_path / "t", replace(SPEC, columns=columns))
+    rows = (
+        "SELECT '{}' AS id, 'x' AS p, 1L AS n, named_struct('a', {}, 'b', array(named_struct('c', {}))) AS s"
+    )
+    with pytest.raises(InvalidDataError, match=r"field 's.a' is null in 1 of 1 rows"):
+        table.upsert(spark.sql(rows.format("k", "CAST(NULL AS int)", "1")))
+    with pytest.raises(InvalidDataError, match=r"field 's.b.*c' is null in 1 of 1 rows"):
+        table.upsert(spark.sql(rows.format("k", "1", "CAST(NULL AS int)")))
+    table.upsert(spark.sql(rows.format("k", "1", "2")))
+    assert table.read(spark).first().s.b[0].c == 2
+
+
+def test_a_query_that_fails(spark, table):
+    rows = spark.sql(
+        "SELECT CAST(id AS string) AS id, 'x' AS p, CAST(IF(id = 3, 'no', '1') AS bigint) AS n FROM range(6)"
+    )
+    with pytest.raises(
+        InvalidDataError, match=r"rows for t: Spark cannot compute the rows: .*CAST_INVALID_INPUT"
+    ):
+        table.upsert(rows)
+    assert_untouched(table, spark)
+
+
+@pytest.mark.parametrize("value", ["..", ".hoodie", "metadata", "_delta_log", "."])
+def test_partition_values_that_are_no_folders_of_a_table(spark, tmp_path, value):
+    table = parquetry.create(tmp_path / "plain", replace(SPEC, hive_style=False))
+    rows = spark.createDataFrame([("k", value, 1)], "id string, p string, n int")
+    with pytest.raises(InvalidDataError, match="create the table with hive_style"):
+        table.upsert(rows)
+    remedied = parquetry.create(tmp_path / "remedied", SPEC)
+    assert remedied.upsert(rows).inserted_rows == 1
+    assert remedied.read(spark).first().p == value
+
+
+def test_partitions_within_partitions(spark, tmp_path):
+    table = parquetry.create(tmp_path / "t", replace(SPEC, hive_style=False, url_encode=False))
+
+    def rows(*values):
+        return spark.createDataFrame([(v, v, 1) for v in values], "id string, p string, n int")
+
+    table.upsert(rows("2013/01", "2013/02"))
+    for values in (["2013"], ["2013/01/05"], ["2014", "2014/01"]):
+        with pytest.raises(InvalidDataError, match=r"would lie inside\s+each other"):
+            table.upsert(rows(*values))
+    table.upsert(rows("2014/01"))
+    assert table.read(spark).count() == 3
+    encoded = parquetry.create(tmp_path / "e", replace(SPEC, url_encode=False))
+    with pytest.raises(InvalidDataError, match="url_encode: true"):
+        encoded.upsert(rows("a/b"))

@@ -1,0 +1,195 @@
+"""Spark itself evaluates random conditions; no row group with a row of its answer is skipped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from parquetry.runtime.footer import file_statistics
+from parquetry.runtime.layout.predicate import Unknown
+from parquetry.runtime.layout.skipping import files_to_read, parse_where
+from parquetry.runtime.spec import Column
+from tests.support.base_files import Incoming, bucket, context, merging, write
+from tests.support.conditions import CONDITIONS, ROWS, TYPES
+
+pytestmark = pytest.mark.spark
+
+ROWS_PER_GROUP = 3
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "i": pa.int64(),
+        "n": pa.int32(),
+        "x": pa.float64(),
+        "dec": pa.decimal128(10, 2),
+        "s": pa.string(),
+        "d": pa.date32(),
+        "ts": pa.timestamp("us", tz="UTC"),
+        "b": pa.bool_(),
+    }
+)
+MIXED = [
+    "i = '3'",
+    "s = 3",
+    "s > 1",
+    "n < '2'",
+    "b = 'true'",
+    "x = '1.0'",
+    "dec = '1.5'",
+    "dec > 1",
+    "dec <= 0.1F",
+    "dec = 1.000000000000000000000000000000000001",
+    "x > 0.1F",
+    "x = 0.1",
+    "x < 1e0",
+    "n = 2.0F",
+    "n = 16777216F",
+    "i = 9007199254740993",
+    "i <= 9007199254740992.0D",
+    "i in (1, 2.5, 3D)",
+    "i in (1, null)",
+    "i not in (1, null)",
+    "n between 1 and 2.5D",
+    "s in ('a', 'b')",
+    "d >= '1970'",
+    "d < '1970-01-01 12:00:00'",
+    "d = TIMESTAMP '1970-01-01 00:00:00'",
+    "d > TIMESTAMP '1970-01-01 00:00:00'",
+    "ts >= DATE '1970-01-01'",
+    "ts < '1970-01-01'",
+    "ts > '1970-01-01 01:30'",
+    "ts <= '1970-1-1 1:30:00'",
+    "ts between '1969-12-31 12:00:00.5' and TIMESTAMP '1970-01-01 00:00:00+01:00'",
+    "s like 'a_%'",
+    "s like 'é%' or not s like '%b'",
+    "s like 'ab'",
+    "s >= ''",
+    "i = 1 = true",
+    "i = 1 and n = 1 = false",
+    "case when i > 0 and n > 0 then x else i end > 1 and i < 5",
+    "not i = 1 and not n <> 2",
+    "! i = 1 or ! b",
+    "i = 1 or exists(array(1, 2), k -> k > 1 and k < i)",
+    "length(s) between 1 and 2 and i < 0",
+    "I > 2 AND `X` < 2",
+    "s = 'a' 'b' or s = 'z'",
+    "x = double('nan')",
+    "x > double('infinity')",
+    "i + 1 between 1 and 3 and n is not null",
+    "coalesce(i, 1) = 1 and s is null",
+    "i is distinct from 1 and n <=> 2",
+    "b is true and i is not null",
+    "(i, n) in ((1L, 1))",
+    "i = -(-1)",
+    "i = - 1 or -1 < n",
+]
+
+
+@pytest.fixture(scope="module")
+def spark(spark):
+    """A session of its own in the Spark of all tests: its settings stay here."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.parquet.filterPushdown", "false")
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    return session
+
+
+def written(rows, folder):
+    """A parquet file of the rows, and the statistics of each of its row groups as a file's."""
+    table = pa.Table.from_pylist(
+        [
+            {**row, "id": number, "ts": row["ts"] and row["ts"].replace(tzinfo=UTC)}
+            for number, row in enumerate(rows)
+        ],
+        schema=SCHEMA,
+    )
+    path = folder / "rows.parquet"
+    pq.write_table(table, path, row_group_size=ROWS_PER_GROUP, store_schema=False)
+    whole = file_statistics("rows.parquet", pq.read_metadata(path), size_bytes=path.stat().st_size)
+    return path, whole
+
+
+def matching(spark, path, conditions):
+    """For each condition the ids of the rows for which Spark finds it true."""
+    frame = spark.read.parquet(str(path)).selectExpr(
+        "id", *(f"({text}) AS c{number}" for number, text in enumerate(conditions))
+    )
+    answers = frame.collect()
+    return [{row["id"] for row in answers if row[f"c{number}"] is True} for number in range(len(conditions))]
+
+
+def check(whole, text, ids, zone):
+    predicate = parse_where(text, types=TYPES, time_zone=ZoneInfo(zone))
+    for number, group in enumerate(whole.row_groups):
+        of_group = range(number * ROWS_PER_GROUP, (number + 1) * ROWS_PER_GROUP)
+        kept = files_to_read([replace(whole, row_groups=(group,))], predicate, TYPES)
+        assert kept or ids.isdisjoint(of_group), (text, group)
+    return predicate
+
+
+@given(
+    st.lists(ROWS, min_size=20, max_size=40),
+    st.lists(CONDITIONS, min_size=20, max_size=40, unique_by=lambda condition: condition.text),
+)
+@settings(max_examples=8, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+def test_spark_agrees_with_the_model_and_loses_no_row(spark, tmp_path_factory, rows, conditions):
+    path, whole = written(rows, tmp_path_factory.mktemp("random"))
+    for condition, ids in zip(conditions, matching(spark, path, [c.text for c in conditions]), strict=True):
+        assert ids == {n for n, row in enumerate(rows) if condition.holds(row) is True}, condition.text
+        check(whole, condition.text, ids, "UTC")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])
+@given(rows=st.lists(ROWS, min_size=30, max_size=60))
+@settings(max_examples=3, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+def test_comparisons_between_types_lose_no_row(spark, tmp_path_factory, zone, rows):
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    path, whole = written(rows, tmp_path_factory.mktemp("mixed"))
+    understood = [
+        check(whole, text, ids, zone) != Unknown()
+        for text, ids in zip(MIXED, matching(spark, path, MIXED), strict=True)
+    ]
+    assert sum(understood) > len(MIXED) // 3
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+NAN_COLUMNS = (
+    Column(name="id", type="bigint"),
+    Column(name="x", type="double"),
+    Column(name="y", type="float"),
+    Column(name="st", type="struct<z:double>"),
+)
+
+
+def floats(number, x):
+    return Incoming(key=f"k{number}", values={"id": number, "x": x, "y": x, "st": {"z": x}})
+
+
+@pytest.mark.parametrize(
+    "where", ["x > 100", "y > 100", "st.z > 100", "x = double('nan')", "NOT (y <= 100)", "x >= 3 AND y >= 3"]
+)
+def test_push_down_finds_rows_with_nan_in_our_files(spark, tmp_path, where):
+    """NaN is Spark's largest number, and no writer counts it into a maximum."""
+    spark.conf.set("spark.sql.parquet.filterPushdown", "true")
+    created = context(tmp_path, NAN_COLUMNS)
+    first = write(
+        created, bucket(created), [floats(i, float("nan") if i == 7 else float(i % 3)) for i in range(20)]
+    )
+    merged = context(tmp_path, NAN_COLUMNS, instant="20260102000000000")
+    second = write(
+        merged, merging(first.files[0]), [floats(i, float("nan") if i == 27 else 1.0) for i in range(20, 40)]
+    )
+    for written_bucket, ids in ((first, {7}), (second, {7, 27})):
+        (file,) = written_bucket.files
+        frame = spark.read.parquet(created.store.spark_uri(file.stat.path))
+        assert {row["id"] for row in frame.where(where).select("id").collect()} == ids
+        statistics = file_statistics(file.stat.path, file.metadata, size_bytes=file.stat.file_size_bytes)
+        assert statistics.columns["id"].maximum == max(row["id"] for row in frame.select("id").collect())
+    spark.conf.set("spark.sql.parquet.filterPushdown", "false")

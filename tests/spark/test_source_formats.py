@@ -1,0 +1,328 @@
+"""Sources of every format, read once: what is new, what changed, what is deleted, what is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from fastavro import parse_schema, writer
+
+from parquetry.runtime.errors import InvalidDataError, StalePlanError
+from parquetry.runtime.job import JobKind, JobPlan, Requirements, digest_of
+from parquetry.runtime.main import execute
+from parquetry.runtime.spark.read import read_table
+from parquetry.runtime.spec import Column, Operation, Source, TableSpec
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import open_table
+from tests.support.command_script import parquetry
+from tests.support.local_spark import local_spark
+from tests.support.project_folder import ProjectFolder
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = (
+    Column(name="id", type="bigint", nullable=False),
+    Column(name="name", type="string"),
+    Column(name="amount", type="double"),
+    Column(name="at", type="timestamp"),
+)
+
+
+@pytest.fixture(scope="module")
+def spark():
+    return local_spark("source formats")
+
+
+class World:
+    """A table with one source, and jobs on it."""
+
+    def __init__(self, root, spark):
+        self.root, self.spark = root, spark
+        (root / "in").mkdir(parents=True)
+        self.location = str(root / "t")
+
+    def job(self, kind, spec, *, source=None, exists=True, number=None):
+        return JobPlan(
+            kind=kind,
+            project="p",
+            target="dev",
+            table="t",
+            location=self.location,
+            directory=str(self.root),
+            requirements=Requirements(exists=exists, applied_number=number),
+            spec=spec,
+            source=source,
+        )
+
+    def create(self, source, **changes):
+        self.spec = TableSpec(
+            **({"name": "t", "columns": COLUMNS, "record_key": ("id",)} | changes), sources=(source,)
+        )
+        execute(self.job(JobKind.CREATE, self.spec, exists=False))
+
+    def ingest(self):
+        (source,) = self.spec.sources
+        # Through JSON, as a job travels.
+        job = self.job(JobKind.INGEST, self.spec, source=source.name)
+        document = json.loads(json.dumps(job.to_json()))
+        return execute(JobPlan.from_json(document), session=lambda _: self.spark)
+
+    def rows(self):
+        frame = read_table(self.spark, open_table(open_store(self.location)))
+        return {row["id"]: (row["name"], row["amount"]) for row in frame.collect()}
+
+
+@pytest.fixture
+def world(tmp_path, spark):
+    return World(tmp_path / "w", spark)
+
+
+def source(**changes):
+    given = {"name": "s", "format": "json", "path": "in/*", "operation": Operation.UPSERT} | changes
+    return Source(**given)
+
+
+def lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "json", "csv"])
+def test_files_of_a_format_are_ingested_once(world, file_format):
+    world.create(source(format=file_format, path=f"in/*.{file_format}"))
+    frame = world.spark.sql(
+        "select 1L id, 'a' name, 1.5D amount, timestamp'2026-01-01 00:00:00' at union all select 2L, null, 2.0D, null"
+    )
+    staged = world.root / "staged"
+    options = {"header": "true"} if file_format == "csv" else {}
+    frame.coalesce(1).write.options(**options).format(file_format).save(str(staged))
+    (part,) = staged.glob(f"part-*.{file_format}")
+    part.rename(world.root / "in" / f"one.{file_format}")
+    assert world.ingest().files_read == 1
+    assert world.rows() == {1: ("a", 1.5), 2: (None, 2.0)}
+    assert world.ingest().commit is None
+
+
+def test_parquet_files_of_one_batch_may_have_different_columns(world):
+    world.create(source(format="parquet", path="in/*.parquet"))
+    for number, query in enumerate(("select 1L id, 'a' name", "select 2L id, 2.5D amount")):
+        staged = world.root / f"staged{number}"
+        world.spark.sql(query).coalesce(1).write.parquet(str(staged))
+        (part,) = staged.glob("part-*.parquet")
+        part.rename(world.root / "in" / f"{number}.parquet")
+    world.ingest()
+    assert world.rows() == {1: ("a", None), 2: (None, 2.5)}
+
+
+def test_csv_files_of_one_batch_may_have_their_columns_in_another_order(world):
+    world.create(source(format="csv", path="in/*.csv"))
+    (world.root / "in/a.csv").write_text("id,name,amount,at\n1,x,1.0,\n")
+    (world.root / "in/b.csv").write_text("amount,id,name\n2.0,2,y\n")
+    assert world.ingest().files_read == 2
+    assert world.rows() == {1: ("x", 1.0), 2: ("y", 2.0)}
+
+
+def test_a_select_turns_the_files_rows_into_the_tables(world):
+    select = (
+        "WITH s AS (SELECT * FROM source) SELECT cast(k AS bigint) id, upper(label) name FROM s WHERE k > 1"
+    )
+    world.create(source(path="in/*.json", select=select))
+    (world.root / "in/a.json").write_text(lines({"k": 1, "label": "x"}, {"k": 2, "label": "y"}))
+    world.ingest()
+    assert world.rows() == {2: ("Y", None)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"select": "SELECT reflect('java.lang.System', 'exit', 1) id FROM source"},
+            "function reflect is refused",
+        ),
+        ({"select": "SELECT transform(id) USING 'cat' AS id FROM source"}, "TRANSFORM runs another program"),
+        ({"select": "DROP TABLE source"}, "is not understood"),
+        ({"select": "SELECT IDENTIFIER('reflect')('a', 'b') id FROM source"}, "IDENTIFIER"),
+        (
+            {"delete_when": "java_method('java.lang.System', 'exit', 1) = 1"},
+            "function java_method is refused",
+        ),
+    ],
+)
+def test_sql_that_runs_other_things_is_refused_before_anything_is_written(world, changes, message):
+    world.create(source(path="in/*.json", **changes))
+    (world.root / "in/a.json").write_text(lines({"id": 1, "name": "x"}))
+    with pytest.raises(InvalidDataError, match=message):
+        world.ingest()
+    assert world.rows() == {}
+
+
+def test_cdc_rows_delete_and_the_operation_column_is_dropped(world):
+    world.create(source(path="in/*.json", delete_when="op = 'D'", drop=("op",)))
+    (world.root / "in/a.json").write_text(
+        lines({"id": 1, "name": "x", "op": "U"}, {"id": 2, "name": "y", "op": "U"})
+    )
+    world.ingest()
+    (world.root / "in/b.json").write_text(
+        lines({"id": 1, "name": None, "op": "D"}, {"id": 3, "name": "z", "op": "U"})
+    )
+    commit = world.ingest().commit
+    assert (commit.inserted_rows, commit.deleted_rows) == (1, 1)
+    assert world.rows() == {2: ("y", None), 3: ("z", None)}
+
+
+def test_delete_by_other_columns_than_the_key(world):
+    world.create(source(path="in/*.json"))
+    (world.root / "in/a.json").write_text(
+        lines({"id": 1, "name": "x"}, {"id": 2, "name": "y"}, {"id": 3, "name": "x"})
+    )
+    world.ingest()
+    deletions = source(path="out/*.json", name="s", operation=Operation.DELETE, match=("name",))
+    execute_with(world, deletions)
+    (world.root / "out").mkdir()
+    (world.root / "out/a.json").write_text(lines({"name": "x"}))
+    assert world.ingest().commit.deleted_rows == 2
+    assert world.rows() == {2: ("y", None)}
+
+
+def execute_with(world, other):
+    """Record another source as the applied one."""
+    from parquetry.runtime.apply import TableChange, apply_change
+
+    store = open_store(world.location)
+    number = open_table(store).applied.number
+    world.spec = TableSpec(name="t", columns=COLUMNS, record_key=("id",), sources=(other,))
+    requirements = Requirements(exists=True, applied_number=number)
+    apply_change(
+        store, TableChange(spec=world.spec, requirements=requirements, alters_schema=False, project="p")
+    )
+
+
+def test_a_full_read_takes_all_files_every_time(world):
+    world.create(
+        source(path="in/*.json", read="full", operation=Operation.INSERT_OVERWRITE_TABLE), record_key=()
+    )
+    (world.root / "in/a.json").write_text(lines({"id": 1, "name": "x"}))
+    (world.root / "in/b.json").write_text(lines({"id": 2, "name": "y"}))
+    assert world.ingest().files_read == 2
+    (world.root / "in/a.json").unlink()
+    assert world.ingest().files_read == 1
+    assert world.rows() == {2: ("y", None)}
+
+
+def test_a_changed_file_is_an_error_for_insert_and_the_remedy_works(world):
+    world.create(source(path="in/*.json", operation=Operation.INSERT))
+    path = world.root / "in/a.json"
+    path.write_text(lines({"id": 1, "name": "x"}))
+    world.ingest()
+    path.write_text(lines({"id": 1, "name": "x"}, {"id": 2, "name": "y"}))
+    with pytest.raises(InvalidDataError, match=r"in/a\.json changed .* put the new rows into a new file"):
+        world.ingest()
+    path.unlink()
+    (world.root / "in/b.json").write_text(lines({"id": 2, "name": "y"}))
+    world.ingest()
+    assert world.rows() == {1: ("x", None), 2: ("y", None)}
+
+
+def test_a_hudi_table_is_a_source_and_only_what_is_new_is_read_again(world, tmp_path):
+    other = World(tmp_path / "other", world.spark)
+    other.create(source(path="in/*.json"))
+    (other.root / "in/a.json").write_text(lines({"id": 1, "name": "x"}, {"id": 2, "name": "y"}))
+    other.ingest()
+    world.create(source(format="hudi", path=other.location))
+    assert world.ingest().commit.inserted_rows == 2
+    assert world.ingest().commit is None
+    (other.root / "in/b.json").write_text(lines({"id": 2, "name": "z"}, {"id": 3, "name": "w"}))
+    other.ingest()
+    commit = world.ingest().commit
+    assert (commit.inserted_rows, commit.updated_rows) == (1, 1)
+    assert world.rows() == {1: ("x", None), 2: ("z", None), 3: ("w", None)}
+
+
+def test_a_truncated_parquet_file_is_named_with_the_remedy(world):
+    world.create(source(format="parquet", path="in/*.parquet"))
+    world.spark.sql("select 1L id, 'a' name").coalesce(1).write.parquet(str(world.root / "staged"))
+    (part,) = (world.root / "staged").glob("part-*.parquet")
+    broken = world.root / "in/broken.parquet"
+    broken.write_bytes(part.read_bytes()[:-5])
+    with pytest.raises(
+        InvalidDataError, match=r"source s of t: .*broken\.parquet cannot be read.*remove the file"
+    ):
+        world.ingest()
+    broken.unlink()
+    part.rename(world.root / "in/whole.parquet")
+    world.ingest()
+    assert world.rows() == {1: ("a", None)}
+
+
+def test_two_runs_at_once_take_a_file_once(world):
+    world.create(source(path="in/*.json", operation=Operation.INSERT))
+    for number in range(4):
+        (world.root / f"in/{number}.json").write_text(lines({"id": number, "name": "x"}))
+    both = threading.Barrier(2)
+
+    def run(_):
+        both.wait()
+        return world.ingest()
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        results = list(pool.map(run, range(2)))
+    assert world.rows() == dict.fromkeys(range(4), ("x", None))
+    frame = read_table(world.spark, open_table(open_store(world.location)))
+    assert frame.count() == 4
+    assert sorted(result.files_read for result in results) == [0, 4]
+
+
+def test_a_job_of_another_spec_stops_before_it_acts(world):
+    world.create(source(path="in/*.json"))
+    (world.root / "in/a.json").write_text(lines({"id": 1, "name": "x"}))
+    job = world.job(JobKind.INGEST, world.spec, source="s")
+    stale = JobPlan.from_json(
+        job.to_json() | {"requirements": {"exists": True, "applied_digest": digest_of("another")}}
+    )
+    with pytest.raises(StalePlanError, match="digest of the applied spec"):
+        execute(stale, session=lambda _: world.spark)
+
+
+# A version that Maven Central has; PyPI may be ahead of it.
+AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
+
+
+def test_the_job_of_an_avro_source_names_its_package(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    avro = {"name": "landing", "format": "avro", "path": "landing/*.avro", "operation": "upsert"}
+    folder.orders(sources=[avro])
+
+    def packages():
+        assert parquetry("compile", "-p", folder.root).returncode == 0
+        job = json.loads((folder.root / "target/jobs/orders/ingest_landing.json").read_text())
+        return job["spark"]["packages"]
+
+    (package,) = packages()
+    assert package.startswith("org.apache.spark:spark-avro_2.1")
+    folder.project(targets={"dev": {"warehouse": "w", "spark": {"conf": {"spark.jars.packages": AVRO}}}})
+    assert packages() == []
+
+
+def test_avro_files_of_different_schemas_in_one_batch(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    folder.orders(
+        sources=[{"name": "landing", "format": "avro", "path": "landing/*.avro", "operation": "upsert"}]
+    )
+    fields = [{"name": "order_id", "type": "long"}, {"name": "city", "type": "string"}]
+    first = parse_schema({"type": "record", "name": "order", "fields": fields})
+    wider = [*fields, {"name": "amount", "type": ["null", "double"]}]
+    second = parse_schema({"type": "record", "name": "order", "fields": wider})
+    with (folder.root / "landing/a.avro").open("wb") as out:
+        writer(out, first, [{"order_id": 1, "city": "Rome"}])
+    with (folder.root / "landing/b.avro").open("wb") as out:
+        writer(out, second, [{"order_id": 2, "city": "Oslo", "amount": 2.5}])
+    settings = {"master": "local[2]", "conf": {"spark.jars.packages": AVRO}}
+    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": settings}})
+    assert parquetry("apply", "-p", folder.root, "--auto-approve").returncode == 0
+    done = parquetry("run", "-p", folder.root, "--format", "json")
+    assert done.returncode == 0, done.stderr[-4000:]
+    ingested = json.loads(done.stdout)["jobs"][0]["result"]
+    assert (ingested["files_read"], ingested["commit"]["inserted_rows"]) == (2, 2)
+    layout = json.loads(parquetry("inspect", "orders", "-p", folder.root, "--format", "json").stdout)
+    assert [p["path"] for p in layout["partitions"]] == ["city=Oslo", "city=Rome"]

@@ -1,0 +1,122 @@
+"""Readers that are not ours, asked the same questions and held against the model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tests.support.hudi_spark import HudiSpark
+from tests.support.model import TableModel, differences, frozen_table
+
+
+class Judge(Protocol):
+    """Answers with rows and meta columns.
+
+    `empty_is_null`: partition values are taken from the path, where empty and null look alike.
+    """
+
+    name: str
+    empty_is_null: bool
+
+    def read(
+        self, path: str, *, as_of: str | None = None, since: str | None = None, until: str | None = None
+    ) -> pa.Table: ...
+
+
+class HudiRs:
+    """hudi-rs from PyPI."""
+
+    name = "hudi-rs"
+    empty_is_null = False
+
+    def read(
+        self, path: str, *, as_of: str | None = None, since: str | None = None, until: str | None = None
+    ) -> pa.Table:
+        from tests.support import hudi_rs  # not where only our own reader judges
+
+        return hudi_rs.read(path, as_of=as_of, since=since, until=until)
+
+
+class RealHudi:
+    """A real Hudi; `metadata_table` None reads with its default setting."""
+
+    empty_is_null = True
+
+    def __init__(self, spark: HudiSpark, *, metadata_table: bool | None = False) -> None:
+        self.name = f"Hudi {spark.version}"
+        self._spark = spark
+        self._metadata_table = metadata_table
+
+    def read(
+        self, path: str, *, as_of: str | None = None, since: str | None = None, until: str | None = None
+    ) -> pa.Table:
+        return self._spark.read(
+            path, as_of=as_of, since=since, until=until, metadata_table=self._metadata_table
+        )
+
+
+def assert_latest(judges: Iterable[Judge], path: str, model: TableModel) -> None:
+    """Every judge reads what the model holds now."""
+    _each(judges, lambda judge: _check_latest(judge, path, model))
+
+
+def assert_history(
+    judges: Iterable[Judge], path: str, model: TableModel, *, from_instant: str = "", thorough: bool = False
+) -> None:
+    """Every judge reads what the model holds now, and as of each instant from `from_instant` on, and since some.
+
+    `thorough` asks since each of them, and between each two neighbours.
+    """
+    instants = [instant for instant in model.instants() if instant >= from_instant]
+    begins = (
+        instants[:-1]
+        if thorough
+        else sorted({*instants[:1], *instants[len(instants) // 2 :][:1], *instants[-2:-1]})
+    )
+
+    def check(judge: Judge) -> None:
+        _check_latest(judge, path, model)
+        for time in instants:
+            _agree(judge, model, f"as of {time}", model.as_of(time), judge.read(path, as_of=time))
+        for time in begins:
+            _agree(judge, model, f"since {time}", model.between(time), judge.read(path, since=time))
+        for begin, end in pairwise(instants) if thorough else ():
+            found = judge.read(path, since=begin, until=end)
+            _agree(judge, model, f"from {begin} to {end}", model.between(begin, end), found)
+
+    _each(judges, check)
+
+
+def _each(judges: Iterable[Judge], check: Callable[[Judge], None]) -> None:
+    """Judges sit side by side: each has a process of its own."""
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(check, judge) for judge in judges]:
+            done.result()
+
+
+def _check_latest(judge: Judge, path: str, model: TableModel) -> None:
+    _agree(judge, model, "latest", model.latest(), judge.read(path))
+
+
+def _agree(
+    judge: Judge, model: TableModel, what: str, expected: Counter[tuple[Any, ...]], rows: pa.Table
+) -> None:
+    found = frozen_table(rows, model.columns)
+    if judge.empty_is_null:
+        places = {3 + model.columns.index(name) for name in model.partition_by if name in model.columns}
+        expected = _emptied(expected, places)
+        found = _emptied(found, places)
+    told = differences(expected, found)
+    assert not told, f"{judge.name}, {what}: {told}"
+
+
+def _emptied(rows: Counter[tuple[Any, ...]], places: set[int]) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        tuple(None if place in places and value == "" else value for place, value in enumerate(row))
+        for row in rows.elements()
+    )

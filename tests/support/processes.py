@@ -1,0 +1,54 @@
+"""Processes that belong together, and how they end."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """For ``preexec_fn``: the process is killed when the one that starts it ends, however that ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def kill_session(leader: int) -> None:
+    """End every process of the leader's session at once, this one last if it belongs to it."""
+    mine = _session(os.getpid()) == leader
+    for pid in [leader, *(p for p in in_session(leader) if p not in (leader, os.getpid()))]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    if mine:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def in_session(leader: int) -> list[int]:
+    """The processes of the leader's session that still run."""
+    return [pid for pid in _processes() if _session(pid) == leader]
+
+
+def parent(pid: int) -> int:
+    """The process that started ``pid``."""
+    return int(_status(pid)[1])
+
+
+def _processes() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def _session(pid: int) -> int | None:
+    status = _status(pid)
+    return int(status[3]) if status and status[0] not in "ZX" else None
+
+
+def _status(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,232 @@
+"""A process that writes through Spark, told what to do line by line, and that may be killed.
+
+``python -m tests.support.spark_writer '<json>'``: with ``gateway`` (port and secret) it shares the JVM
+of the process that started it, which lives on when it is killed, tasks and all; with ``conf`` it
+starts a Spark of its own. Requests ``{"do": NAME, ...}``, answers ``{"ok": VALUE}`` or ``{"error": CLASS,
+"message": TEXT}``, one JSON object per line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.timing import Timing
+from tests.support.fault_store import Fault, FaultStore
+from tests.support.processes import die_with_parent, in_session, kill_session
+from tests.support.small_table import FAST
+from tests.support.spark_writes import SparkWrite
+
+ROOT = Path(__file__).parents[2]
+SMALL_JVM = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "700m",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+class SparkWriter:
+    """The process as seen from the test; as a context manager it ends with all it started."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        conf: Mapping[str, str] | None = None,
+        share: Any = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """``share``: the SparkSession whose JVM is used; else ``conf`` says with what to start one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if share is not None:
+            parameters = share.sparkContext._gateway.gateway_parameters
+            setup = {"gateway": [parameters.port, parameters.auth_token]}
+        else:
+            setup = {"conf": {**SMALL_JVM, **(conf or {})}}
+        self.log = folder / "writer.log"
+        with self.log.open("a") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.spark_writer", json.dumps(setup)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=folder,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    "PYSPARK_PYTHON": sys.executable,
+                    **(environment or {}),
+                },
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the process, which leads a session of its own."""
+        return self._child.pid
+
+    def ask(self, do: str, **details: Any) -> Any:
+        """The answer; WriterError when it is an error, WriterKilled when the process died over it."""
+        self.send(do, **details)
+        return self.answer()
+
+    def send(self, do: str, **details: Any) -> None:
+        """Let it begin."""
+        assert self._child.stdin is not None
+        try:
+            self._child.stdin.write(json.dumps({"do": do, **details}) + "\n")
+            self._child.stdin.flush()
+        except BrokenPipeError as error:
+            raise WriterKilled from error
+
+    def answer(self) -> Any:
+        """The answer to the oldest request that has not been answered."""
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        if not line.endswith("\n"):
+            assert self._child.wait() == -signal.SIGKILL, self.log.read_text()[-4000:]
+            raise WriterKilled
+        answer = json.loads(line)
+        if "error" in answer:
+            raise WriterError(answer["error"], answer["message"])
+        return answer["ok"]
+
+    def has_answered(self) -> bool:
+        """Whether an answer waits to be read."""
+        return bool(select.select([self._child.stdout], [], [], 0)[0])
+
+    def kill(self) -> None:
+        """End the process, and nothing that it started."""
+        self._child.kill()
+        self._child.wait()
+
+    def wait_for_all(self) -> None:
+        """Return when nothing that it started runs any more."""
+        while in_session(self.pid):
+            time.sleep(0.05)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child.poll() is None:
+            kill_session(self.pid)
+        self._child.wait()
+        kill_session(self.pid)
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+
+
+class WriterKilled(Exception):
+    """The process was killed before it answered."""
+
+
+class WriterError(Exception):
+    """The process answered with an error."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+
+
+class _Server:
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self.spark = _shared(*setup["gateway"]) if "gateway" in setup else _started(setup["conf"])
+        self.spark.sparkContext.setLogLevel("ERROR")
+
+    def hello(self) -> dict[str, Any]:
+        return {"spark": self.spark.version, "master": self.spark.sparkContext.master}
+
+    def write(
+        self,
+        path: str,
+        write: Mapping[str, Any],
+        scratch: str,
+        fault: Mapping[str, Any] | None = None,
+        timing: Mapping[str, float] | None = None,
+    ) -> dict[str, Any]:
+        store = FaultStore(open_store(path), Path(scratch), Fault(**fault) if fault else None)
+        result = SparkWrite.from_json(write).perform(self.spark, store, timing=_timing(timing))
+        return {"instant": result.instant, "retries": result.retries, "warnings": list(result.warnings)}
+
+    def stop(self) -> None:
+        self.spark.stop()
+
+    def random(self, path: str, scratch: str, kept: str, fault: Mapping[str, Any] | None, **what: Any) -> Any:
+        from tests.support.random_rows import write_random_rows
+
+        store = FaultStore(open_store(path), Path(scratch), Fault(**fault) if fault else None)
+        result = write_random_rows(self.spark, store, Path(kept), **what)
+        return {"instant": result.instant, "retries": result.retries, "happened": store.happened()}
+
+
+def _timing(changes: Mapping[str, float] | None) -> Timing:
+    fields = {name: getattr(FAST, name) for name in Timing.__dataclass_fields__}
+    return Timing(**{**fields, **(changes or {})})
+
+
+def _started(conf: Mapping[str, str]) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("spark writer")
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _shared(port: int, secret: str) -> Any:
+    """A session of its own in a JVM that runs already."""
+    os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    gateway = launch_gateway()
+    running = gateway.jvm.org.apache.spark.SparkContext.getOrCreate()
+    jsc = gateway.jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(running)
+    conf = SparkConf(_jvm=gateway.jvm, _jconf=jsc.getConf())
+    context = SparkContext(gateway=gateway, jsc=jsc, conf=conf)
+    session = gateway.jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get().newSession()
+    return SparkSession(context, jsparkSession=session)
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    server = _Server(json.loads(sys.argv[1]))
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = {"ok": getattr(server, request.pop("do"))(**request)}
+        except BaseException as problem:
+            answer = {"error": type(problem).__name__, "message": str(problem)[:4000]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

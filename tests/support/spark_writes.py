@@ -1,0 +1,77 @@
+"""Writes of small tables through Spark, as values: what is done, and what the table holds afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.partition_deletion import delete_partitions
+from parquetry.runtime.spec import Operation
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import open_table
+from parquetry.runtime.timing import Timing
+from tests.support.small_table import FAST, Rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkWrite:
+    """One write of rows ``key -> (value, partition)``.
+
+    Of a delete only keys and partitions count, of a delete_partition only the partitions. With
+    ``on_cluster`` the rows go the way they take when executors may die: staged in the table's
+    store, and shuffled.
+    """
+
+    operation: Operation
+    rows: Rows
+    on_cluster: bool = False
+
+    def after(self, old: Rows) -> Rows:
+        """What the table holds afterwards."""
+        touched = {partition for _, partition in self.rows.values()}
+        match self.operation:
+            case Operation.DELETE:
+                return {key: row for key, row in old.items() if key not in self.rows}
+            case Operation.DELETE_PARTITION:
+                return {key: row for key, row in old.items() if row[1] not in touched}
+            case Operation.INSERT_OVERWRITE:
+                return {key: row for key, row in old.items() if row[1] not in touched} | dict(self.rows)
+            case _:
+                return {**old, **self.rows}
+
+    def perform(self, spark: Any, store: ObjectStore, *, timing: Timing = FAST) -> CommitResult:
+        """Do it."""
+        from parquetry.runtime.spark.write import write
+
+        handle = open_table(store)
+        if self.operation is Operation.DELETE_PARTITION:
+            return delete_partitions(
+                handle, sorted({f"p={row[1]}" for row in self.rows.values()}), timing=timing
+            )
+        listed = [(key, value, partition) for key, (value, partition) in self.rows.items()]
+        frame = spark.createDataFrame(listed, "id string, v bigint, p string")
+        if self.operation is Operation.DELETE:
+            frame = frame.select("id", "p")
+        with as_on_a_cluster() if self.on_cluster else nullcontext():
+            return write(spark, handle, frame, operation=self.operation, timing=timing)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"operation": self.operation.value, "rows": dict(self.rows), "on_cluster": self.on_cluster}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> SparkWrite:
+        """The write that :meth:`to_json` gave."""
+        rows = {key: (value, partition) for key, (value, partition) in document["rows"].items()}
+        return cls(operation=Operation(document["operation"]), rows=rows, on_cluster=document["on_cluster"])
+
+
+@contextmanager
+def as_on_a_cluster() -> Iterator[None]:
+    """Spark under a local master does as it does where executors can go without the driver."""
+    with mock.patch("parquetry.runtime.spark.write.stages_locally", return_value=False):
+        yield

@@ -1,0 +1,85 @@
+"""Spec files as cases: ``tests/schemas/{positive,negative}/KIND/NAME.yml``.
+
+A case is put into a small project in the place of the file of its kind. A negative one ends in
+comments ``# expect: FILE LINE:COLUMN CODE``, one for each finding in their order.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from parquetry import project
+from parquetry.project.diagnostics import Diagnostic
+
+ROOT = Path(__file__).parents[1] / "schemas"
+
+PROJECT = """\
+apiVersion: parquetry/v1
+kind: project
+name: demo
+vars: {n: 12, word: data}
+targets:
+  dev: {warehouse: ./warehouse}
+"""
+TABLE = """\
+apiVersion: parquetry/v1
+kind: table
+name: flights
+columns:
+  - {name: id, type: string, nullable: false}
+record_key: [id]
+"""
+POLICY = """\
+apiVersion: parquetry/v1
+kind: policy
+name: standard
+retention: {archive: {keep_commits: 40}}
+"""
+EXPECTATION = re.compile(r"^# expect: (\S+) (\d+):(\d+) (PQ\d{3})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    verdict: str
+    kind: str
+    path: Path
+
+    @property
+    def expected(self) -> list[tuple[str, int, int, str]]:
+        found = EXPECTATION.findall(self.path.read_text(encoding="utf-8"))
+        return [(file, int(line), int(column), code) for file, line, column, code in found]
+
+
+def _cases() -> list[Case]:
+    return [
+        Case(verdict=path.parts[-3], kind=path.parts[-2], path=path)
+        for path in sorted(ROOT.glob("*/*/*.yml"))
+    ]
+
+
+CASES = _cases()
+
+
+def write_project(root: Path, files: dict[str, str | bytes]) -> Path:
+    """A project folder with these files over a small valid project."""
+    for name, content in ({"parquetry.yml": PROJECT} | files).items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+def diagnostics_of(case: Case, root: Path) -> tuple[Diagnostic, ...]:
+    """What loading says about a case in its surroundings."""
+    text = case.path.read_text(encoding="utf-8")
+    match case.kind:
+        case "project":
+            files = {"parquetry.yml": text, "tables/flights.yml": TABLE}
+        case "policy":
+            using = TABLE + "policy: standard\n"
+            files = {"policies/standard.yml": text, "tables/flights.yml": using}
+        case _:
+            files = {"tables/flights.yml": text, "policies/standard.yml": POLICY}
+    return project.load(write_project(root, files)).diagnostics

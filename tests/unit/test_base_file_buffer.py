@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parquetry.runtime.base_file_buffer import CELL_ROWS, RowBuffer
+from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from tests.support.rows import TYPES, arrow_schema, make_row, to_arrow
+
+
+def rows(seed: int, count: int) -> pa.RecordBatch:
+    rnd = random.Random(seed)
+    names = [name for name in TYPES if name not in {"c_float", "c_double"}]  # NaN equals nothing
+    table = to_arrow([make_row(rnd, names) for _ in range(count)], arrow_schema({}, names))
+    return table.combine_chunks().to_batches()[0] if count else table.schema.empty_table().to_batches()[0]
+
+
+def cut_up(batch: pa.RecordBatch, places: list[int]) -> list[pa.RecordBatch]:
+    bounds = [0, *sorted(places), batch.num_rows]
+    return [batch.slice(start, end - start) for start, end in pairwise(bounds)]
+
+
+@given(st.integers(0, 1000), st.lists(st.integers(0, 60), max_size=5))
+@settings(max_examples=40, deadline=None)
+def test_the_bytes_of_slices_add_up(seed, places):
+    batch = rows(seed, 60)
+    assert sum(map(batch_arrow_bytes, cut_up(batch, places))) == batch_arrow_bytes(batch)
+
+
+@given(
+    st.integers(0, 1000),
+    st.lists(st.integers(0, 100), max_size=6),
+    st.lists(st.integers(1, 9000), min_size=1, max_size=5),
+)
+@settings(max_examples=40, deadline=None)
+def test_where_the_buffer_is_cut_does_not_depend_on_batches(seed, places, sizes):
+    batch = rows(seed, 100)
+
+    def taken(pieces: list[pa.RecordBatch]) -> list[tuple[int, int]]:
+        buffer = RowBuffer()
+        for piece in pieces:
+            buffer.append(piece)
+        found, whole = [], []
+        for size in [*sizes, 10**9]:
+            cut = buffer.first(size)
+            table = buffer.table(cut)
+            used = buffer.arrow_bytes_before(cut)
+            buffer.drop(cut)
+            found.append((table.num_rows, used))
+            whole.append(table)
+            assert used <= size or table.num_rows <= CELL_ROWS
+        assert (buffer.rows, buffer.arrow_bytes) == (0, 0)
+        assert pa.concat_tables(whole).combine_chunks().equals(pa.Table.from_batches([batch]))
+        return found
+
+    assert taken(cut_up(batch, places)) == taken([batch])
+
+
+def test_the_first_rows_are_measured_however_they_came():
+    batch = rows(3, 100)
+    wanted = batch_arrow_bytes(batch.slice(0, 64))
+    for pieces in ([batch], cut_up(batch, [3, 50]), cut_up(batch, [64])):
+        buffer = RowBuffer()
+        for piece in pieces:
+            buffer.append(piece)
+        assert buffer.measure(64) == (64, wanted)
+        assert buffer.measure(1024) == (100, batch_arrow_bytes(batch))

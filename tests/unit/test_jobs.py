@@ -1,0 +1,157 @@
+"""Jobs, their requirements and their scripts."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+import pytest
+
+from parquetry.compiler.errors import UsageError
+from parquetry.compiler.scripts import render_job
+from parquetry.compiler.secrets import reference, references, revealed
+from parquetry.compiler.workspace import jobs_of
+from parquetry.project.interpolate import Secret
+from parquetry.runtime.applied import write_applied
+from parquetry.runtime.effective import effective_instants
+from parquetry.runtime.errors import InvalidDataError, StalePlanError
+from parquetry.runtime.job import (
+    JobKind,
+    JobPlan,
+    Requirements,
+    SparkSettings,
+    digest_of,
+    resolve_environment,
+)
+from parquetry.runtime.requirements import check_requirements
+from parquetry.runtime.spec import Column, Source, TableSpec
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import create_table, open_table
+from tests.support.project_folder import ProjectFolder
+from tests.support.small_table import FAST, SmallTable, make_table
+
+SPEC = TableSpec(
+    name="t",
+    columns=(Column(name="a", type="int"),),
+    sources=(Source(name="in", format="csv", path="in/'\"\\*.csv", select='SELECT "quoted" \\ FROM source'),),
+)
+JOB = JobPlan(
+    kind=JobKind.INGEST,
+    project="p",
+    target="dev",
+    table="t",
+    location="/w/t",
+    directory="/p",
+    requirements=Requirements(exists=True, applied_digest="sha256:x"),
+    spec=SPEC,
+    source="in",
+    storage={"key": {"environment_text": "${KEY}"}},
+    spark=SparkSettings(master="local[2]", conf={"spark.a": "1"}, packages=("g:a:1",)),
+)
+
+
+def test_a_job_round_trips_through_json():
+    assert JobPlan.from_json(json.loads(json.dumps(JOB.to_json()))) == JOB
+
+
+def test_a_job_of_another_version_or_shape_is_refused():
+    with pytest.raises(StalePlanError, match="version 2 is not 1"):
+        JobPlan.from_json(JOB.to_json() | {"version": 2})
+    with pytest.raises(InvalidDataError, match=r"job\.more: unknown key"):
+        JobPlan.from_json(JOB.to_json() | {"more": 1})
+    with pytest.raises(InvalidDataError, match=r"job\.requirements\.exists"):
+        JobPlan.from_json(JOB.to_json() | {"requirements": {"exists": "yes"}})
+
+
+def test_a_script_is_python_that_holds_exactly_its_job():
+    tree = ast.parse(render_job(JOB))
+    (assigned,) = [node for node in tree.body if isinstance(node, ast.Assign)]
+    assert JobPlan.from_json(ast.literal_eval(assigned.value)) == JOB
+    assert "Ingest source in into table t." in ast.get_docstring(tree)
+
+
+def test_every_job_of_a_project_renders(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    workspace = folder.workspace()
+    jobs = jobs_of(workspace, workspace.table("orders"))
+    assert [job.name for job in jobs] == ["create", "ingest_landing", "clean"]
+    for job in jobs:
+        assert ast.get_docstring(ast.parse(render_job(job)))
+
+
+def secret(template, text):
+    return Secret(masked="***", template=template, names=("PARQUETRY_SECRET_KEY",), _text=text)
+
+
+def test_secrets_are_revealed_to_stores_and_referred_to_in_writing():
+    options = {
+        "key": secret("a {{ env_var('PARQUETRY_SECRET_KEY') }}", "a s3cret"),
+        "nested": {"list": [1, "x"]},
+    }
+    assert revealed(options)["key"] == "a s3cret"
+    written = references(options)
+    assert "s3cret" not in json.dumps(written)
+    assert resolve_environment(written, {"PARQUETRY_SECRET_KEY": "s3cret"}) == revealed(options)
+    with pytest.raises(StalePlanError, match="PARQUETRY_SECRET_KEY, which is not set"):
+        resolve_environment(written, {})
+
+
+def test_a_secret_that_is_more_than_a_variable_cannot_go_into_a_job():
+    with pytest.raises(UsageError, match="env_var"):
+        reference(secret("{{ env_var('PARQUETRY_SECRET_KEY') | upper }}", "X"))
+
+
+def test_requirements_are_met_or_named(tmp_path):
+    store = open_store(tmp_path / "t")
+    check_requirements(store, Requirements(exists=False))
+    with pytest.raises(StalePlanError, match="a table was expected and there is none"):
+        check_requirements(store, Requirements(exists=True))
+    handle = create_table(store, SPEC, project="p")
+    with pytest.raises(StalePlanError, match="no table was expected"):
+        check_requirements(store, Requirements(exists=False))
+    digest = digest_of(SPEC.to_json())
+    write_applied(store, SPEC, number=1, digest=digest)
+    check_requirements(
+        store,
+        Requirements(exists=True, table_id=handle.table_id, applied_number=1, applied_digest=digest),
+    )
+    for wrong, what in (
+        ({"table_id": "other"}, "table id"),
+        ({"applied_number": 0}, "number of the applied record"),
+        ({"applied_digest": "sha256:0"}, "digest of the applied spec"),
+        ({"minimum_parquetry": "99.0"}, "parquetry 99.0 or newer"),
+    ):
+        with pytest.raises(StalePlanError, match=what):
+            check_requirements(store, Requirements(exists=True, **wrong))
+
+
+def test_instants_count_while_they_are_in_effect(tmp_path):
+    table = make_table(tmp_path / "t")
+    assert isinstance(table, SmallTable)
+    kept = table.upsert({"a": (1, "x")}).instant
+    undone = table.upsert({"a": (2, "x")}).instant
+    from parquetry.runtime.services.rollback import rollback
+
+    rollback(table.handle, undone, timing=FAST)
+    handle = open_table(table.store)
+    effective = effective_instants(handle.store, handle.config, handle.timeline())
+    assert effective(kept)
+    assert not effective(undone)
+    assert not effective("20200101000000000")
+
+
+def test_archived_instants_still_count(tmp_path):
+    from parquetry.runtime.services.archive import archive
+    from parquetry.runtime.services.clean import clean
+    from parquetry.runtime.spec import RetentionPolicy
+
+    table = make_table(tmp_path / "t")
+    times = [table.upsert({"a": (n, "x")}).instant for n in range(6)]
+    policy = RetentionPolicy(keep_commits=1, archive_keep_commits=2)
+    clean(table.handle, policy=policy, timing=FAST)
+    archive(table.handle, policy=policy, timing=FAST)
+    handle = open_table(table.store)
+    timeline = handle.timeline()
+    assert not timeline.contains(times[0])
+    effective = effective_instants(handle.store, handle.config, timeline)
+    assert all(effective(time) for time in times)

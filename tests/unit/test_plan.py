@@ -1,0 +1,326 @@
+"""Plans of a small project against tables on local disk: what changes, how far it reaches, what is blocked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+
+import pytest
+
+from parquetry.compiler.applying import apply_plan, check_fits
+from parquetry.compiler.errors import BlockedPlanError
+from parquetry.compiler.plan import ChangeClass
+from parquetry.compiler.plan_codec import check_age, decode, encode
+from parquetry.compiler.planning import plan_workspace
+from parquetry.runtime.applied import read_applied
+from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.job import digest_of
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import create_table, open_table
+from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
+
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return ProjectFolder.create(tmp_path / "shop")
+
+
+def plan(folder, **options):
+    return plan_workspace(folder.workspace(**options), now_ms=NOW)
+
+
+def apply(folder):
+    result = apply_plan(plan(folder), folder.workspace())
+    assert result.failure is None, result.failure
+    return result
+
+
+def git(folder, *arguments):
+    command = [
+        "git",
+        "-c",
+        "user.name=t",
+        "-c",
+        "user.email=t@example.org",
+        "-C",
+        str(folder.root),
+        *arguments,
+    ]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(folder, message):
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--allow-empty", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def test_a_declared_table_that_is_not_there_is_created(folder):
+    (action,) = plan(folder).intent.actions
+    assert (action.table, action.change_class, action.requirements.exists) == (
+        "orders",
+        ChangeClass.CREATE,
+        False,
+    )
+    assert action.location == "warehouse/orders"
+    assert not folder.table.exists()
+
+
+def test_after_apply_the_plan_is_empty(folder):
+    apply(folder)
+    assert plan(folder).is_empty
+    handle = open_table(open_store(folder.table))
+    assert handle.project == "shop"
+    assert handle.applied.number == 1
+    assert handle.applied.plan_id is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "change_class", "code"),
+    [
+        ({"description": "Orders."}, "description", "metadata", "SC101"),
+        (
+            {"sizing": {"max_file_size": "2MiB", "small_file_limit": "512KiB"}},
+            "sizing.max_file_size",
+            "policy",
+            "SC201",
+        ),
+        ({"columns": columns_with(note={"type": "string"})}, "columns.note", "evolve", "SC301"),
+        ({"columns": columns_with(items={"type": "bigint"})}, "columns.items.type", "evolve", "SC302"),
+    ],
+)
+def test_allowed_changes_are_classed_and_applied(folder, changes, path, change_class, code):
+    apply(folder)
+    folder.orders(**changes)
+    (action,) = plan(folder).intent.actions
+    assert (str(action.change_class), action.code) == (change_class, code)
+    assert path in [change.path for change in action.changes]
+    apply(folder)
+    assert plan(folder).is_empty
+    assert read_applied(open_store(folder.table)).ref.number == 2
+
+
+def test_a_change_names_the_line_that_caused_it(folder):
+    apply(folder)
+    folder.orders(sizing={"max_file_size": "2MiB", "small_file_limit": "512KiB"})
+    (change,) = [c for c in plan(folder).intent.actions[0].changes if c.path == "sizing.max_file_size"]
+    lines = (folder.root / "tables/orders.yml").read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, start=1) if "max_file_size" in text)
+    assert change.origin.startswith(f"tables/orders.yml:{line}:")
+    assert (change.old, change.new) == ("1MiB", "2MiB")
+
+
+def test_evolving_commits_the_schema_and_nothing_else(folder):
+    apply(folder)
+    folder.orders(columns=columns_with(note={"type": "string"}))
+    (result,) = apply(folder).results
+    handle = open_table(open_store(folder.table))
+    metadata = handle.timeline().commit_metadata(result.applied.instant)
+    assert metadata.operation == "ALTER_SCHEMA"
+    assert metadata.stats == {}
+    names = [field["name"] for field in json.loads(metadata.schema)["fields"]]
+    assert names[-1] == "note"
+
+
+def test_dropping_a_column_is_blocked_until_it_is_allowed(folder):
+    apply(folder)
+    folder.orders(columns=columns_with(items=None))
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC310"
+    assert "allow" in blocked.remedy
+    folder.project(allow=[{"code": "SC310", "table": "orders", "reason": "moved"}])
+    (action,) = plan(folder).intent.actions
+    assert action.change_class is ChangeClass.BREAKING
+    apply(folder)
+    handle = open_table(open_store(folder.table))
+    assert "items" not in [c.name for c in handle.effective_spec(handle.timeline()).columns]
+
+
+def test_a_protected_table_refuses_what_is_allowed(folder):
+    apply(folder)
+    folder.orders(columns=columns_with(items=None))
+    target = {"warehouse": "./warehouse", "protect": ["ord*"]}
+    folder.project(allow=[{"code": "SC310", "table": "orders", "reason": "moved"}], targets={"dev": target})
+    (blocked,) = plan(folder).intent.blocked
+    assert "protect" in blocked.remedy
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"record_key": ["order_id", "city"], "columns": columns_with(city={"nullable": False})}, "SC401"),
+        ({"partition_by": None}, "SC402"),
+        ({"partitioning": {"hive_style": False}}, "SC402"),
+        ({"ordering": "items"}, "SC404"),
+        ({"columns": columns_with(amount={"type": "float"})}, "SC311"),
+        ({"columns": columns_with(amount={"nullable": False})}, "SC312"),
+        ({"columns": columns_with(extra={"type": "string", "nullable": False})}, "SC313"),
+    ],
+)
+def test_what_the_files_depend_on_never_changes_in_place(folder, changes, code):
+    apply(folder)
+    folder.orders(**changes)
+    folder.project(allow=[{"code": code, "table": "orders", "reason": "because"}])
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == code
+    assert "orders_v2" in blocked.remedy
+    assert "format: hudi" in blocked.remedy
+
+
+def test_moving_a_table_is_blocked(folder):
+    apply(folder)
+    folder.orders(location="./elsewhere/orders")
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC403"
+    assert "warehouse/orders" in blocked.reason
+
+
+def test_a_blocked_plan_is_not_applied_in_part(folder):
+    apply(folder)
+    folder.write("tables/other.yml", ORDERS | {"name": "other"})
+    folder.orders(partition_by=None)
+    with pytest.raises(BlockedPlanError, match="orders"):
+        apply_plan(plan(folder), folder.workspace())
+    assert not (folder.root / "warehouse/other").exists()
+
+
+def test_another_projects_table_is_blocked(folder):
+    spec = TableSpec.from_json({"name": "orders", "columns": [{"name": "a", "type": "int"}]})
+    create_table(open_store(folder.table), spec, project="stock")
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC501"
+    assert "'stock'" in blocked.reason
+
+
+def test_a_table_of_another_version_is_blocked_and_the_others_are_planned(folder):
+    apply(folder)
+    properties = folder.table / ".hoodie/hoodie.properties"
+    properties.write_text(properties.read_text().replace("hoodie.table.version=6", "hoodie.table.version=9"))
+    folder.write("tables/other.yml", ORDERS | {"name": "other"})
+    result = plan(folder)
+    (blocked,) = result.intent.blocked
+    assert (blocked.table, blocked.code) == ("orders", "SC503")
+    assert "downgrade" in blocked.reason
+    assert [action.table for action in result.intent.actions] == ["other"]
+
+
+def test_an_interrupted_creation_is_finished(folder):
+    workspace = folder.workspace()
+    spec = plan(folder).intent.actions[0].spec
+    create_table(open_store(folder.table), spec, project="shop")
+    (action,) = plan(folder).intent.actions
+    assert action.change_class is ChangeClass.CREATE
+    assert apply_plan(plan(folder), workspace).failure is None
+    assert plan(folder).is_empty
+
+
+def test_ingestion_between_plan_and_apply_changes_nothing(folder):
+    apply(folder)
+    folder.orders(description="Orders.")
+    before = plan(folder)
+    later = plan_workspace(folder.workspace(), now_ms=NOW + 60_000)
+    assert before.plan_id == later.plan_id
+    assert before.evidence != later.evidence
+
+
+def test_the_plan_id_does_not_depend_on_the_checkout(folder, tmp_path):
+    other = ProjectFolder.create(tmp_path / "elsewhere" / "shop")
+    assert plan(folder).plan_id == plan(other).plan_id
+
+
+def test_a_stale_plan_is_refused(folder):
+    apply(folder)
+    folder.orders(description="First.")
+    stale = plan(folder)
+    folder.orders(description="Second.")
+    apply(folder)
+    result = apply_plan(stale, folder.workspace())
+    assert isinstance(result.failure, StalePlanError)
+    assert "plan (or compile) again" in str(result.failure)
+    assert read_applied(open_store(folder.table)).spec.extra["description"] == "Second."
+
+
+def test_a_plan_is_consumed_once(folder):
+    apply(folder)
+    folder.orders(description="First.")
+    once = plan(folder)
+    assert apply_plan(once, folder.workspace()).failure is None
+    assert isinstance(apply_plan(once, folder.workspace()).failure, StalePlanError)
+
+
+def test_a_creation_that_lost_its_race_is_refused(folder):
+    mine = plan(folder)
+    folder.orders(description="Theirs.")
+    apply(folder)
+    assert isinstance(apply_plan(mine, folder.workspace()).failure, StalePlanError)
+
+
+def test_a_branch_without_the_applied_commit_would_revert(folder):
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    first = commit(folder, "first")
+    git(folder, "switch", "--quiet", "-c", "neighbour")
+    folder.orders(description="Theirs.")
+    (folder.root / ".gitignore").write_text("warehouse\n")
+    theirs = commit(folder, "theirs")
+    apply(folder)
+    git(folder, "switch", "--quiet", "-c", "mine", first)
+    folder.orders(description="Mine.")
+    commit(folder, "mine")
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC502"
+    assert theirs[:12] in blocked.reason
+    git(folder, "merge", "--quiet", "-X", "ours", "neighbour", "-m", "merged")
+    assert plan(folder).intent.blocked == ()
+
+
+def test_a_saved_plan_round_trips(folder):
+    apply(folder)
+    folder.orders(columns=columns_with(note={"type": "string"}))
+    original = plan(folder)
+    assert decode(encode(original), name="plan.json") == original
+
+
+def tampered(text, change):
+    document = json.loads(text)
+    change(document)
+    document.pop("digest")
+    return json.dumps(document | {"digest": digest_of(document)})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda text: text.replace("orders", "order5"), "its digest does not fit"),
+        (lambda text: "{", "no saved plan"),
+        (lambda text: "[]", "no saved plan"),
+        (lambda text: tampered(text, lambda d: d.update(version=2)), "version 2"),
+        (lambda text: tampered(text, lambda d: d.update(more=1)), "unknown fields"),
+        (lambda text: tampered(text, lambda d: d["intent"].update(more=1)), "more: unknown key"),
+        (
+            lambda text: tampered(text, lambda d: d["intent"].update(project="x")),
+            "not the digest of its intent",
+        ),
+    ],
+)
+def test_a_saved_plan_that_was_touched_is_refused(folder, spoil, message):
+    with pytest.raises(StalePlanError, match=message):
+        decode(spoil(encode(plan(folder))), name="plan.json")
+
+
+def test_a_plan_expires_after_seven_days(folder):
+    week = 7 * 86_400_000
+    made = plan(folder)
+    check_age(made, NOW + week, name="plan.json")
+    with pytest.raises(StalePlanError, match="7 days old"):
+        check_age(made, NOW + week + 1, name="plan.json")
+
+
+def test_a_plan_for_another_target_is_refused(folder):
+    made = plan(folder)
+    other = dataclasses.replace(made, intent=dataclasses.replace(made.intent, target="prod"))
+    with pytest.raises(StalePlanError, match="target prod"):
+        check_fits(other, folder.workspace())

@@ -1,0 +1,62 @@
+"""What a plan costs in requests to the store, counted by kind."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from parquetry.compiler.applying import apply_plan
+from parquetry.compiler.planning import plan_workspace
+from parquetry.runtime.storage import open_store
+from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
+from tests.support.stores import CountingStore
+
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    for name in ("returns", "stock"):
+        folder.write(f"tables/{name}.yml", ORDERS | {"name": name, "sources": []})
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    return folder
+
+
+def counted(folder):
+    """A workspace whose stores write every request down, by table."""
+    stores = {}
+
+    def opened(location, options):
+        name = location.rsplit("/", 1)[-1]
+        stores[name] = CountingStore(open_store(location, options), folder.root / f"{name}.log")
+        return stores[name]
+
+    return dataclasses.replace(folder.workspace(), open=opened), stores
+
+
+def test_an_unchanged_plan_costs_at_most_five_requests_per_table(folder):
+    workspace, stores = counted(folder)
+    assert plan_workspace(workspace, now_ms=NOW).is_empty
+    assert set(stores) == {"orders", "returns", "stock"}
+    for store in stores.values():
+        assert 0 < sum(store.counts().values()) <= 5, store.calls()
+
+
+def test_an_unchanged_plan_reads_no_data_file_and_writes_nothing(folder):
+    workspace, stores = counted(folder)
+    plan_workspace(workspace, now_ms=NOW)
+    for store in stores.values():
+        kinds = set(store.counts())
+        assert kinds <= {"read", "list", "stat"}, store.calls()
+        assert not any(".parquet" in path.removeprefix(".hoodie/.parquetry") for _, path in store.calls())
+
+
+def test_a_changed_table_is_looked_at_and_the_others_are_not(folder):
+    folder.orders(columns=columns_with(note={"type": "string"}))
+    workspace, stores = counted(folder)
+    assert [action.table for action in plan_workspace(workspace, now_ms=NOW).intent.actions] == ["orders"]
+    assert sum(stores["orders"].counts().values()) > sum(stores["stock"].counts().values())
+    assert set(stores["orders"].counts()) <= {"read", "list", "list_folders", "stat"}

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import pytest
+
+from parquetry.project.avro_columns import AvroProblem, columns_of
+from parquetry.project.column_types import TypeProblem, field_type, holds_array, parse_type
+from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.spec import Column
+
+CANONICAL = [
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "decimal(38,18)",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+    "array<int>",
+    "map<string,array<decimal(10,0)>>",
+    "struct<a:int,b:struct<c:string>,d:array<struct<e:date>>>",
+]
+
+
+@pytest.mark.parametrize("text", CANONICAL)
+def test_canonical_types_stay(text):
+    assert str(parse_type(text)) == text
+    table_avro_schema("t", (Column(name="c", type=text),))
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        (" INTEGER ", "int"),
+        ("Long", "bigint"),
+        ("byte", "tinyint"),
+        ("real", "float"),
+        ("numeric( 5 )", "decimal(5,0)"),
+        ("DEC", "decimal(10,0)"),
+        ("timestamp_ltz", "timestamp"),
+        ("STRUCT< `a` : INT , B string >", "struct<a:int,B:string>"),
+        ("map < string , map<string,int>>", "map<string,map<string,int>>"),
+    ],
+)
+def test_other_spellings(text, canonical):
+    assert str(parse_type(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("", None),
+        ("intt", "did you mean 'int'?"),
+        ("timestamp_ntz", "use timestamp, or bigint for a local time"),
+        ("varchar(10)", "use string"),
+        ("array", None),
+        ("array<>", None),
+        ("array<int", None),
+        ("array<int>>", None),
+        ("int int", None),
+        ("map<int,string>", "map keys are strings"),
+        ("struct<>", None),
+        ("struct<a:int,>", None),
+        ("struct<a:int,A:int>", None),
+        ("struct<`a b`:int>", None),
+        ("struct<a:int NOT NULL>", "nested fields may be null and have no comments"),
+        ("decimal(0,0)", "the precision is 1 to 38, the scale at most the precision"),
+        ("decimal(39)", "the precision is 1 to 38, the scale at most the precision"),
+        ("decimal(5,6)", "the precision is 1 to 38, the scale at most the precision"),
+        ("decimal(99999)", None),
+        ("int; drop table x", None),
+        ("array<" * 3000 + "int" + ">" * 3000, None),
+    ],
+)
+def test_not_a_type(text, hint):
+    with pytest.raises(TypeProblem) as caught:
+        parse_type(text)
+    assert caught.value.hint == hint
+
+
+def test_fields_of_structs():
+    type_ = parse_type("struct<a:struct<b:int>,c:array<struct<d:int>>>")
+    assert str(field_type(type_, ["a", "b"])) == "int"
+    assert field_type(type_, ["a", "x"]) is None
+    assert field_type(type_, ["c", "d"]) is None
+
+
+def test_arrays_are_seen_at_any_depth():
+    assert holds_array(parse_type("map<string,struct<a:array<int>>>"))
+    assert not holds_array(parse_type("map<string,struct<a:int>>"))
+
+
+def test_columns_of_an_avro_schema():
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [
+            {"name": "id", "type": "string", "doc": "The key."},
+            {
+                "name": "at",
+                "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}],
+                "default": None,
+            },
+            {
+                "name": "price",
+                "type": {
+                    "type": "fixed",
+                    "name": "f",
+                    "size": 5,
+                    "logicalType": "decimal",
+                    "precision": 10,
+                    "scale": 2,
+                },
+            },
+            {"name": "kind", "type": {"type": "enum", "name": "k", "symbols": ["A"]}},
+            {
+                "name": "parts",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "p",
+                        "fields": [{"name": "n", "type": ["int", "null"]}],
+                    },
+                },
+            },
+            {"name": "marks", "type": {"type": "map", "values": {"type": "int", "logicalType": "date"}}},
+            {"name": "wrapped", "type": {"type": {"type": "long"}}},
+        ],
+    }
+    assert columns_of(schema) == [
+        {"name": "id", "type": "string", "nullable": False, "description": "The key."},
+        {"name": "at", "type": "timestamp", "nullable": True},
+        {"name": "price", "type": "decimal(10,2)", "nullable": False},
+        {"name": "kind", "type": "string", "nullable": False},
+        {"name": "parts", "type": "array<struct<n:int>>", "nullable": False},
+        {"name": "marks", "type": "map<string,date>", "nullable": False},
+        {"name": "wrapped", "type": "bigint", "nullable": False},
+    ]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": "x"},
+        {"name": "x", "type": "nul"},
+        {"name": "x", "type": ["int", "string"]},
+        {"name": "x", "type": ["null", "int", "string"]},
+        {"name": "x", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "x", "type": {"type": "record", "name": "r", "fields": []}},
+        {"name": "x", "type": 5},
+        {"type": "int"},
+        {"name": "a b", "type": "int"},
+        "x",
+    ],
+)
+def test_avro_fields_without_a_column(field):
+    with pytest.raises(AvroProblem):
+        columns_of({"type": "record", "name": "r", "fields": [field]})
+
+
+@pytest.mark.parametrize("schema", [None, [], "record", {"type": "array"}, {"type": "record"}])
+def test_avro_schemas_that_are_no_record(schema):
+    with pytest.raises(AvroProblem):
+        columns_of(schema)

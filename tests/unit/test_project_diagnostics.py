@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import parquetry.project
+from parquetry import project
+from parquetry.project.codes import CODES
+from parquetry.project.diagnostics import (
+    diagnostic,
+    did_you_mean,
+    in_order,
+    render_github,
+    render_json,
+    render_text,
+)
+from parquetry.project.source import Position, SourceText, Span
+from tests.support.spec_cases import CASES, TABLE, write_project
+
+BROKEN = TABLE + "clustering:\n  execution:\n    colums: [id]\n  trigger: offf\n"
+
+
+@pytest.fixture
+def result(tmp_path):
+    array = TABLE.replace("name: flights", "name: other").replace(
+        "record_key", "  - {name: xs, type: array<int>}\nrecord_key"
+    )
+    return project.load(write_project(tmp_path, {"tables/flights.yml": BROKEN, "tables/other.yml": array}))
+
+
+def test_text(result):
+    assert render_text(result.diagnostics, files=result.files) == (
+        "tables/flights.yml:9:5: PQ102 unknown key 'colums' in clustering.execution; did you mean 'columns'?\n"
+        "    8 |   execution:\n"
+        "    9 |     colums: [id]\n"
+        "      |     ^^^^^^\n"
+        "tables/flights.yml:10:12: PQ104 clustering.trigger is 'offf', not off, async or inline; did you mean 'off'?\n"
+        "    9 |     colums: [id]\n"
+        "   10 |   trigger: offf\n"
+        "      |            ^^^^\n"
+        "tables/other.yml:6:22: PQ703 warning: column 'xs' holds arrays: with null elements, merges by Hudi itself fail\n"
+        "    5 |   - {name: id, type: string, nullable: false}\n"
+        "    6 |   - {name: xs, type: array<int>}\n"
+        "      |                      ^^^^^^^^^^\n"
+        "2 errors, 1 warning in 2 of 3 files\n"
+    )
+
+
+def test_no_findings_are_no_text():
+    assert render_text((), files=12) == ""
+
+
+def test_json(result):
+    document = render_json(result.diagnostics, files=result.files)
+    assert json.loads(json.dumps(document)) == document
+    assert {key: document[key] for key in ("valid", "files", "errors", "warnings")} == {
+        "valid": False,
+        "files": 3,
+        "errors": 2,
+        "warnings": 1,
+    }
+    assert document["diagnostics"][0] == {
+        "severity": "error",
+        "code": "PQ102",
+        "summary": "unknown key 'colums' in clustering.execution",
+        "detail": CODES["PQ102"].explanation,
+        "hint": "did you mean 'columns'?",
+        "file": "tables/flights.yml",
+        "range": {"start": {"line": 9, "column": 5}, "end": {"line": 9, "column": 11}},
+    }
+
+
+def test_github(result):
+    first, _, last = render_github(result.diagnostics, prefix="lake").splitlines()
+    assert first == (
+        "::error file=lake/tables/flights.yml,line=9,col=5,endLine=9,endColumn=11,title=PQ102::"
+        "unknown key 'colums' in clustering.execution; did you mean 'columns'?"
+    )
+    assert last.startswith("::warning file=lake/tables/other.yml,line=6,")
+
+
+def test_github_escapes():
+    found = diagnostic("PQ102", "50%\nof it", source=SourceText(path="a,b:c.yml", text="x\n"))
+    assert render_github([found]).startswith("::error file=a%2Cb%3Ac.yml,")
+    assert render_github([found]).endswith("::50%25%0Aof it\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "carets"),
+    [
+        ("a: b\n", Span(Position(1, 4), Position(1, 5)), "   ^"),
+        ("a: b", Span(Position(1, 5), Position(1, 5)), "    ^"),
+        ("a: [\n1]\n", Span(Position(1, 4), Position(2, 3)), "   ^"),
+        ("\ta: b\n", Span(Position(1, 2), Position(1, 3)), " ^"),
+        ("a: b\n", Span(Position(2, 1), Position(2, 1)), "^"),
+        ("a: b\n", Span(Position(1, 40), Position(1, 50)), "    ^"),
+    ],
+)
+def test_carets_stand_below_what_they_mean(text, span, carets):
+    found = diagnostic("PQ102", "x", source=SourceText(path="f", text=text), span=span)
+    assert render_text([found], files=1).splitlines()[-2] == f"      | {carets}"
+
+
+def test_order_and_duplicates():
+    source = SourceText(path="b", text="x\n" * 20)
+    late = diagnostic("PQ102", "x", source=source, span=Span(Position(10, 1), Position(10, 2)))
+    early = diagnostic("PQ103", "x", source=source, span=Span(Position(9, 1), Position(9, 2)))
+    other = diagnostic("PQ701", "x", source=SourceText(path="a", text=""))
+    assert in_order([late, early, late, other]) == (other, early, late)
+
+
+def test_did_you_mean():
+    assert did_you_mean("colums", ["columns", "scope"]) == "did you mean 'columns'?"
+    assert did_you_mean("Columns", ["columns"]) == "did you mean 'columns'?"
+    assert did_you_mean("zzz", ["columns"]) is None
+    assert did_you_mean("x", []) is None
+
+
+def test_each_code_is_used_and_tested():
+    folder = Path(parquetry.project.__file__).parent
+    sources = "\n".join(path.read_text() for path in folder.glob("*.py") if path.name != "codes.py")
+    used = set(re.findall(r"\"(PQ\d{3})\"", sources))
+    assert used == set(CODES)
+    tests = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_project_*.py"))
+    tested = {expected[3] for case in CASES for expected in case.expected} | set(
+        re.findall(r"PQ\d{3}", tests)
+    )
+    assert tested >= set(CODES)

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import pytest
+
+from parquetry.project.interpolate import MASK, Scope, Secret, Site, TargetView, render
+from parquetry.project.template_syntax import TemplateProblem
+
+SCOPE = Scope(
+    variables={"n": 10, "share": 0.5, "strict": True, "word": "Data"},
+    target=TargetView(name="dev", warehouse="s3://bucket"),
+)
+
+
+def evaluated(text, *, scope=SCOPE, site=Site.SPEC):
+    return render(text, scope=scope, site=site).value
+
+
+def with_environment(**environment):
+    return Scope(variables={}, target=TargetView(name="dev"), environment=environment)
+
+
+def refusal(text, *, scope=SCOPE, site=Site.SPEC):
+    with pytest.raises(TemplateProblem) as caught:
+        render(text, scope=scope, site=site)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ var('n') }}", 10),
+        ("{{ var('n') * 2 + 1 }}", 21),
+        ("{{ -var('n') // 3 }}", -4),
+        ("{{ var('share') }}", 0.5),
+        ("{{ var('strict') }}", True),
+        ("x{{ var('n') }}", "x10"),
+        ("{{ var('n') }} ", "10 "),
+        ("strict={{ var('strict') }}", "strict=true"),
+        ("{{ var('word') | lower }}-{{ target.name }}", "data-dev"),
+        ("{{ var('word') ~ '_' ~ var('n') }}", "Data_10"),
+        ("{{ target.warehouse }}/x", "s3://bucket/x"),
+        ("{{ var('none', 'other') }}", "other"),
+        ("{{ 'a' if target.name == 'dev' else 'b' }}", "a"),
+        ("{% if target.name in ('dev', 'test') %}small{% else %}big{% endif %}", "small"),
+        ("{{ '7' | int }}", 7),
+        ("{# nothing #}text", "text"),
+        ("{% raw %}{ { }}{% endraw %}", "{ { }}"),
+        ("a\n{{ var('n') }}\n", "a\n10\n"),
+        ("{{ none }}", None),
+    ],
+)
+def test_values(text, value):
+    found = evaluated(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ ''.__class__ }}",
+        "{{ ''['__class__'] }}",
+        "{{ var.__globals__ }}",
+        "{{ var('word').__class__ }}",
+        "{{ var('word').format() }}",
+        "{{ target.__init__ }}",
+        "{{ target['name'] }}",
+        "{{ self }}",
+        "{{ self._TemplateReference__context }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ lipsum() }}",
+        "{{ range(10) }}",
+        "{{ dict(a=1) }}",
+        "{{ namespace() }}",
+        "{{ config }}",
+        "{{ var(*['n']) }}",
+        "{{ var(**{'name': 'n'}) }}",
+        "{{ var(name='n') }}",
+        "{{ var('n' ~ '') }}",
+        "{{ var() }}",
+        "{{ var('a', 'b', 'c') }}",
+        "{{ env_var(var('word')) }}",
+        "{{ 2 ** 99 }}",
+        "{{ 'x' | center(100) }}",
+        "{{ '%99999999s' | format('x') }}",
+        "{{ 'x' | attr('upper') }}",
+        "{{ [1] | map('upper') }}",
+        "{{ {'a': 1} }}",
+        "{{ 'abc'[0] }}",
+        "{{ 99999999999999999999 }}",
+        "{{ 1 is callable }}",
+        "{% for x in (1, 2) %}{% endfor %}",
+        "{% set x = 1 %}",
+        "{% macro m() %}{% endmacro %}",
+        "{% include 'x' %}",
+        "{% import 'x' as y %}",
+        "{% extends 'x' %}",
+        "{% block x %}{% endblock %}",
+        "{% filter upper %}x{% endfilter %}",
+        "{% call var('n') %}{% endcall %}",
+        "{% with %}{% endwith %}",
+        "{% do 1 %}",
+        "{{ unclosed",
+        "{% if %}",
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{{ " + "not " * 5000 + "1 }}",
+        "{{ " + "-" * 200 + "1 }}",
+    ],
+)
+def test_what_is_not_accepted(text):
+    assert refusal(text).code == "PQ201"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 'x' * 999999999 }}",
+        "{{ 'x' + 'y' }}",
+        "{{ '%099999999d' % 1 }}",
+        "{{ 1 / 0 }}",
+        "{{ 999999999999999999 * 999999999999999999 * 2 }}",
+        "{{ true + 1 }}",
+        "{{ (1, 2) }}",
+        "{{ 'aaaaaaaaaaaaaaaaaaaa' " + "| replace('a', 'aaaaaaaaaaaaaaaaaaaa') " * 10 + "}}",
+        "{{ '{' ~ '{ 1 }' ~ '}' }}",
+        "{{ 1 < 'a' }}",
+    ],
+)
+def test_what_has_no_value(text):
+    assert refusal(text).code == "PQ206"
+
+
+def test_unknown_variable_names_the_nearest():
+    problem = refusal("{{ var('wrd') }}")
+    assert (problem.code, problem.hint) == ("PQ202", "did you mean 'word'?")
+
+
+def test_unreadable_variables_are_nobody_elses_fault():
+    scope = Scope(variables=None, target=TargetView(name="dev"))
+    assert not render("{{ var('n') }}", scope=scope, site=Site.SPEC).known
+
+
+def test_environment_only_under_targets():
+    scope = with_environment(HOME="/root")
+    assert refusal("{{ env_var('HOME') }}", scope=scope).code == "PQ203"
+    assert refusal("{{ 'x' if true else env_var('HOME') }}", scope=scope).code == "PQ203"
+    assert evaluated("{{ env_var('HOME') }}", scope=scope, site=Site.TARGET) == "/root"
+
+
+def test_environment_variable_not_set():
+    scope = with_environment()
+    assert refusal("{{ env_var('NONE') }}", scope=scope, site=Site.TARGET).code == "PQ204"
+    assert evaluated("{{ env_var('NONE', 'x') }}", scope=scope, site=Site.TARGET) == "x"
+    assert evaluated("{{ 'a' if true else env_var('NONE') }}", scope=scope, site=Site.TARGET) == "a"
+
+
+def test_without_environment_placeholders_stand():
+    rendered = render("s3://{{ env_var('BUCKET') }}/x", scope=SCOPE, site=Site.TARGET)
+    assert (rendered.value, rendered.known) == ("s3://${BUCKET}/x", False)
+    rendered = render("{{ env_var('N', 5) }}", scope=SCOPE, site=Site.TARGET)
+    assert (rendered.value, rendered.known) == (5, True)
+    rendered = render("{{ env_var('N') * 2 }}", scope=SCOPE, site=Site.TARGET)
+    assert (rendered.value, rendered.known) == ("{{ env_var('N') * 2 }}", False)
+
+
+def test_secrets_only_where_credentials_are():
+    scope = with_environment(PARQUETRY_SECRET_KEY="hunter2")
+    for site in (Site.SPEC, Site.TARGET):
+        assert refusal("{{ env_var('PARQUETRY_SECRET_KEY') }}", scope=scope, site=site).code in {
+            "PQ203",
+            "PQ205",
+        }
+
+
+def test_secrets_are_masked():
+    scope = with_environment(PARQUETRY_SECRET_KEY="hunter2")
+    text = "--key={{ env_var('PARQUETRY_SECRET_KEY') }};"
+    secret = evaluated(text, scope=scope, site=Site.CREDENTIALS)
+    assert isinstance(secret, Secret)
+    assert str(secret) == f"--key={MASK};"
+    assert "hunter2" not in repr(secret)
+    assert "hunter2" not in f"{secret!s} {secret!r} {[secret]}"
+    assert secret.reveal() == "--key=hunter2;"
+    assert (secret.template, secret.names) == (text, ("PARQUETRY_SECRET_KEY",))
+
+
+def test_a_secret_that_is_not_shown_masks_the_whole_text():
+    scope = with_environment(PARQUETRY_SECRET_KEY="hunter2")
+    text = "{% if env_var('PARQUETRY_SECRET_KEY') == 'hunter2' %}yes{% else %}no{% endif %}"
+    secret = evaluated(text, scope=scope, site=Site.CREDENTIALS)
+    assert (str(secret), secret.reveal()) == (MASK, "yes")

@@ -1,0 +1,458 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from parquetry import project
+from parquetry.project import Secret
+from tests.support.spec_cases import POLICY, PROJECT, TABLE, write_project
+
+TARGETS = """\
+apiVersion: parquetry/v1
+kind: project
+name: demo
+default_target: dev
+vars: {keep: 10, share: 0.5, strict: true, team: "007"}
+targets:
+  dev: {warehouse: ./warehouse}
+  prod:
+    warehouse: "s3a://{{ env_var('BUCKET') }}//lake/"
+    spark:
+      launcher: spark-submit
+      submit_args: ["--queue", "{{ env_var('QUEUE', 'main') }}"]
+      conf: {spark.executor.cores: 2, spark.ui.enabled: false, spark.secret: "k={{ env_var('PARQUETRY_SECRET_KEY') }}"}
+    storage: {key: "{{ env_var('PARQUETRY_SECRET_KEY') }}", client_kwargs: {region: "{{ env_var('REGION') }}"}}
+    budget: {per_run: "{{ env_var('PER_RUN') }}"}
+    protect: ["fl*"]
+    overrides:
+      sizing: {max_file_size: "{{ env_var('CEILING') }}"}
+      budget: {per_commit: 2GiB}
+      tags: [prod, gold]
+defaults:
+  tags: [lake]
+  sizing: {min_fill: "{{ var('share') }}"}
+  budget: {per_apply: 1GiB}
+"""
+ENVIRONMENT = {
+    "BUCKET": "b",
+    "PARQUETRY_SECRET_KEY": "hunter2",
+    "REGION": "eu",
+    "PER_RUN": "5GiB",
+    "CEILING": "256MiB",
+}
+
+
+def loaded(root, **options):
+    result = project.load(root, **options)
+    assert result.diagnostics == ()
+    assert result.project is not None
+    return result.project
+
+
+def codes(root, **options):
+    result = project.load(root, **options)
+    return [(found.code, found.file) for found in result.diagnostics]
+
+
+def table_named(name, more=""):
+    return TABLE.replace("name: flights", f"name: {name}") + more
+
+
+def test_tables_come_in_the_order_of_their_names(tmp_path):
+    files = {
+        f"tables/{folder}/{name}.yml": table_named(name)
+        for folder, name in (("z", "a"), ("a/b", "c"), ("", "b"))
+    }
+    found = loaded(write_project(tmp_path, files))
+    assert [table.name for table in found.tables] == ["a", "b", "c"]
+    assert [table.file for table in found.tables] == ["tables/z/a.yml", "tables/b.yml", "tables/a/b/c.yml"]
+    assert found.root == tmp_path.resolve()
+
+
+def test_the_project_file_names_its_folder(tmp_path):
+    write_project(tmp_path, {"tables/flights.yml": TABLE})
+    assert project.load(tmp_path / "parquetry.yml").project == project.load(tmp_path).project
+
+
+def test_no_project_file(tmp_path):
+    write_project(tmp_path, {"tables/flights.yml": TABLE})
+    (tmp_path / "parquetry.yml").rename(tmp_path / "parquetry.yaml")
+    assert codes(tmp_path) == [("PQ012", "parquetry.yaml"), ("PQ001", "parquetry.yml")]
+    result = project.load(tmp_path / "nowhere")
+    assert result.project is None
+    assert "no folder" in result.diagnostics[0].summary
+
+
+def test_every_error_of_every_file_in_one_pass(tmp_path):
+    files = {
+        "parquetry.yml": PROJECT + "nmae: x\n",
+        "policies/standard.yml": POLICY + "sizing: {max_file_size: 1}\n",
+        "tables/a.yml": table_named("a", "owner: x\nowner: y\npolicy: standard\nordering: none\n"),
+        "tables/b.yml": "a: [\n",
+        "tables/c.yml": table_named("c", "policy: nothing\nsizing: {small_file_limit: 1GiB}\n"),
+    }
+    assert codes(write_project(tmp_path, files)) == [
+        ("PQ102", "parquetry.yml"),
+        ("PQ106", "policies/standard.yml"),
+        ("PQ004", "tables/a.yml"),
+        ("PQ401", "tables/a.yml"),
+        ("PQ002", "tables/b.yml"),
+        ("PQ304", "tables/c.yml"),
+    ]
+
+
+def test_files_that_are_not_read(tmp_path):
+    files = {
+        "tables/flights.yml": TABLE,
+        "tables/other.yaml": TABLE,
+        "tables/README.md": "hello",
+        "tables/schemas/x.avsc": "{}",
+        "tables/.hidden.yml": "[",
+        "policies/standard.yml": POLICY,
+        "policies/deep/nested.yml": POLICY,
+    }
+    assert codes(write_project(tmp_path, files)) == [
+        ("PQ012", "policies/deep/nested.yml"),
+        ("PQ012", "tables/other.yaml"),
+    ]
+
+
+def test_names_that_are_there_twice(tmp_path):
+    files = {"tables/a/flights.yml": TABLE, "tables/b/flights.yml": TABLE, "policies/standard.yml": POLICY}
+    files["policies/other.yml"] = POLICY
+    assert codes(write_project(tmp_path, files)) == [
+        ("PQ302", "policies/other.yml"),
+        ("PQ301", "policies/standard.yml"),
+        ("PQ301", "tables/b/flights.yml"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("location_a", "location_b", "words"),
+    [
+        ("x", "./x/", "has the location of"),
+        ("x", "x/y", "lies inside"),
+        ("x/y", "x", "holds"),
+        ("s3a://b/x", "s3://b//x", "has the location of"),
+        ("file:///data/x", "/data/x", "has the location of"),
+        ("file:/data/a%20b", "/data/a b", "has the location of"),
+    ],
+)
+def test_two_tables_at_one_place(tmp_path, location_a, location_b, words):
+    files = {
+        "tables/a.yml": table_named("a", f'location: "{location_a}"\n'),
+        "tables/b.yml": table_named("b", f'location: "{location_b}"\n'),
+        "tables/c.yml": table_named("c", "location: xy\n"),
+    }
+    result = project.load(write_project(tmp_path, files))
+    (found,) = result.diagnostics
+    assert (found.code, found.file, found.line) == ("PQ303", "tables/b.yml", 7)
+    assert words in found.summary
+
+
+def test_locations(tmp_path):
+    files = {
+        "tables/a.yml": table_named("a"),
+        "tables/b.yml": table_named("b", "location: sub/./b\n"),
+        "tables/c.yml": table_named("c", "location: /data//c\n"),
+        "tables/d.yml": table_named("d", "location: s3a://bucket/x/d\n"),
+    }
+    found = loaded(write_project(tmp_path, files)).tables
+    root = tmp_path.resolve().as_posix()
+    assert [table.location for table in found] == [
+        f"{root}/warehouse/a",
+        f"{root}/warehouse/sub/b",
+        "/data/c",
+        "s3://bucket/x/d",
+    ]
+    assert [table.location_declared for table in found] == [
+        "warehouse/a",
+        "warehouse/sub/b",
+        "/data/c",
+        "s3://bucket/x/d",
+    ]
+
+
+def test_links_that_lead_out_are_not_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.yml").write_text(table_named("secret"))
+    root = write_project(tmp_path / "inside", {"tables/flights.yml": TABLE})
+    (root / "tables" / "secret.yml").symlink_to(outside / "secret.yml")
+    (root / "tables" / "more").symlink_to(outside)
+    (root / "tables" / "lost.yml").symlink_to(outside / "nothing.yml")
+    (root / "tables" / "round.yml").symlink_to(root / "tables" / "round.yml")
+    assert codes(root) == [
+        ("PQ013", "tables/lost.yml"),
+        ("PQ011", "tables/more"),
+        ("PQ013", "tables/round.yml"),
+        ("PQ011", "tables/secret.yml"),
+    ]
+
+
+def test_links_inside_the_project_are_files(tmp_path):
+    root = write_project(tmp_path, {"shared/flights.yml": TABLE, "tables/README.md": ""})
+    (root / "tables" / "flights.yml").symlink_to("../shared/flights.yml")
+    assert [table.name for table in loaded(root).tables] == ["flights"]
+
+
+def test_what_is_no_file(tmp_path):
+    root = write_project(tmp_path, {"tables/flights.yml": TABLE})
+    os.mkfifo(root / "tables" / "pipe.yml")
+    (root / "tables" / "folder.yml").mkdir()
+    (root / "policies").write_text("")
+    assert codes(root) == [("PQ013", "policies"), ("PQ013", "tables/pipe.yml")]
+
+
+def test_names_that_cannot_be_printed(tmp_path):
+    root = write_project(tmp_path, {"tables/flights.yml": TABLE})
+    (root / "tables" / "a\nb.yml").write_text(TABLE)
+    with open(os.fsencode(root / "tables") + b"/\xff.yml", "wb"):
+        pass
+    assert [code for code, _ in codes(root)] == ["PQ012", "PQ012"]
+    assert "\n" not in "".join(file for _, file in codes(root))
+
+
+def test_columns_from_an_avro_schema(tmp_path):
+    schema = '{"type": "record", "name": "r", "fields": [\n\t{"name": "id", "type": "string"}, {"name": "n", "type": ["null", "int"]}]}'
+    text = "apiVersion: parquetry/v1\nkind: table\nname: flights\ncolumns: {file: schemas/f.avsc}\nrecord_key: [n]\n"
+    root = write_project(tmp_path, {"tables/flights.yml": text, "schemas/f.avsc": schema})
+    assert codes(root) == [("PQ402", "tables/flights.yml")]
+    write_project(tmp_path, {"tables/flights.yml": text.replace("[n]", "[id]"), "schemas/f.avsc": schema})
+    (table,) = loaded(root).tables
+    assert [(column.name, column.type, column.nullable) for column in table.columns] == [
+        ("id", "string", False),
+        ("n", "int", True),
+    ]
+    assert str(table.origin("columns.id.type")) == "tables/flights.yml:4:1"
+
+
+def test_names_in_an_avro_schema_are_checked(tmp_path):
+    fields = [{"name": name, "type": "string"} for name in ("id", "ID", "_hoodie_commit_time")]
+    schema = json.dumps({"type": "record", "name": "r", "fields": fields})
+    text = "apiVersion: parquetry/v1\nkind: table\nname: flights\ncolumns: {file: f.avsc}\n"
+    root = write_project(tmp_path, {"tables/flights.yml": text, "f.avsc": schema})
+    assert codes(root) == [("PQ301", "tables/flights.yml"), ("PQ405", "tables/flights.yml")]
+
+
+def test_layers_and_origins(tmp_path):
+    files = {
+        "parquetry.yml": TARGETS.replace("{{ env_var('CEILING') }}", "200MiB"),
+        "policies/standard.yml": POLICY
+        + "sizing: {small_file_limit: 90MiB, record_size: 1KiB, min_fill: 0.2}\n",
+        "tables/flights.yml": TABLE
+        + "policy: standard\ntags: [gold]\nsizing: {record_size: 2KiB, max_file_size: 150MiB}\n",
+    }
+    (table,) = loaded(write_project(tmp_path, files), target="prod", environment=ENVIRONMENT).tables
+    assert table.sizing.max_file_size_bytes == 200 << 20
+    assert table.sizing.record_size_bytes == 2 << 10
+    assert table.sizing.small_file_limit_bytes == 90 << 20
+    assert table.sizing.min_fill == 0.2
+    assert table.tags == ("lake", "gold", "prod")
+    origins = {
+        key: str(table.origin(f"sizing.{key}"))
+        for key in ("max_file_size", "record_size", "small_file_limit", "insert_split_size")
+    }
+    assert origins == {
+        "max_file_size": "parquetry.yml:18:16",
+        "record_size": "tables/flights.yml:9:10",
+        "small_file_limit": "policies/standard.yml:5:10",
+        "insert_split_size": "default",
+    }
+    assert table.origin("retention.archive.keep_commits").layer == "policy"
+    assert table.declared("sizing.max_file_size") == "200MiB"
+    assert table.declared("sizing.insert_split_size") == "auto"
+    assert str(table.origin("columns.id.nullable")) == "tables/flights.yml:5:30"
+    assert str(table.origin("columns.id.description")) == "tables/flights.yml:5:5"
+    assert str(table.origin("nothing.at.all")) == "default"
+    (table,) = loaded(tmp_path).tables
+    assert (table.sizing.max_file_size_bytes, table.tags) == (150 << 20, ("lake", "gold"))
+
+
+def test_target_with_an_environment(tmp_path):
+    root = write_project(tmp_path, {"parquetry.yml": TARGETS, "tables/flights.yml": TABLE})
+    found = loaded(root, target="prod", environment=ENVIRONMENT)
+    target = found.target
+    assert (target.name, target.warehouse) == ("prod", "s3://b/lake")
+    assert found.targets == ("dev", "prod")
+    assert target.spark.submit_args == ("--queue", "main")
+    assert target.spark.conf["spark.executor.cores"] == "2"
+    assert target.spark.conf["spark.ui.enabled"] == "false"
+    secret = target.spark.conf["spark.secret"]
+    assert isinstance(secret, Secret)
+    assert (str(secret), secret.reveal()) == ("k=***", "k=hunter2")
+    assert target.storage["key"].reveal() == "hunter2"
+    assert target.storage["client_kwargs"] == {"region": "eu"}
+    assert target.protect == ("fl*",)
+    budget = target.budget
+    assert (budget.per_run_bytes, budget.per_apply_bytes, budget.per_commit_bytes) == (
+        5 << 30,
+        1 << 30,
+        2 << 30,
+    )
+    assert found.tables[0].sizing.max_file_size_bytes == 256 << 20
+    assert "hunter2" not in repr(found)
+
+
+def test_target_without_an_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("BUCKET", "from-outside")
+    root = write_project(tmp_path, {"parquetry.yml": TARGETS, "tables/flights.yml": TABLE})
+    found = loaded(root, target="prod")
+    assert found.target.warehouse == "s3://${BUCKET}/lake"
+    assert found.tables[0].location == "s3://${BUCKET}/lake/flights"
+    assert found.tables[0].sizing.max_file_size_bytes == 120 << 20
+    assert found.target.budget.per_run_bytes == 10 << 30
+
+
+def test_what_the_environment_lacks(tmp_path):
+    root = write_project(tmp_path, {"parquetry.yml": TARGETS, "tables/flights.yml": TABLE})
+    assert [code for code, _ in codes(root, target="prod", environment={})] == ["PQ204"] * 6
+    assert codes(root, target="dev", environment={}) == []
+    wrong = ENVIRONMENT | {"CEILING": "big", "PARQUETRY_SECRET_KEY": "{{ x }}"}
+    result = project.load(root, target="prod", environment=wrong)
+    assert [found.code for found in result.diagnostics] == ["PQ206", "PQ206", "PQ103"]
+    assert "hunter2" not in "".join(map(repr, result.diagnostics))
+
+
+def test_a_secret_of_the_wrong_form_is_not_shown(tmp_path):
+    text = TARGETS.replace("launcher: spark-submit", "launcher: \"{{ env_var('PARQUETRY_SECRET_KEY') }}\"")
+    root = write_project(tmp_path, {"parquetry.yml": text, "tables/flights.yml": TABLE})
+    result = project.load(root, target="prod", environment=ENVIRONMENT)
+    assert [found.code for found in result.diagnostics] == ["PQ104"]
+    assert "hunter2" not in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"target": "prd"}, "PQ305"),
+        ({"variables": {"kep": "1"}}, "PQ207"),
+        ({"variables": {"keep": "many"}}, "PQ207"),
+        ({"variables": {"keep": ".inf"}}, "PQ207"),
+        ({"variables": {"keep": "true"}}, "PQ207"),
+        ({"variables": {"strict": "1"}}, "PQ207"),
+        ({"variables": {"share": "x"}}, "PQ207"),
+        ({"variables": {"team": "{{ 1 }}"}}, "PQ207"),
+    ],
+)
+def test_wrong_choices(tmp_path, options, code):
+    root = write_project(tmp_path, {"parquetry.yml": TARGETS, "tables/flights.yml": TABLE})
+    assert codes(root, **options) == [(code, "parquetry.yml")]
+
+
+def test_given_variables_take_the_type_of_the_declared_ones(tmp_path):
+    uses = "retention: {clean: {keep_commits: \"{{ var('keep') }}\"}}\nowner: \"{{ var('team') }}\"\n"
+    root = write_project(tmp_path, {"parquetry.yml": TARGETS, "tables/flights.yml": TABLE + uses})
+    (table,) = loaded(root, variables={"keep": "7", "team": "42", "share": "1"}).tables
+    assert (table.retention.keep_commits, table.owner, table.sizing.min_fill) == (7, "42", 1.0)
+    (table,) = loaded(root, variables={"keep": 8}).tables
+    assert table.retention.keep_commits == 8
+    (table,) = loaded(root).tables
+    assert (table.retention.keep_commits, table.owner) == (10, "007")
+
+
+def test_no_target_chosen(tmp_path):
+    text = TARGETS.replace("default_target: dev\n", "")
+    root = write_project(tmp_path, {"parquetry.yml": text, "tables/flights.yml": TABLE})
+    assert loaded(root).target.name == "dev"
+    assert codes(root, environment={}) == [("PQ305", "parquetry.yml")]
+
+
+def test_allow_entries_accept_warnings(tmp_path):
+    more = "  - {name: xs, type: array<int>}\n"
+    table = TABLE.replace("record_key", more + "record_key")
+    allow = "allow:\n  - {code: PQ703, table: flights, reason: no Hudi writers}\n  - {code: SC310, table: flights, reason: x}\n"
+    root = write_project(tmp_path, {"parquetry.yml": PROJECT + allow, "tables/flights.yml": table})
+    found = loaded(root)
+    assert [(entry.code, entry.reason, str(entry.origin)) for entry in found.allow] == [
+        ("PQ703", "no Hudi writers", "parquetry.yml:8:5"),
+        ("SC310", "x", "parquetry.yml:9:5"),
+    ]
+
+
+def test_allow_entries_do_not_accept_errors(tmp_path):
+    allow = "allow:\n  - {code: PQ401, table: flights, reason: x}\n"
+    root = write_project(
+        tmp_path, {"parquetry.yml": PROJECT + allow, "tables/flights.yml": TABLE + "ordering: none\n"}
+    )
+    assert codes(root) == [("PQ309", "parquetry.yml"), ("PQ401", "tables/flights.yml")]
+
+
+def test_clustering_sizes_follow_sizing(tmp_path):
+    files = {
+        "tables/a.yml": table_named("a", "sizing: {max_file_size: 60MiB, small_file_limit: 0}\n"),
+        "tables/b.yml": table_named("b", "sizing: {max_file_size: 60MiB, small_file_limit: 30MiB}\n"),
+    }
+    first, second = loaded(write_project(tmp_path, files)).tables
+    assert first.clustering.plan.target_file_size_bytes == 60 << 20
+    assert first.clustering.plan.small_file_limit_bytes == 50 << 20
+    assert second.clustering.plan.small_file_limit_bytes == 30 << 20
+    assert (first.clustering.execution.strategy, first.clustering.execution.columns) == ("stitch", ())
+
+
+def test_formatting_and_order_change_nothing(tmp_path):
+    tidy = TABLE + "sizing: {max_file_size: 64MiB, small_file_limit: 32MiB}\nowner: team\n"
+    lines = [
+        "# a comment",
+        "owner: 'team'",
+        "record_key:",
+        "- id",
+        "sizing:",
+        "    small_file_limit: 32MiB # half",
+        "    max_file_size: '64MiB'",
+        "kind: table",
+        "columns: [{nullable: false, type: STRING, name: id}]",
+        "name: flights",
+        'apiVersion: "parquetry/v1"',
+    ]
+    first = loaded(write_project(tmp_path / "one", {"tables/flights.yml": tidy})).tables[0]
+    second = loaded(write_project(tmp_path / "two", {"tables/air/flights.yml": "\r\n".join(lines)})).tables[0]
+    assert project.spec_fields(first) == project.spec_fields(second)
+    assert first.location_declared == second.location_declared
+
+
+@pytest.mark.parametrize(
+    ("more", "last"),
+    [
+        ("".join(f"key{number}: 1\n" for number in range(10_000)), "PQ015"),
+        ("tags: [" + ", ".join(f"{number}, t{number}" for number in range(20_000)) + "]\n", "PQ015"),
+        ("tests:\n" + "".join(f"  - {{not_null: [c{number}]}}\n" for number in range(900)), "PQ401"),
+        ("tests:\n" + "".join(f"  - {{nul: [c{number}]}}\n" for number in range(900)), "PQ015"),
+        ("tests:\n" + "".join(f'  - {{unique: ["{{{{ x{number} }}}}"]}}\n' for number in range(3000)), "PQ010"),
+        ("queries:\n" + "".join(f"  - {{name: q{n}, where: \"{' + '.join(f'i{d}' for d in range(200))}\"}}\n" for n in range(200)), None),
+        ('queries:\n  - {name: q, where: "' + "x -> " * 2000 + '1"}\n', None),
+    ],
+    ids=["keys", "tags", "columns", "tests", "templates", "words", "lambdas"],
+)  # fmt: skip
+def test_very_many_mistakes(tmp_path, more, last):
+    result = project.load(write_project(tmp_path, {"tables/flights.yml": TABLE + more}))
+    assert (last in [found.code for found in result.diagnostics]) == (last is not None)
+    assert len(result.diagnostics) <= 1100
+
+
+def test_very_wide_tables(tmp_path):
+    names = [f"column_{number}" for number in range(6000)]
+    columns = "".join(f"  - {{name: {name}, type: int}}\n" for name in names)
+    struct = '  - {name: wide, type: "struct<' + ",".join(f"{name}:int" for name in names) + '>"}\n'
+    more = "tests:\n" + "".join(f"  - {{not_null: [colum_{number}]}}\n" for number in range(300))
+    text = TABLE.replace("record_key", columns + struct + "record_key") + more
+    result = project.load(write_project(tmp_path, {"tables/flights.yml": text}))
+    assert {found.code for found in result.diagnostics} == {"PQ401"}
+
+
+def test_no_findings_are_made_up_around_broken_parts(tmp_path):
+    broken = (
+        TABLE.replace("type: string", "type: strnig")
+        + "ordering: id\nsizing: {max_file_size: 1, small_file_limit: 1GiB}\n"
+    )
+    root = write_project(tmp_path, {"tables/flights.yml": broken})
+    assert [code for code, _ in codes(root)] == ["PQ403", "PQ106"]
+    broken = TABLE.replace("type: string", 'type: "{{ string"') + "ordering: id\n"
+    root = write_project(tmp_path, {"tables/flights.yml": broken})
+    assert codes(root) == [("PQ201", "tables/flights.yml")]
+    root = write_project(
+        tmp_path, {"parquetry.yml": "vars: [", "tables/flights.yml": TABLE + "owner: \"{{ var('x') }}\"\n"}
+    )
+    assert codes(root) == [("PQ002", "parquetry.yml")]

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from parquetry import project
+from parquetry.project import reference, settings
+from parquetry.project.schema import Kind, bundled, inlined, schema, validator
+from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.spec import FilesPolicy, RetentionPolicy, TableSpec
+from tests.support.spec_cases import CASES, TABLE, diagnostics_of, write_project
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
+
+# The keys that the specification language promises; a key may only be added.
+PROMISED = [
+    "location",
+    "columns",
+    "columns[].name",
+    "columns[].type",
+    "columns[].nullable",
+    "columns[].description",
+    "columns[].generated",
+    "columns[].pii",
+    "columns.file",
+    "record_key",
+    "key_scope",
+    "ordering",
+    "partition_by",
+    "partitioning.hive_style",
+    "partitioning.url_encode",
+    "sizing.max_file_size",
+    "sizing.small_file_limit",
+    "sizing.insert_split_size",
+    "sizing.record_size",
+    "sizing.min_fill",
+    "clustering.trigger",
+    "clustering.every_commits",
+    "clustering.existing",
+    "clustering.plan.strategy",
+    "clustering.plan.small_file_limit",
+    "clustering.plan.target_file_size",
+    "clustering.plan.max_group_size",
+    "clustering.plan.max_groups",
+    "clustering.plan.partitions.all",
+    "clustering.plan.partitions.selected",
+    "clustering.plan.partitions.regex",
+    "clustering.plan.partitions.recent",
+    "clustering.plan.partitions.skip_newest",
+    "clustering.execution.strategy",
+    "clustering.execution.columns",
+    "clustering.execution.scope",
+    "clustering.execution.split_by",
+    "clustering.execution.then",
+    "retention.clean.keep_commits",
+    "retention.clean.keep_versions",
+    "retention.clean.max_age",
+    "retention.archive.keep_commits",
+    "files.compression",
+    "files.row_group_size",
+    "files.page_size",
+    "files.bloom_filter",
+    "files.encryption_key",
+    "sources[].name",
+    "sources[].format",
+    "sources[].path",
+    "sources[].options",
+    "sources[].select",
+    "sources[].operation",
+    "sources[].read",
+    "sources[].drop_duplicates",
+    "sources[].delete_when",
+    "sources[].drop",
+    "sources[].match",
+    "queries[].name",
+    "queries[].where",
+    "queries[].weight",
+    "tests[].severity",
+    "tests[].max_small_files",
+    "tests[].file_size",
+    "tests[].max_overlap_depth",
+    "tests[].not_null",
+    "tests[].unique",
+    "apiVersion",
+    "kind",
+    "name",
+    "description",
+    "owner",
+    "tags",
+    "policy",
+]
+
+
+def nodes(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(node, dict):
+        yield path, node
+        for key, child in node.items():
+            yield from nodes(child, f"{path}/{key}")
+    elif isinstance(node, list):
+        for index, child in enumerate(node):
+            yield from nodes(child, f"{path}/{index}")
+
+
+def keys(node: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, child in node.get("properties", {}).items():
+        yield f"{prefix}{name}"
+        yield from keys(child, f"{prefix}{name}.")
+        yield from keys(child.get("items", {}), f"{prefix}{name}[].")
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_schemas_are_valid_and_closed(kind):
+    Draft202012Validator.check_schema(schema(kind))
+    for path, node in nodes(inlined(kind)):
+        assert not {"oneOf", "anyOf", "allOf"} & set(node), path
+        if "object" in (node.get("type") or ()):
+            assert "additionalProperties" in node, f"{path} is not closed"
+            assert node["additionalProperties"] is not True, f"{path} is not closed"
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_each_property_is_described(kind):
+    for path, node in nodes(inlined(kind)):
+        if path.endswith("/if"):
+            continue
+        for name, child in node.get("properties", {}).items():
+            assert child.get("description", "").endswith("."), f"{path}/{name} has no description"
+            assert "title" in child or "enum" in child or "const" in child, f"{path}/{name} has no title"
+            if "default" in child and "clustering/properties/plan/properties/partitions" not in path:
+                shown = json.dumps(child["default"]).strip('"')
+                assert f"Default: {shown}" in child["description"], f"{path}/{name} does not say its default"
+
+
+def test_table_keys_are_those_promised():
+    found = set(keys(inlined(Kind.TABLE)))
+    assert set(PROMISED) <= found
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_bundled_schema_says_the_same(kind):
+    alone = Draft202012Validator(json.loads(json.dumps(bundled(kind))))
+    for _, node in nodes(bundled(kind)):
+        assert str(node.get("$ref", "#")).startswith("#"), "a reference leads out"
+    import yaml
+
+    for case in CASES:
+        if case.kind == kind and not case.path.stem.startswith("yaml_"):
+            try:
+                value = yaml.safe_load(case.path.read_text())
+            except yaml.YAMLError:
+                continue
+            assert alone.is_valid(value) == validator(kind).is_valid(value), case.path
+
+
+def test_built_in_defaults_are_those_of_the_runtime(tmp_path):
+    (table,) = project.load(write_project(tmp_path, {"tables/flights.yml": TABLE})).project.tables
+    spec = TableSpec.from_json(project.spec_fields(table))
+    assert spec.sizing == SizingPolicy()
+    assert spec.files == FilesPolicy()
+    assert spec.retention == RetentionPolicy()
+
+
+def test_built_in_layer_has_every_default():
+    assert settings.built_in_settings()["clustering"]["plan"]["max_groups"] == 30
+    assert settings.built_in_budget() == {"per_run": "10GiB"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.verdict == "positive"],
+    ids=lambda case: f"{case.kind}/{case.path.stem}",
+)
+def test_spec_fields_are_what_the_runtime_records(case, tmp_path):
+    assert diagnostics_of(case, tmp_path) == ()
+    for table in project.load(tmp_path).project.tables:
+        fields = project.spec_fields(table)
+        assert json.loads(json.dumps(fields)) == fields
+        assert TableSpec.from_json(fields).to_json() == fields
+
+
+@pytest.mark.parametrize("page", sorted(reference.PAGES))
+def test_reference_pages_are_current(page):
+    hint = "run `python -m parquetry.project.reference docs/reference`"
+    assert (DOCS / page).read_text(encoding="utf-8") == reference.PAGES[page](), hint
+
+
+def test_reference_names_every_key():
+    text = reference.spec_page()
+    for key in PROMISED:
+        section, _, rest = key.partition(".")
+        shown = (
+            rest
+            if section in {"sizing", "clustering", "retention", "files", "partitioning"} and rest
+            else key
+        )
+        assert f"| `{shown}` |" in text, key

@@ -1,0 +1,179 @@
+"""The ledger of consumed source files, on a real store."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parquetry.runtime import sources
+from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
+from parquetry.runtime.sources import Consumption, SourceFile
+from parquetry.runtime.spec import Operation
+from parquetry.runtime.storage import open_store
+from tests.support.stores import WrappedStore
+
+
+def source_file(path, size=10, modified=1, etag=None):
+    return SourceFile(path=path, size_bytes=size, modified_ms=modified, etag=etag)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return open_store(tmp_path)
+
+
+def record(store, instant, *files, source="landing", until=None):
+    sources.record(store, instant, Consumption(source=source, files=files, until=until))
+
+
+def everything(_instant):
+    return True
+
+
+def test_an_entry_counts_only_while_its_instant_is_effective(store):
+    record(store, "20260101000000001", source_file("a"))
+    record(store, "20260101000000002", source_file("b"))
+    assert set(sources.consumed(store, "landing", everything)) == {"a", "b"}
+    assert set(sources.consumed(store, "landing", lambda t: t.endswith("1"))) == {"a"}
+
+
+def test_the_newest_version_of_a_file_counts(store):
+    record(store, "20260101000000001", source_file("a", size=10))
+    record(store, "20260101000000002", source_file("a", size=20))
+    assert sources.consumed(store, "landing", everything)["a"].size_bytes == 20
+
+
+def test_sources_do_not_see_each_other(store):
+    record(store, "20260101000000001", source_file("a"), source="one")
+    record(store, "20260101000000002", source_file("b"), source="two")
+    assert set(sources.consumed(store, "one", everything)) == {"a"}
+    assert sources.consumed(store, "three", everything) == {}
+
+
+def test_what_an_instant_took_is_read_back(store):
+    consumption = Consumption(source="s", files=(source_file("a", etag="x"),), query_id="q", batch_id=3)
+    sources.record(store, "20260101000000001", consumption)
+    assert sources.consumed_by(store, "s", "20260101000000001") == consumption
+    assert sources.consumed_by(store, "s", "20260101000000002") is None
+
+
+def test_a_broken_entry_names_its_file_and_the_remedy(store):
+    record(store, "20260101000000001", source_file("a"))
+    store.put(sources.entry_path("landing", "20260101000000001"), b'{"source": "la')
+    with pytest.raises(CorruptTableError, match=r"20260101000000001\.json is no ledger entry.*delete it"):
+        sources.consumed(store, "landing", everything)
+    store.delete(sources.entry_path("landing", "20260101000000001"))
+    assert sources.consumed(store, "landing", everything) == {}
+
+
+def test_folding_keeps_what_counts_and_leaves_what_is_pending(store):
+    times = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 10)]
+    for n, time in enumerate(times):
+        record(store, time, source_file(f"f{n}", etag=f"e{n}"), until=None)
+    pending = times[-1]
+    before = sources.consumed(store, "landing", lambda t: t != pending)
+    assert sources.fold(store, "landing", lambda t: t != pending) == len(times) - 1
+    assert len(store.list(f"{sources.LEDGER_FOLDER}/landing")) == 2
+    assert sources.consumed(store, "landing", lambda t: t != pending) == before
+    # A folded instant that is restored away stops counting, and the pending one may still complete.
+    assert "f3" not in sources.consumed(store, "landing", lambda t: t != times[3])
+    assert set(sources.consumed(store, "landing", everything)) == {f"f{n}" for n in range(len(times))}
+
+
+def test_folding_twice_keeps_the_older_fold(store):
+    first = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
+    second = [f"202602010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
+    for batch in (first, second):
+        for time in batch:
+            record(store, time, source_file(time))
+        sources.fold(store, "landing", everything)
+    assert set(sources.consumed(store, "landing", everything)) == {*first, *second}
+    assert len(store.list(f"{sources.LEDGER_FOLDER}/landing")) == 1
+
+
+def test_folding_at_the_same_time_loses_no_entry(store):
+    """Both list the same files; the slower one does not know yet that the fifth write took effect."""
+    times = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
+    for time in times:
+        record(store, time, source_file(time))
+
+    class Slower:
+        """A store on which the other fold happens just before this one's file is put."""
+
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        def put(self, path, data):
+            sources.fold(store, "landing", everything)
+            store.put(path, data)
+
+    sources.fold(Slower(), "landing", lambda t: t != times[4])
+    assert set(sources.consumed(store, "landing", everything)) == set(times)
+
+
+def test_few_entries_are_not_folded(store):
+    record(store, "20260101000000001", source_file("a"))
+    assert sources.fold(store, "landing", everything) == 0
+
+
+def test_a_table_source_remembers_its_newest_instant_through_a_fold(store):
+    for n in range(sources.FOLD_ABOVE + 1):
+        record(store, f"202601010000{n:05d}", until=f"202512010000{n:05d}")
+    sources.fold(store, "landing", everything)
+    untils = [c.until for _, c in sources.history(store, "landing", everything)]
+    assert max(untils) == f"202512010000{sources.FOLD_ABOVE:05d}"
+
+
+def test_a_ledger_that_cannot_be_read_whole_is_not_taken_for_empty(store):
+    """Else every file would be ingested a second time."""
+    record(store, "20260101000000001", source_file("a"))
+
+    class Vanishing(WrappedStore):
+        def read(self, path):
+            raise NotFoundError(path)
+
+    with pytest.raises(ConflictError, match="kept changing while it was read; run again"):
+        sources.consumed(Vanishing(store), "landing", everything)
+
+
+@pytest.mark.parametrize("operation", [Operation.UPSERT, Operation.DELETE, Operation.INSERT_OVERWRITE])
+def test_a_changed_file_is_due_again(operation):
+    taken = {"a": source_file("a", size=10), "b": source_file("b")}
+    found = [source_file("a", size=11), source_file("b"), source_file("c", modified=0)]
+    due = sources.due_files(found, taken, operation, source="landing")
+    assert [file.path for file in due.files] == ["c", "a"]
+    assert due.changed == 1
+
+
+@pytest.mark.parametrize("operation", [Operation.INSERT, Operation.BULK_INSERT])
+def test_a_changed_file_is_an_error_for_inserts(operation):
+    taken = {"landing/a": source_file("landing/a", modified=1)}
+    with pytest.raises(InvalidDataError, match=r"source landing: landing/a changed .* operation: upsert"):
+        sources.due_files([source_file("landing/a", modified=2)], taken, operation, source="landing")
+
+
+def test_an_etag_decides_where_both_sides_have_one():
+    before = source_file("a", modified=1, etag="x")
+    assert source_file("a", modified=2, etag="x").is_same_as(before)
+    assert not source_file("a", modified=1, etag="y").is_same_as(before)
+    assert not source_file("a", modified=2, etag=None).is_same_as(before)
+
+
+file_sets = st.dictionaries(
+    st.text(alphabet="abcd/é", min_size=1, max_size=4),
+    st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    max_size=8,
+)
+
+
+@given(found=file_sets, taken=file_sets)
+def test_nothing_is_due_after_what_was_due_was_taken(found, taken):
+    def files(mapping):
+        return {p: source_file(p, size=s, modified=m) for p, (s, m) in mapping.items()}
+
+    there, before = files(found), files(taken)
+    due = sources.due_files(there.values(), before, Operation.UPSERT, source="s")
+    after = before | {file.path: file for file in due.files}
+    assert sources.due_files(there.values(), after, Operation.UPSERT, source="s").is_empty
+    assert all(after[path] == file for path, file in there.items())

@@ -1,0 +1,201 @@
+"""Differences between specs: found, named in the words of the YAML, and classed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parquetry.compiler.changes import CODES, highest, spec_changes
+from parquetry.compiler.columns import column_changes
+from parquetry.compiler.plan import ChangeClass
+from parquetry.compiler.words import document, flatten, format_age, format_size
+from parquetry.project.units import duration_seconds, size_bytes
+from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy, Source, TableSpec
+
+SPEC = TableSpec(
+    name="t",
+    columns=(Column(name="a", type="int"), Column(name="s", type="struct<x:int,y:array<struct<z:int>>>")),
+    record_key=("a",),
+    sources=(Source(name="in", format="csv", path="in/*"),),
+    extra={
+        "description": "d",
+        "queries": [{"name": "q", "where": "a = 1", "weight": 1.0}],
+        "clustering": {"plan": {"target_file_size_bytes": 2**20}, "every_commits": 4},
+    },
+)
+
+
+def nowhere(_path):
+    return None
+
+
+def changes(new, old=SPEC):
+    return spec_changes(old, new, origin=nowhere)
+
+
+def codes(old, new):
+    return {(c.path, c.code) for c in column_changes(old, new)}
+
+
+@pytest.mark.parametrize(
+    ("new", "path", "old_word", "new_word", "code"),
+    [
+        (
+            {"sizing": SizingPolicy(max_file_size_bytes=64 * 2**20)},
+            "sizing.max_file_size",
+            "120MiB",
+            "64MiB",
+            "SC201",
+        ),
+        ({"sizing": SizingPolicy(insert_split_size=500)}, "sizing.insert_split_size", "auto", 500, "SC201"),
+        ({"sizing": SizingPolicy(record_size_bytes=77)}, "sizing.record_size", "auto", "77B", "SC201"),
+        (
+            {"retention": RetentionPolicy(max_age_seconds=2_160_000)},
+            "retention.clean.max_age",
+            None,
+            "25d",
+            "SC201",
+        ),
+        (
+            {"retention": RetentionPolicy(archive_keep_commits=40)},
+            "retention.archive.keep_commits",
+            30,
+            40,
+            "SC201",
+        ),
+        ({"files": FilesPolicy(compression="snappy")}, "files.compression", "zstd", "snappy", "SC201"),
+        ({"sources": ()}, "sources.in.format", "csv", None, "SC201"),
+        ({"record_key": ()}, "record_key", ["a"], [], "SC401"),
+        ({"partition_by": ("a",)}, "partition_by", [], ["a"], "SC402"),
+        ({"url_encode": False}, "partitioning.url_encode", True, False, "SC402"),
+        ({"ordering": "a"}, "ordering", None, "a", "SC404"),
+        ({"key_scope": KeyScope.TABLE}, "key_scope", "partition", "table", "SC314"),
+        ({"extra": SPEC.extra | {"description": "e"}}, "description", "d", "e", "SC101"),
+        (
+            {"extra": SPEC.extra | {"queries": [{"name": "q", "where": "a = 2", "weight": 1.0}]}},
+            "queries.q.where",
+            "a = 1",
+            "a = 2",
+            "SC201",
+        ),
+        (
+            {
+                "extra": SPEC.extra
+                | {"clustering": {"plan": {"target_file_size_bytes": 2**21}, "every_commits": 4}}
+            },
+            "clustering.plan.target_file_size",
+            "1MiB",
+            "2MiB",
+            "SC201",
+        ),
+    ],
+)
+def test_rules_are_named_and_shown_as_they_are_written(new, path, old_word, new_word, code):
+    found = {change.path: change for change in changes(replace(SPEC, **new))}
+    assert (found[path].old, found[path].new, found[path].code) == (old_word, new_word, code)
+
+
+def test_a_wider_key_scope_is_breaking_and_a_narrower_one_a_policy():
+    table = replace(SPEC, key_scope=KeyScope.TABLE)
+    assert highest(changes(table)) is ChangeClass.BREAKING
+    assert highest(changes(SPEC, old=table)) is ChangeClass.POLICY
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "code"),
+    [
+        ("int", "bigint", "columns.s.type", "SC302"),
+        ("bigint", "int", "columns.s.type", "SC311"),
+        ("string", "int", "columns.s.type", "SC311"),
+        ("float", "double", "columns.s.type", "SC302"),
+        ("struct<x:int>", "struct<x:int,y:string>", "columns.s.y", "SC301"),
+        ("struct<x:int>", "struct<x:int,y:string NOT NULL>", "columns.s.y", "SC313"),
+        ("struct<x:int,y:int>", "struct<x:int>", "columns.s.y", "SC310"),
+        ("struct<x:int>", "struct<x:bigint>", "columns.s.x.type", "SC302"),
+        ("struct<x:int>", "struct<x:int NOT NULL>", "columns.s.x.nullable", "SC312"),
+        ("struct<x:int NOT NULL>", "struct<x:int>", "columns.s.x.nullable", "SC303"),
+        ("array<struct<x:int>>", "array<struct<x:int,y:int>>", "columns.s.element.y", "SC301"),
+        ("map<string,int>", "map<string,bigint>", "columns.s.value.type", "SC302"),
+        ("array<int>", "map<string,int>", "columns.s.type", "SC311"),
+    ],
+)
+def test_types_are_compared_to_their_leaves(old, new, path, code):
+    assert codes((Column(name="s", type=old),), (Column(name="s", type=new),)) == {(path, code)}
+
+
+def test_columns_that_come_go_move_and_change_their_attributes():
+    a, b = Column(name="a", type="int"), Column(name="b", type="int")
+    assert codes((a,), (a, b)) == {("columns.b", "SC301")}
+    assert codes((a, b), (a,)) == {("columns.b", "SC310")}
+    assert codes((a, b), (b, a)) == {("columns", "SC304")}
+    assert codes((a,), (a, replace(b, nullable=False))) == {("columns.b", "SC313")}
+    assert codes((a,), (replace(a, nullable=False),)) == {("columns.a.nullable", "SC312")}
+    assert codes((replace(a, nullable=False),), (a,)) == {("columns.a.nullable", "SC303")}
+    assert codes((a,), (replace(a, description="x"),)) == {("columns.a.description", "SC101")}
+    assert codes((a,), (replace(a, generated="1"),)) == {("columns.a.generated", "SC201")}
+
+
+leaf_types = st.sampled_from(
+    ["int", "bigint", "float", "double", "string", "decimal(10,2)", "date", "timestamp"]
+)
+
+
+def structs(inner):
+    fields = st.dictionaries(st.sampled_from("xyz"), inner, min_size=1, max_size=3)
+    return fields.map(lambda f: f"struct<{','.join(f'{name}:{t}' for name, t in f.items())}>")
+
+
+types = st.recursive(
+    leaf_types,
+    lambda inner: (
+        inner.map(lambda t: f"array<{t}>") | inner.map(lambda t: f"map<string,{t}>") | structs(inner)
+    ),
+    max_leaves=4,
+)
+columns = st.dictionaries(
+    st.sampled_from("abcd"), st.tuples(types, st.booleans()), min_size=1, max_size=4
+).map(lambda cs: tuple(Column(name=n, type=t, nullable=null) for n, (t, null) in cs.items()))
+
+
+@given(columns, columns)
+def test_there_are_changes_exactly_when_columns_differ(old, new):
+    assert (not list(column_changes(old, new))) == (old == new)
+
+
+@given(columns, columns)
+def test_every_change_has_a_documented_code_and_breaking_ones_a_reason(old, new):
+    for change in column_changes(old, new):
+        assert change.code in CODES
+        assert (change.change_class is ChangeClass.BREAKING) == (change.reason is not None)
+
+
+@given(columns, columns)
+def test_what_evolves_one_way_breaks_the_other_way_unless_order_or_nullability_alone_changed(old, new):
+    forth = list(column_changes(old, new))
+    if forth and all(c.code in ("SC301", "SC302") for c in forth):
+        assert highest(column_changes(new, old)) is ChangeClass.BREAKING
+
+
+@given(st.integers(0, 10**15))
+def test_sizes_are_written_as_they_are_read(size):
+    assert size_bytes(format_size(size)) == size
+
+
+@given(st.integers(1, 10**8))
+def test_ages_are_written_as_they_are_read(seconds):
+    assert duration_seconds(format_age(seconds)) == seconds
+
+
+def test_a_document_names_every_field_that_the_record_has():
+    words = flatten(document(SPEC))
+    assert {
+        "sizing.min_fill",
+        "files.bloom_filter",
+        "retention.clean.keep_versions",
+        "columns.a.type",
+    } <= set(words)
+    assert not [path for path in words if path.endswith(("_bytes", "_seconds"))]

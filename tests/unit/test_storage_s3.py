@@ -1,0 +1,226 @@
+"""What is particular to S3: answers that get lost, conflicts, pages, buckets, credentials."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
+
+from parquetry.runtime import storage_s3
+from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.storage import PutOutcome, open_store
+from parquetry.runtime.storage_s3 import S3Store
+from tests.support.s3_server import BUCKET
+
+TIMEOUT = ReadTimeoutError(endpoint_url="http://lake")
+UNREACHABLE = EndpointConnectionError(endpoint_url="http://lake")
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch):
+    monkeypatch.setattr(storage_s3, "_FIRST_PAUSE_SECONDS", 0.001)
+
+
+class ScriptedStore(S3Store):
+    """Sends as a store does, except that the script says what the client sees of it."""
+
+    script: list
+    sent = 0
+
+    def _send_put_if_absent(self, key, data):
+        self.sent += 1
+        step = self.script.pop(0) if self.script else "answered"
+        if step == "answered":
+            super()._send_put_if_absent(key, data)
+            return
+        takes_effect, error = step
+        if takes_effect:
+            super()._send_put_if_absent(key, data)
+        raise error
+
+
+@pytest.fixture
+def store(s3_options):
+    store = ScriptedStore(BUCKET, uuid.uuid4().hex, s3_options, patience_seconds=0.5)
+    store.script = []
+    return store
+
+
+def answer(status, code, *, retries=0):
+    response = {
+        "Error": {"Code": code, "Message": f"{code} said the store"},
+        "ResponseMetadata": {"HTTPStatusCode": status, "RetryAttempts": retries},
+    }
+    return ClientError(response, "PutObject")
+
+
+@pytest.mark.parametrize("nonce", [None, "n1"])
+@pytest.mark.parametrize("error", [TIMEOUT, ConnectionResetError("reset"), answer(500, "InternalError")])
+def test_a_lost_answer_is_found_to_be_ours(store, nonce, error):
+    store.script = [(True, error)]
+    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.MINE
+    assert store.sent == 2
+
+
+@pytest.mark.parametrize("nonce", [None, "n1"])
+def test_a_request_lost_on_its_way_is_repeated_and_wins(store, nonce):
+    store.script = [(False, TIMEOUT), (False, UNREACHABLE), (False, answer(503, "SlowDown"))]
+    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.WON
+    assert store.read("t") == b"data n1"
+
+
+@pytest.mark.parametrize("nonce", [None, "n1"])
+def test_a_lost_answer_hides_no_other_winner(store, nonce):
+    store.put("t", b"theirs")
+    store.script = [(False, TIMEOUT)]
+    assert store.put_if_absent("t", b"data n1", nonce=nonce) is PutOutcome.LOST
+    assert store.read("t") == b"theirs"
+
+
+def test_a_retry_of_the_client_itself_counts_as_a_lost_answer(store):
+    store.put("t", b"same bytes")
+    store.script = [(False, answer(412, "PreconditionFailed", retries=1))]
+    assert store.put_if_absent("t", b"same bytes") is PutOutcome.MINE
+    store.script = [(False, answer(412, "PreconditionFailed"))]
+    assert store.put_if_absent("t", b"same bytes") is PutOutcome.LOST
+
+
+def test_a_conflict_is_repeated(store):
+    conflict = answer(409, "ConditionalRequestConflict")
+    store.script = [(False, conflict)] * 3
+    assert store.put_if_absent("t", b"x") is PutOutcome.WON
+    assert store.sent == 4
+
+
+def test_when_the_winner_vanishes_before_it_is_read_the_put_is_repeated(store):
+    store.script = [(False, answer(412, "PreconditionFailed"))]
+    assert store.put_if_absent("t", b"n1", nonce="n1") is PutOutcome.WON
+
+
+def test_an_outcome_that_stays_unknown_is_no_failure(store):
+    store.script = [(True, TIMEOUT)] + [(False, TIMEOUT)] * 10_000
+    with pytest.raises(
+        UnknownOutcomeError, match=r"whether s3://lake/.*/t was written is unknown: .*; restore"
+    ):
+        store.put_if_absent("t", b"x")
+    assert store.read("t") == b"x"
+
+
+def test_a_refusal_after_a_lost_answer_does_not_say_that_nothing_was_written(store):
+    store.script = [(True, TIMEOUT)] + [(False, answer(403, "ExpiredToken"))] * 10_000
+    with pytest.raises(UnknownOutcomeError):
+        store.put_if_absent("t", b"x")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (answer(403, "AccessDenied"), r".*AccessDenied.*; grant these credentials the permission"),
+        (answer(404, "NoSuchBucket"), r"there is no such bucket; create it"),
+        (NoCredentialsError(), r"Unable to locate credentials; check"),
+    ],
+)
+def test_a_refusal_is_a_failure_at_once(store, error, message):
+    store.script = [(False, error)]
+    with pytest.raises(StorageError, match=f"cannot write s3://lake/.*/t: {message}") as caught:
+        store.put_if_absent("t", b"x")
+    assert not isinstance(caught.value, UnknownOutcomeError)
+    assert store.sent == 1
+    assert store.stat("t") is None
+
+
+def test_a_store_that_was_never_reached_is_a_failure_after_the_patience(store):
+    store.script = [(False, UNREACHABLE)] * 10_000
+    with pytest.raises(StorageError, match="Could not connect to the endpoint") as caught:
+        store.put_if_absent("t", b"x")
+    assert not isinstance(caught.value, UnknownOutcomeError)
+    assert store.sent > 2
+
+
+def test_what_is_no_clients_error_passes_through(store):
+    store.script = [(False, AttributeError("a bug"))]
+    with pytest.raises(AttributeError):
+        store.put_if_absent("t", b"x")
+
+
+def test_listing_goes_over_all_pages(store):
+    for number in range(1003):
+        store._s3fs().call_s3("put_object", Bucket=BUCKET, Key=f"{store.prefix}/p/{number:04}", Body=b"")
+    assert [info.path for info in store.list("p")] == [f"p/{number:04}" for number in range(1003)]
+    store.delete_folder("p")
+    assert store.list(recursive=True) == []
+
+
+def test_folder_markers_of_other_tools_are_no_objects(store):
+    store._s3fs().call_s3("put_object", Bucket=BUCKET, Key=f"{store.prefix}/p/", Body=b"")
+    store.put("p/f", b"x")
+    assert [info.path for info in store.list(recursive=True)] == ["p/f"]
+    assert store.list_folders() == ["p"]
+
+
+def test_an_overwritten_object_has_another_etag(store):
+    store.put("f", b"1")
+    first = store.stat("f")
+    store.put("f", b"2")
+    assert first.etag != store.stat("f").etag == store.list()[0].etag
+
+
+def test_a_missing_bucket_is_named(s3_options):
+    store = open_store("s3://no-such-bucket/t", s3_options)
+    for action in (
+        lambda: store.put("f", b""),
+        lambda: store.put_if_absent("f", b""),
+        store.list,
+        lambda: store.delete_all(["f"]),
+    ):
+        with pytest.raises(StorageError, match=r"s3://no-such-bucket/t.*there is no such bucket; create it"):
+            action()
+
+
+def test_a_file_in_many_parts(store):
+    block = bytes(range(256)) * 4096
+    with store.create_file("big") as sink:
+        for _ in range(40):
+            sink.write(block)
+    assert store.stat("big").size_bytes == 40 * len(block)
+    with store.open_input("big") as source:
+        source.seek(39 * len(block))
+        assert source.read() == block
+
+
+def test_the_clock_is_the_stores_and_asked_once_a_minute(store, monkeypatch):
+    store.now_ms()
+    monkeypatch.setattr(store, "_read_clock", None)
+    first = store.now_ms()
+    time.sleep(0.01)
+    assert first < store.now_ms()
+
+
+def test_a_bucket_may_be_the_root(s3_options):
+    store = open_store(f"s3://{BUCKET}", s3_options)
+    assert (store.uri, store.spark_uri(""), store.spark_uri("a[1]")) == (
+        f"s3://{BUCKET}",
+        f"s3a://{BUCKET}",
+        f"s3a://{BUCKET}/a\\[1\\]",
+    )
+    name = uuid.uuid4().hex
+    store.put(f"{name}/f", b"x")
+    assert name in store.list_folders()
+    assert [info.path for info in store.list(name)] == [f"{name}/f"]
+    store.delete_folder(name)
+
+
+def test_s3a_is_s3():
+    store = open_store("s3a://lake/some/t/")
+    assert isinstance(store, S3Store)
+    assert store.uri == "s3://lake/some/t"
+    assert store.spark_uri("d=1") == "s3a://lake/some/t/d=1"
+    assert store == open_store("s3://lake/some/t")
+    assert store != open_store("s3://lake/some/u")
+
+
+def test_an_object_that_is_absent_is_not_found(store):
+    with pytest.raises(NotFoundError, match=rf"{store.uri}/none: there is no such object"):
+        store.read("none")

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from parquetry.runtime.errors import CorruptTableError, TableNotFoundError, UnsupportedTableError
+from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import KeyEncoding, ahead_ms, check_writable, open_table
+from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.instant import Timezone, format_instant, parse_instant_ms
+from tests.support.handmade import CREATED, HandmadeTable, at, spec
+
+PROPERTIES = ".hoodie/hoodie.properties"
+NOW = parse_instant_ms(CREATED, Timezone.UTC) + 3_600_000
+GENERATORS = "org.apache.hudi.keygen."
+
+
+@pytest.fixture
+def table(tmp_path):
+    return HandmadeTable(tmp_path / "t")
+
+
+def edit(table, **changes):
+    properties = parse_properties(table.store.read(PROPERTIES)) | {
+        key.replace("__", "."): value for key, value in changes.items()
+    }
+    properties[CHECKSUM_KEY] = table_checksum(properties)
+    table.store.put(PROPERTIES, format_properties(properties, comment="edited"))
+
+
+def admit(table, now_ms=NOW):
+    handle = table.open()
+    check_writable(handle, handle.timeline(), now_ms)
+
+
+def test_our_own_table_may_be_written(table):
+    table.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    admit(table)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"hoodie__table__metadata__partitions": "files"},
+            r"metadata\.partitions=files: .*write once with Hudi and hoodie\.metadata\.enable=false",
+        ),
+        ({"hoodie__table__metadata__partitions__inflight": "column_stats,files"}, r"=column_stats,files: "),
+        (
+            {"hoodie__datasource__write__drop__partition__columns": "true"},
+            "write the table anew without that setting",
+        ),
+        ({"hoodie__populate__meta__fields": "false"}, "write the table anew with true"),
+        ({"hoodie__table__cdc__enabled": "true"}, "set it to false with Hudi"),
+        ({"hoodie__table__multiple__base__file__formats__enable": "true"}, "may not be parquet"),
+        (
+            {"hoodie__table__ordering__fields": "a.b"},
+            r"ordering field a\.b lies within a struct; write the table anew",
+        ),
+        ({"hoodie__table__ordering__fields": "a,b"}, r"ordering\.fields=a,b: one ordering field"),
+        (
+            {"hoodie__table__keygenerator__class": "com.example.Mine"},
+            r"unknown key generator com\.example\.Mine.*anew with one of SimpleKeyGenerator",
+        ),
+        (
+            {"hoodie__table__keygenerator__class": GENERATORS + "TimestampBasedKeyGenerator"},
+            "partition paths from times",
+        ),
+        (
+            {
+                "hoodie__table__keygenerator__class": GENERATORS + "CustomKeyGenerator",
+                "hoodie__keygen__timebased__output__dateformat": "yyyy",
+            },
+            "partition paths from times",
+        ),
+    ],
+)
+def test_a_table_that_may_be_read_but_not_written_says_why_and_what_to_do(table, changes, message):
+    edit(table, **changes)
+    assert table.open().view(table.open().timeline()).partitions() == []
+    with pytest.raises(UnsupportedTableError, match=message) as refusal:
+        admit(table)
+    assert str(refusal.value).startswith(table.store.uri)
+
+
+def test_following_the_remedy_for_a_metadata_table_works(table):
+    edit(table, hoodie__table__metadata__partitions="files")
+    with pytest.raises(UnsupportedTableError):
+        admit(table)
+    edit(table, hoodie__table__metadata__partitions="")
+    admit(table)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hoodie__table__type": "MERGE_ON_READ"}, "only COPY_ON_WRITE is supported"),
+        ({"hoodie__bootstrap__base__path": "/old"}, "bootstrapped from /old"),
+        ({"hoodie__table__base__file__format": "ORC"}, "only PARQUET is supported"),
+        ({"hoodie__table__version": "5"}, "table version 5, .*upgrade it by a write with Hudi 0.15"),
+        ({"hoodie__table__version": "7"}, "table version 7, timeline layout 1"),
+        ({"hoodie__timeline__layout__version": "2"}, "timeline layout 2"),
+    ],
+)
+def test_what_is_no_table_of_version_six_is_not_even_read(table, changes, message):
+    handle, timeline = table.open(), table.open().timeline()
+    edit(table, **changes)
+    with pytest.raises(UnsupportedTableError, match=message):
+        open_table(table.store)
+    check_writable(handle, timeline, NOW)
+    with pytest.raises(UnsupportedTableError, match=message):
+        handle.reopen()
+
+
+def test_a_table_upgraded_by_hudi_names_its_newest_instant_and_the_way_back(table):
+    edit(table, hoodie__table__version="9", hoodie__timeline__layout__version="2")
+    for name in (
+        f"{at('1')}_{at('2')}.commit",
+        f"{at('3')}_{at('4')}.deltacommit",
+        f"{at('5')}.commit.requested",
+        "history/x",
+    ):
+        table.store.put(f".hoodie/timeline/{name}", b"")
+    with pytest.raises(UnsupportedTableError) as refusal:
+        open_table(table.store)
+    message = str(refusal.value)
+    assert f"newest completed instant there: {at('3')}_{at('4')}.deltacommit" in message
+    assert "downgrade_table(table => 't', to_version => 'SIX')" in message
+    assert "hoodie.write.table.version=6" in message
+    assert "hoodie.write.auto.upgrade=false" in message
+
+
+def test_a_schema_history_is_refused(table):
+    extra = {"schema": table.schema, "latest_schema": '{"version_id": 1}'}
+    table.request("1")
+    table.store.put(
+        f".hoodie/{at('1')}.commit", CommitMetadata(operation="ALTER_SCHEMA", extra=extra).to_json()
+    )
+    with pytest.raises(UnsupportedTableError, match=rf"commit {at('1')} carries a schema history"):
+        admit(table)
+
+
+def test_a_half_written_newest_commit_is_named_before_anything_is_written(table):
+    table.request("1")
+    table.store.put(f".hoodie/{at('1')}.commit", b'{"partitionToWr')
+    with pytest.raises(CorruptTableError, match=rf"{at('1')}\.commit: not JSON"):
+        admit(table)
+
+
+def test_an_instant_a_little_ahead_is_waited_for_and_one_far_ahead_refused(table):
+    newest = parse_instant_ms(CREATED, Timezone.UTC)
+    admit(table, now_ms=newest - 5_000)
+    timeline = table.open().timeline()
+    assert ahead_ms(timeline, Timezone.UTC, newest - 4_000) == 4_000
+    assert ahead_ms(timeline, Timezone.UTC, newest + 1) == 0
+    with pytest.raises(
+        UnsupportedTableError,
+        match=rf"newest instant {CREATED} lies 6 s ahead of the clock \(time zone of the table: UTC\)",
+    ):
+        admit(table, now_ms=newest - 6_000)
+
+
+def test_a_pending_instant_in_the_future_counts_too(table):
+    table.request("20990101000000000")
+    with pytest.raises(UnsupportedTableError, match=r"20990101000000000 lies .* clock right, or wait"):
+        admit(table)
+
+
+@pytest.mark.parametrize("zone", ["America/Los_Angeles"])
+def test_a_table_in_local_time_is_judged_in_the_zone_of_the_machine(table, monkeypatch, zone):
+    edit(table, hoodie__table__timeline__timezone="LOCAL")
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        now = table.store.now_ms()
+        table.request(format_instant(now, Timezone.LOCAL))
+        admit(table, now)
+        table.request(format_instant(now, Timezone.UTC))
+        with pytest.raises(UnsupportedTableError, match="set TZ to the zone of the machines"):
+            admit(table, now)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_time_zone_that_hudi_dropped_from_our_table_is_utc_and_put_back_by_the_next_writer(table):
+    properties = parse_properties(table.store.read(PROPERTIES))
+    del properties["hoodie.table.timeline.timezone"]
+    table.store.put(PROPERTIES, format_properties(properties, comment="CREATE TABLE of Hudi 0.15"))
+    handle = table.open()
+    assert handle.config.timezone is Timezone.UTC
+    assert "hoodie.table.timeline.timezone" not in parse_properties(table.store.read(PROPERTIES))
+    assert handle.confirmed_config().timezone is Timezone.UTC
+    assert parse_properties(table.store.read(PROPERTIES))["hoodie.table.timeline.timezone"] == "UTC"
+
+
+def test_a_table_of_hudi_without_a_time_zone_stays_local(table):
+    properties = parse_properties(table.store.read(PROPERTIES))
+    del properties["hoodie.table.timeline.timezone"]
+    table.store.put(PROPERTIES, format_properties(properties, comment="made by Hudi"))
+    table.store.delete_folder(".hoodie/.parquetry")
+    before = table.store.read(PROPERTIES)
+    assert table.open().config.timezone is Timezone.LOCAL
+    assert table.open().confirmed_config().timezone is Timezone.LOCAL
+    assert table.store.read(PROPERTIES) == before
+
+
+def test_no_table_is_said_to_be_none(tmp_path):
+    with pytest.raises(TableNotFoundError, match="no Hudi table is there"):
+        open_table(open_store(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (["id:a", "id:b"], KeyEncoding.PREFIXED),
+        (["a", "b"], KeyEncoding.BARE),
+        (["id:a", "id:id:b"], KeyEncoding.BARE),
+    ],
+)
+def test_one_key_of_a_complex_generator_is_spelled_as_in_the_files(tmp_path, monkeypatch, keys, expected):
+    table = HandmadeTable(tmp_path / "t", spec(partition_by=("p", "n")))
+    edit(table, hoodie__table__keygenerator__class=GENERATORS + "ComplexKeyGenerator")
+    handle = table.open()
+    assert handle.key_encoding(handle.view(handle.timeline())) is KeyEncoding.BARE
+    values = keys if expected is KeyEncoding.BARE else [key.removeprefix("id:") for key in keys]
+    table.commit("1", {"p=a/n=0": {"e-0": []}, "p=a/n=1": {"f-0": [(value, 1) for value in values]}})
+    rewrite_keys(table, "p=a/n=1", keys)
+    assert handle.key_encoding(handle.view(handle.timeline())) is expected
+
+
+def test_files_that_disagree_about_the_spelling_are_refused(tmp_path):
+    table = HandmadeTable(tmp_path / "t", spec(partition_by=("p", "n")))
+    edit(table, hoodie__table__keygenerator__class=GENERATORS + "ComplexKeyGenerator")
+    table.commit("1", {"p=a/n=1": {"f-0": [("a", 1), ("b", 1)]}})
+    rewrite_keys(table, "p=a/n=1", ["id:a", "b"])
+    handle = table.open()
+    with pytest.raises(CorruptTableError, match="spelled them differently"):
+        handle.key_encoding(handle.view(handle.timeline()))
+
+
+def rewrite_keys(table, partition, keys):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (path,) = (table.folder / partition).glob("*.parquet")
+    rows = pq.read_table(path, partitioning=None)
+    index = rows.schema.get_field_index("_hoodie_record_key")
+    pq.write_table(rows.set_column(index, "_hoodie_record_key", pa.array(keys)), path)

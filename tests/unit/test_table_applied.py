@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from parquetry.runtime.applied import APPLIED_FOLDER, IDENTITY_PATH
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StalePlanError
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import AppliedRef, open_table, read_applied, read_identity, write_applied
+from tests.support.handmade import HandmadeTable, spec
+from tests.support.stores import CountingStore, Kind
+
+
+@pytest.fixture
+def table(tmp_path):
+    return HandmadeTable(tmp_path / "t")
+
+
+def test_the_newest_record_is_in_force(table):
+    assert read_applied(table.store) is None
+    for number in (1, 2, 10):
+        write_applied(
+            table.store,
+            spec(extra={"number": number}),
+            number=number,
+            digest=f"d{number}",
+            plan_id="p",
+            git_commit="c",
+        )
+    table.store.put(f"{APPLIED_FOLDER}/notes.txt", b"")
+    record = read_applied(table.store)
+    assert record.ref == AppliedRef(number=10, digest="d10", plan_id="p", git_commit="c")
+    assert record.spec == spec(extra={"number": 10})
+    handle = open_table(table.store)
+    assert (handle.applied, handle.spec) == (record.ref, record.spec)
+
+
+def test_reading_the_record_takes_two_requests(table, tmp_path):
+    for number in (1, 2, 3):
+        write_applied(table.store, spec(), number=number, digest="d")
+    store = CountingStore(table.store, tmp_path / "log")
+    read_applied(store)
+    assert store.counts() == {Kind.LIST: 1, Kind.READ: 1}
+
+
+def test_a_number_is_taken_once(table):
+    first = write_applied(table.store, spec(), number=1, digest="d", plan_id="p")
+    assert write_applied(table.store, spec(), number=1, digest="d", plan_id="p") == first
+    with pytest.raises(
+        StalePlanError, match=r"record 1 was applied by somebody else \(plan p, commit None\); plan again"
+    ):
+        write_applied(table.store, spec(ordering="n"), number=1, digest="e", plan_id="q")
+    assert read_applied(table.store).spec == spec()
+
+
+def test_a_record_of_a_newer_version_says_so(table):
+    write_applied(table.store, spec(), number=1, digest="d")
+    path = table.folder / APPLIED_FOLDER / f"{1:020d}.json"
+    document = json.loads(path.read_text())
+    document["spec"]["wonder"] = 1
+    path.write_text(json.dumps(document))
+    with pytest.raises(
+        InvalidDataError, match=r"00000000000000000001\.json: spec\.wonder: unknown key.*upgrade"
+    ):
+        open_table(table.store)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_a_broken_record_is_named(table, content):
+    table.store.put(f"{APPLIED_FOLDER}/{7:020d}.json", content.encode())
+    with pytest.raises(CorruptTableError, match=r"applied/00000000000000000007\.json"):
+        open_table(table.store)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_a_broken_identity_is_named(table, content):
+    table.store.put(IDENTITY_PATH, content.encode())
+    with pytest.raises(CorruptTableError, match=r"\.hoodie/\.parquetry/table\.json"):
+        open_table(table.store)
+
+
+def test_a_table_without_our_records_is_a_plain_hudi_table(table):
+    table.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    table.store.delete_folder(".hoodie/.parquetry")
+    handle = open_table(open_store(table.folder))
+    assert (handle.table_id, handle.project, handle.spec, handle.applied) == (None, None, None, None)
+    assert handle.effective_spec(handle.timeline()).columns == spec().columns
+    assert len(handle.view(handle.timeline()).all_slices()) == 1
+
+
+def test_the_identity_says_whose_table_it_is(table):
+    identity = read_identity(table.store)
+    assert identity.project == "tests"
+    assert identity.spec == spec()
+    assert open_table(table.store).table_id == identity.table_id

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.spec import Column
+from parquetry.runtime.table_schema import reconcile, schema_json
+from parquetry.runtime.timeline.commit import CommitMetadata
+from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
+
+EXTRA = Column(name="x", type="double")
+
+
+def columns(*pairs):
+    return tuple(Column(name=name, type=kind) for name, kind in pairs)
+
+
+@pytest.fixture
+def table(tmp_path):
+    return HandmadeTable(tmp_path / "t")
+
+
+def commit_with(table, time, operation, schema):
+    extra = {} if schema is None else {"schema": schema}
+    table.request(time)
+    table.store.put(f".hoodie/{at(time)}.commit", CommitMetadata(operation=operation, extra=extra).to_json())
+
+
+def effective(table):
+    handle = table.open()
+    return handle.effective_spec(handle.timeline())
+
+
+def test_the_newest_commit_that_may_change_the_schema_says_what_the_columns_are(table):
+    wide = table_avro_schema("t", (*COLUMNS, EXTRA))
+    commit_with(table, "1", "ALTER_SCHEMA", wide)
+    commit_with(table, "2", "CLUSTER", table_avro_schema("t", COLUMNS))
+    commit_with(table, "3", "UPSERT", None)
+    commit_with(table, "4", "UPSERT", "")
+    assert effective(table).columns == (*COLUMNS, EXTRA)
+
+
+def test_what_nobody_applied_is_derived_from_the_table(tmp_path):
+    table = HandmadeTable(tmp_path / "t", spec(ordering="n", hive_style=False, url_encode=False))
+    derived = effective(table)
+    assert (derived.name, derived.record_key, derived.ordering, derived.partition_by) == (
+        "t",
+        ("id",),
+        "n",
+        ("p",),
+    )
+    assert (derived.hive_style, derived.url_encode) == (False, False)
+
+
+def test_without_any_recorded_schema_a_file_tells_the_columns(table):
+    table.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    for time in (table.open().timeline().instants[0].time, at("1")):
+        table.store.put(f".hoodie/{time}.commit", CommitMetadata(operation="UPSERT").to_json())
+    assert effective(table).columns == COLUMNS
+    (path,) = (table.folder / "p=a").glob("*.parquet")
+    avro = table_avro_schema("t", (*COLUMNS, EXTRA), with_meta_columns=True)
+    rows = pq.read_table(path, partitioning=None)
+    pq.write_table(rows.replace_schema_metadata({"parquet.avro.schema": avro}), path)
+    assert effective(table).columns == (*COLUMNS, EXTRA)
+
+
+def test_a_table_without_schema_and_files_has_no_columns(table):
+    (first,) = table.open().timeline().instants
+    table.store.put(first.path, CommitMetadata(operation="UPSERT").to_json())
+    assert effective(table).columns == ()
+
+
+@pytest.mark.parametrize(
+    ("declared", "live", "expected"),
+    [
+        ([("a", "int")], [("a", "int")], [("a", "int")]),
+        ([("a", "tinyint")], [("a", "int")], [("a", "tinyint")]),
+        ([("a", "int")], [("a", "bigint")], [("a", "bigint")]),
+        ([("a", "bigint")], [("a", "int")], [("a", "bigint")]),
+        (
+            [("b", "int"), ("a", "int")],
+            [("a", "int"), ("c", "date")],
+            [("b", "int"), ("a", "int"), ("c", "date")],
+        ),
+        ([("s", "struct<a:int>")], [("s", "struct<a:int,b:string>")], [("s", "struct<a:int,b:string>")]),
+        ([("a", "string")], [("a", "int")], [("a", "string")]),
+        ([("a", "int")], [], [("a", "int")]),
+    ],
+)
+def test_columns_that_others_added_or_widened_stay(declared, live, expected):
+    assert reconcile(columns(*declared), columns(*live)) == columns(*expected)
+
+
+def test_what_is_declared_of_a_column_stays_when_its_type_grows():
+    declared = (Column(name="a", type="int", nullable=False, description="d", pii=True),)
+    (column,) = reconcile(declared, (Column(name="a", type="bigint", nullable=True),))
+    assert column == Column(name="a", type="bigint", nullable=True, description="d", pii=True)
+
+
+def test_the_applied_spec_keeps_live_columns(table):
+    from parquetry.runtime.table import write_applied
+
+    write_applied(table.store, spec(columns=COLUMNS[:2]), number=1, digest="d")
+    assert effective(table).columns == COLUMNS
+    assert effective(table).sizing == spec().sizing
+
+
+def test_a_commit_carries_the_tables_own_names_as_long_as_the_columns_are_the_same():
+    ours = table_avro_schema("t", columns(("s", "struct<a:int>")))
+    theirs = ours.replace(
+        '"name":"s","namespace":"hoodie.t.t_record"', '"name":"S","namespace":"com.example"'
+    )
+    assert theirs != ours
+    assert schema_json("t", columns(("s", "struct<a:int>")), theirs) == theirs
+    assert schema_json("t", columns(("s", "struct<a:int>")), None) == ours
+    wider = schema_json("t", columns(("s", "struct<a:int,b:int>")), theirs)
+    assert json.loads(wider)["fields"][0]["type"][1]["namespace"] == "hoodie.t.t_record"
+
+
+def test_elements_that_may_not_be_null_stay_so():
+    text = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[{"name":"a","type":["null",{"type":"array","items":"string"}],"default":null}]}'
+    assert schema_json("t", columns(("a", "array<string>")), text) == text
+
+
+def test_the_file_of_an_arrow_writer_is_understood(table):
+    from parquetry.runtime.arrow_schema import columns_from_arrow
+    from parquetry.runtime.errors import UnsupportedTableError
+
+    schema = pa.schema(
+        [
+            ("i", pa.int8()),
+            ("s", pa.large_string()),
+            ("b", pa.binary(4)),
+            ("l", pa.large_list(pa.int16())),
+            ("n", pa.timestamp("ns")),
+        ]
+    )
+    assert [column.type for column in columns_from_arrow(schema)] == [
+        "tinyint",
+        "string",
+        "binary",
+        "array<smallint>",
+        "timestamp_ntz",
+    ]
+    with pytest.raises(UnsupportedTableError, match="column 'd' has the parquet type duration"):
+        columns_from_arrow(pa.schema([("d", pa.duration("s"))]))
