@@ -1,0 +1,100 @@
+"""Wall seconds, CPU seconds and peak memory of a process tree, and the files of a table."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True)
+class Measured:
+    """One measured stretch of work."""
+
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_rss_bytes: int = 0
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return None
+
+
+def tree(root: int) -> list[int]:
+    """Return the live processes below and including ``root``."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (fields := _stat(int(entry))):
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    found, queue = [], [root]
+    while queue:
+        pid = queue.pop()
+        found.append(pid)
+        queue += children.get(pid, [])
+    return found
+
+
+def cpu_seconds(root: int) -> float:
+    """Return user and system seconds of the tree, children that ended and were waited for included."""
+    total = 0
+    for pid in tree(root):
+        if fields := _stat(pid):
+            total += sum(int(value) for value in fields[11:15])
+    return total / TICKS
+
+
+def rss_bytes(root: int) -> int:
+    """Return the resident bytes of the tree now; a fork in progress is not counted twice."""
+    total, seen_java = 0, False
+    for pid in tree(root):
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            size = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+        except (OSError, IndexError):
+            continue
+        if name == "java":
+            if seen_java:
+                continue
+            seen_java = True
+        total += size
+    return total
+
+
+@contextmanager
+def measured(root: int) -> Iterator[Measured]:
+    """Measure the tree while the block runs."""
+    result, done = Measured(), threading.Event()
+
+    def poll() -> None:
+        while not done.wait(0.3):
+            result.peak_rss_bytes = max(result.peak_rss_bytes, rss_bytes(root))
+
+    poller = threading.Thread(target=poll, daemon=True)
+    cpu, wall = cpu_seconds(root), time.perf_counter()
+    poller.start()
+    try:
+        yield result
+    finally:
+        result.wall_seconds = time.perf_counter() - wall
+        result.cpu_seconds = cpu_seconds(root) - cpu
+        done.set()
+        poller.join()
+
+
+def data_files(table: Path) -> dict[str, int]:
+    """Return path and size of every data file under a table, old versions included."""
+    return {
+        str(path): path.stat().st_size
+        for path in table.rglob("*.parquet")
+        if ".hoodie" not in path.parts and not path.name.startswith(".")
+    }
