@@ -1,0 +1,168 @@
+"""What a table's spec says about clustering: when, which files, and in which order their rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from parquetry.runtime.codec import from_json_value, to_json_value
+from parquetry.runtime.layout.model import SizingPolicy
+
+MIB: Final = 1024 * 1024
+OVERSIZE_FACTOR: Final = 1.8
+"""How much larger than the ceiling a file has to be to be split; the factor is Iceberg's."""
+
+ON_TARGET: Final = 0.9
+"""A file of this share of the target counts as one of that size."""
+
+STITCH: Final = "stitch"
+_DIGEST_LENGTH: Final = 16
+
+
+class Trigger(StrEnum):
+    """Who starts clustering."""
+
+    OFF = "off"
+    ASYNC = "async"
+    INLINE = "inline"
+
+
+class Existing(StrEnum):
+    """What a new policy means for files that were there before it was applied."""
+
+    GRADUAL = "gradual"
+    KEEP = "keep"
+    NOW = "now"
+
+
+class Scope(StrEnum):
+    """How far rows are ordered: within a group, across the groups of a partition, or what serves better."""
+
+    AUTO = "auto"
+    GROUP = "group"
+    PARTITION = "partition"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFilter:
+    """Which partitions are looked at: all of them, or what one of the first three rules picks.
+
+    ``recent`` and ``skip_newest`` count partitions by value, after ``selected`` or ``regex``.
+    """
+
+    selected: tuple[str, ...] = ()
+    regex: str | None = None
+    recent: int | None = None
+    skip_newest: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPolicy:
+    """Which files are rewritten together. ``strategy`` is the name of an entry point."""
+
+    strategy: str = "size"
+    small_file_limit_bytes: int = 100 * MIB
+    target_file_size_bytes: int = 120 * MIB
+    max_group_size_bytes: int = 2048 * MIB
+    max_groups: int = 30
+    partitions: PartitionFilter = field(default_factory=PartitionFilter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionPolicy:
+    """How the rows of a group are laid out. ``strategy`` is the name of an entry point."""
+
+    strategy: str = STITCH
+    columns: tuple[str, ...] = ()
+    scope: Scope = Scope.AUTO
+    split_by: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """What a file's footer carries that was written by this policy: 16 hexadecimal digits.
+
+        The scope is not in it: within a file the rows have the same order in any scope.
+        """
+        said = to_json_value(self)
+        del said["scope"]
+        content = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_LENGTH]
+
+    @property
+    def arranges_rows(self) -> bool:
+        """Whether a file written by another policy differs in more than its size."""
+        return self.strategy != STITCH or bool(self.split_by or self.then)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteringSpec:
+    """A table's ``clustering`` section."""
+
+    trigger: Trigger = Trigger.OFF
+    every_commits: int = 4
+    existing: Existing = Existing.GRADUAL
+    plan: PlanPolicy = field(default_factory=PlanPolicy)
+    execution: ExecutionPolicy = field(default_factory=ExecutionPolicy)
+
+    @classmethod
+    def of_extra(
+        cls, extra: Mapping[str, Any], sizing: SizingPolicy | None = None, *, place: str = "spec.extra"
+    ) -> ClusteringSpec:
+        """The clustering section of an applied spec's ``extra``.
+
+        A table that has none gets the defaults, with sizes from ``sizing`` as in YAML.
+        InvalidDataError names ``place`` where the section is not understood.
+        """
+        if "clustering" in extra:
+            return from_json_value(cls, extra["clustering"], place=f"{place}.clustering")
+        limits = sizing or SizingPolicy()
+        target = limits.max_file_size_bytes
+        return cls(
+            plan=PlanPolicy(
+                small_file_limit_bytes=limits.small_file_limit_bytes or target * 5 // 6,
+                target_file_size_bytes=target,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeLimits:
+    """When a file's size is a reason to rewrite it.
+
+    A file within a tenth of the target is not small, whatever ``small_file_limit`` says: clustering
+    could not do better.
+    """
+
+    target_bytes: int
+    small_below_bytes: int
+    oversize_above_bytes: int
+
+    @classmethod
+    def of(cls, plan: PlanPolicy, *, max_file_size_bytes: int) -> SizeLimits:
+        """The limits of a plan policy, and of the ceiling that writes have."""
+        target = plan.target_file_size_bytes
+        return cls(
+            target_bytes=target,
+            small_below_bytes=min(plan.small_file_limit_bytes, int(target * ON_TARGET)),
+            oversize_above_bytes=int(max(target, max_file_size_bytes) * OVERSIZE_FACTOR),
+        )
+
+    def is_small(self, size_bytes: int) -> bool:
+        """Whether a file of that size should be merged with others."""
+        return size_bytes < self.small_below_bytes
+
+    def is_oversize(self, size_bytes: int) -> bool:
+        """Whether a file of that size should be split."""
+        return size_bytes > self.oversize_above_bytes
+
+    def output_files(self, size_bytes: int) -> int:
+        """Into how many files that many bytes go: as near to the target as they can without a small one."""
+        files = max(1, round(size_bytes / self.target_bytes))
+        while files > 1 and size_bytes / files < self.small_below_bytes:
+            files -= 1
+        return files
