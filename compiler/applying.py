@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.known_locations import remember
-from parquetry.compiler.plan import Action, Plan
+from parquetry.compiler.plan import Action, Plan, Step
 from parquetry.compiler.workspace import Workspace
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change
@@ -73,9 +73,10 @@ def apply_plan(
         result = _apply(action, plan, workspace)
         report(result)
         results.append(result)
-    applied = {r.action.table: r.action.location for r in results if r.applied is not None}
-    if applied:
-        remember(workspace.project.root, workspace.project.target.name, applied)
+    done = [result.action for result in results if result.applied is not None]
+    if done:
+        located = {a.table: None if Step.FORGET in a.steps else a.location for a in done}
+        remember(workspace.project.root, workspace.project.target.name, located)
     return ApplyResult(plan=plan, results=tuple(results))
 
 
@@ -83,7 +84,8 @@ def _apply(action: Action, plan: Plan, workspace: Workspace) -> ActionResult:
     change = TableChange(
         spec=action.spec,
         requirements=action.requirements,
-        alters_schema=action.changes_schema,
+        alters_schema=Step.EVOLVE in action.steps,
+        forgets=Step.FORGET in action.steps,
         project=plan.intent.project,
         plan_id=plan.plan_id,
         git_commit=plan.intent.git_commit,

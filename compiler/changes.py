@@ -8,11 +8,13 @@ from typing import Any
 
 from parquetry.compiler.columns import column_changes
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.compiler.words import document, flatten
+from parquetry.compiler.words import document, flatten, format_size
 from parquetry.runtime.spec import TableSpec
 
 CODES = {
     "SC001": "the table is created",
+    "SC002": "the project has no spec of the table any more: it is forgotten, and its data stays",
+    "SC003": "a forgotten table is declared again",
     "SC101": "a description, an owner or a tag changed",
     "SC201": "a limit, a schedule, a source or another rule changed",
     "SC301": "a nullable column was added",
@@ -31,6 +33,7 @@ CODES = {
     "SC501": "the location holds a table that is not ours",
     "SC502": "the applied spec comes from a commit that this branch does not contain",
     "SC503": "the table uses a feature with which it cannot be written safely",
+    "SC601": "an allow entry allows nothing that this plan changes",
 }
 
 IDENTITY_CODES = frozenset({"SC401", "SC402", "SC404"})
@@ -46,17 +49,32 @@ _IDENTITY = {
 _METADATA = ("description", "owner", "tags")
 
 
+def _always(_path: str) -> bool:
+    return True
+
+
 def spec_changes(
-    applied: TableSpec, declared: TableSpec, *, origin: Callable[[str], str | None]
+    applied: TableSpec,
+    declared: TableSpec,
+    *,
+    origin: Callable[[str], str | None],
+    is_written: Callable[[str], bool] = _always,
 ) -> tuple[Change, ...]:
     """Every field that differs, the farthest-reaching first, then by path.
 
-    ``origin`` says where a path of the declared spec comes from, as ``file:line:column``.
+    ``origin`` says where a path of the declared spec comes from, as ``file:line:column``;
+    ``is_written`` whether a layer gives it a value of its own: sizes of clustering that no layer
+    writes follow ``sizing``, and are no changes of their own.
     """
     old, new = _rules(applied), _rules(declared)
+    derived = {
+        path
+        for path, value in _followers(declared).items()
+        if not is_written(path) and new.get(path) == value and old.get(path) == _followers(applied).get(path)
+    }
     rules = (
         _rule_change(path, old.get(path), new.get(path))
-        for path in sorted(old.keys() | new.keys())
+        for path in sorted((old.keys() | new.keys()) - derived)
         if old.get(path) != new.get(path)
     )
     changes = [*column_changes(applied.columns, declared.columns), *rules]
@@ -67,6 +85,15 @@ def spec_changes(
 def highest(changes: Iterable[Change]) -> ChangeClass:
     """The class of the whole: the highest of its changes, ``metadata`` when there is none."""
     return max((c.change_class for c in changes), key=lambda c: c.rank, default=ChangeClass.METADATA)
+
+
+def _followers(spec: TableSpec) -> dict[str, str]:
+    """What the clustering sizes are where no layer writes them."""
+    largest, limit = spec.sizing.max_file_size_bytes, spec.sizing.small_file_limit_bytes
+    return {
+        "clustering.plan.target_file_size": format_size(largest),
+        "clustering.plan.small_file_limit": format_size(limit or largest * 5 // 6),
+    }
 
 
 def _rules(spec: TableSpec) -> dict[str, Any]:

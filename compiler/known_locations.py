@@ -15,10 +15,16 @@ def former_locations(root: Path, target: str, table: str) -> tuple[str, ...]:
     return () if known is None else (known,)
 
 
-def remember(root: Path, target: str, locations: Mapping[str, str]) -> None:
-    """Note where tables are now; what is known of others stays."""
+def known_locations(root: Path, target: str) -> Mapping[str, str]:
+    """The last known location of every table that was applied from here, as it was declared."""
+    return _read(root).get(target, {})
+
+
+def remember(root: Path, target: str, locations: Mapping[str, str | None]) -> None:
+    """Note where tables are now, None for one that was forgotten; what is known of others stays."""
     known = _read(root)
-    known[target] = known.get(target, {}) | dict(locations)
+    merged = known.get(target, {}) | dict(locations)
+    known[target] = {table: place for table, place in merged.items() if place is not None}
     path = root / _FILE
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -27,8 +27,13 @@ class Observation:
 
     @property
     def is_applied(self) -> bool:
-        """Whether a spec was recorded as applied."""
-        return self.handle.applied is not None
+        """Whether a spec was recorded as applied, and not forgotten since."""
+        return self.handle.applied is not None and not self.is_forgotten
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the project declared the table once and no longer does."""
+        return self.handle.applied is not None and self.handle.applied.forgotten
 
 
 def observe(store: ObjectStore) -> Observation | None:

@@ -31,9 +31,21 @@ class ChangeClass(StrEnum):
         return list(ChangeClass).index(self)
 
 
+class Step(StrEnum):
+    """What applying does to a table; the steps of an action are carried out in their order."""
+
+    CREATE = "create"
+    EVOLVE = "evolve"
+    RECORD = "record"
+    FORGET = "forget"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One field that differs. ``origin`` is ``file:line:column``; ``live`` is what the table itself says."""
+    """One field that differs. ``origin`` is ``file:line:column``; ``live`` is what the table itself says.
+
+    ``reason`` says why a breaking change breaks; ``allowed`` is why the project allows it.
+    """
 
     path: str
     old: Any
@@ -43,6 +55,7 @@ class Change:
     live: Any = None
     origin: str | None = None
     reason: str | None = None
+    allowed: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,28 +70,34 @@ class JobReference:
 class Action:
     """What is to be done to one table. ``spec`` is recorded whole, so that applying never plans again.
 
-    ``byte_ceiling`` is the most that the action may rewrite, from the target's budget.
+    ``steps`` is the one list that applying walks and every view shows. A table that is forgotten
+    keeps the spec it was last applied with. ``byte_ceiling`` is the most that the action may
+    rewrite, from the target's budget.
     """
 
     table: str
     location: str
     change_class: ChangeClass
     code: str
+    steps: tuple[Step, ...]
     changes: tuple[Change, ...]
     requirements: Requirements
     spec: TableSpec
     byte_ceiling: int = 0
     jobs: tuple[JobReference, ...] = ()
 
-    @property
-    def changes_schema(self) -> bool:
-        """Whether carrying it out commits a new schema."""
-        return any(c.change_class in (ChangeClass.EVOLVE, ChangeClass.BREAKING) for c in self.changes)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipeStep:
+    """One step of the way round a change that is not made in place; ``commands`` are typed as they stand."""
+
+    text: str
+    commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A table whose changes may not be applied, why, and what to do instead."""
+    """A table whose changes may not be applied, why, and what to do instead: ``remedy``, by ``recipe``."""
 
     table: str
     location: str
@@ -86,6 +105,7 @@ class Blocked:
     reason: str
     remedy: str
     changes: tuple[Change, ...] = ()
+    recipe: tuple[RecipeStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +132,23 @@ class TableFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanWarning:
+    """What stops nothing and should be looked at; ``origin`` is the place that causes it."""
+
+    code: str
+    table: str
+    message: str
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What was seen, and when (milliseconds since 1970, UTC)."""
 
     created_ms: int
     tables: int
     figures: Mapping[str, TableFigures] = field(default_factory=dict)
+    warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()
 
 

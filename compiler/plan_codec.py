@@ -1,11 +1,16 @@
-"""The saved plan: canonical JSON, strict both ways."""
+"""The saved plan: canonical JSON, strict both ways.
+
+Where a change comes from (``file:line:column``) stands in the evidence, by table and path: a comment
+above it moves the line and changes nothing of what is approved. For the same reason the plan's id
+leaves out the git commit, which a merge replaces.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from parquetry.compiler.plan import EXPIRES_AFTER_MS, Change, Evidence, Intent, Plan
+from parquetry.compiler.plan import EXPIRES_AFTER_MS, Action, Blocked, Change, Evidence, Intent, Plan
 from parquetry.runtime.codec import from_json_value, to_json_value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.job import canonical_json, digest_of
@@ -15,8 +20,12 @@ PLAN_VERSION = 1
 
 
 def plan_of(intent: Intent, evidence: Evidence) -> Plan:
-    """The plan with its id, the digest of the intent."""
-    return Plan(intent=intent, evidence=evidence, plan_id=digest_of(intent_json(intent)))
+    """The plan with its id, the digest of the intent without its git commit."""
+    return Plan(intent=intent, evidence=evidence, plan_id=_plan_id(intent_json(intent)))
+
+
+def _plan_id(intent: dict[str, Any]) -> str:
+    return digest_of({key: value for key, value in intent.items() if key != "git_commit"})
 
 
 def encode(plan: Plan) -> str:
@@ -32,7 +41,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "version": PLAN_VERSION,
         "plan_id": plan.plan_id,
         "intent": intent_json(plan.intent),
-        "evidence": _evidence_json(plan.evidence),
+        "evidence": _evidence_json(plan.evidence) | {"origins": _origins(plan.intent)},
     }
 
 
@@ -62,14 +71,16 @@ def decode(text: str, *, name: str) -> Plan:
     if unknown:
         raise StalePlanError(f"{name}: unknown fields {unknown}; plan again instead of editing it")
     try:
+        evidence = dict(document["evidence"])
+        origins = evidence.pop("origins")
         plan = Plan(
-            intent=_intent(document["intent"], f"{name}: intent"),
-            evidence=_evidence(document["evidence"], f"{name}: evidence"),
+            intent=_intent(document["intent"], origins, f"{name}: intent"),
+            evidence=_evidence(evidence, f"{name}: evidence"),
             plan_id=document["plan_id"],
         )
     except (InvalidDataError, KeyError, TypeError, AttributeError) as error:
         raise StalePlanError(f"{name} is no plan that this parquetry reads ({error}); plan again") from error
-    if plan.plan_id != digest_of(document["intent"]):
+    if plan.plan_id != _plan_id(document["intent"]):
         raise StalePlanError(f"{name}: the plan's id is not the digest of its intent; plan again")
     return plan
 
@@ -82,10 +93,10 @@ def check_age(plan: Plan, now_ms: int, *, name: str) -> None:
 
 
 def intent_json(intent: Intent) -> dict[str, Any]:
-    """The intent as plain JSON values."""
+    """The intent as plain JSON values, without the places that its changes come from."""
     document: dict[str, Any] = to_json_value(intent)
     for entry in document["actions"] + document["blocked"]:
-        entry["changes"] = [_class_out(change) for change in entry["changes"]]
+        entry["changes"] = [_class_out(_without_origin(change)) for change in entry["changes"]]
     document["actions"] = [_class_out(action) for action in document["actions"]]
     return document
 
@@ -100,9 +111,18 @@ def _evidence_json(evidence: Evidence) -> dict[str, Any]:
     return document | {"drift": changes_json(evidence.drift)}
 
 
-def _intent(document: dict[str, Any], place: str) -> Intent:
-    actions = [_with_changes(_class_in(action)) for action in document.get("actions", ())]
-    blocked = [_with_changes(entry) for entry in document.get("blocked", ())]
+def _origins(intent: Intent) -> dict[str, dict[str, str]]:
+    entries: tuple[Action | Blocked, ...] = (*intent.actions, *intent.blocked)
+    return {
+        entry.table: {c.path: c.origin for c in entry.changes if c.origin is not None}
+        for entry in entries
+        if entry.changes
+    }
+
+
+def _intent(document: dict[str, Any], origins: dict[str, dict[str, str]], place: str) -> Intent:
+    actions = [_with_changes(_class_in(action), origins) for action in document.get("actions", ())]
+    blocked = [_with_changes(entry, origins) for entry in document.get("blocked", ())]
     return from_json_value(Intent, document | {"actions": actions, "blocked": blocked}, place=place)
 
 
@@ -111,8 +131,14 @@ def _evidence(document: dict[str, Any], place: str) -> Evidence:
     return from_json_value(Evidence, document | {"drift": drift}, place=place)
 
 
-def _with_changes(document: dict[str, Any]) -> dict[str, Any]:
-    return document | {"changes": [_class_in(change) for change in document.get("changes", ())]}
+def _with_changes(document: dict[str, Any], origins: dict[str, dict[str, str]]) -> dict[str, Any]:
+    places = origins.get(document["table"], {})
+    changes = [_class_in(change) for change in document.get("changes", ())]
+    return document | {"changes": [c | {"origin": places.get(c["path"])} for c in changes]}
+
+
+def _without_origin(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != "origin"}
 
 
 def _class_out(document: dict[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from parquetry.compiler.allowing import Allowance, unused
 from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, highest, spec_changes
 from parquetry.compiler.git import GitWorkTree
+from parquetry.compiler.live import with_live
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import (
     Action,
@@ -17,25 +19,44 @@ from parquetry.compiler.plan import (
     Intent,
     JobReference,
     Plan,
+    RecipeStep,
+    Step,
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_of
+from parquetry.compiler.recipes import REMEDY, copy_recipe
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.job import Requirements
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec import Column, TableSpec
 from parquetry.version import VERSION
+
+_TABLE_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A table as the project declares it for the target. ``allowed`` maps codes to reasons."""
+    """A table as the project declares it for the target, in ``file``. ``allowed`` is by code.
+
+    ``is_written`` says whether a layer of the project gives a path a value of its own.
+    """
 
     spec: TableSpec
     location: str
+    file: str
     origin: Callable[[str], str | None]
+    is_written: Callable[[str], bool]
     protected: bool = False
-    allowed: Mapping[str, str]
+    allowed: Mapping[str, Allowance] = field(default_factory=dict)
     jobs: tuple[JobReference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undeclared:
+    """A table of the project's for which there is no spec any more, and where it is."""
+
+    spec: TableSpec
+    location: str
+    observation: Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,51 +76,72 @@ class TableReader:
 
     ``observe`` is asked for every table; ``find_elsewhere``, which says where a table of that name
     and project was before, only for those that are not there; ``admit``, which raises
-    UnsupportedTableError, and
-    ``measure``, which lists files, only for tables that exist and change.
+    UnsupportedTableError, ``live_columns`` and ``measure``, which lists files, only for tables that
+    exist and change.
     """
 
     observe: Callable[[Declared], Observation | None]
     find_elsewhere: Callable[[Declared], str | None]
     admit: Callable[[Observation], None]
+    live_columns: Callable[[Observation], tuple[Column, ...]]
     measure: Callable[[Declared, Observation], TableFigures]
 
 
-def make_plan(declared: Iterable[Declared], *, context: PlanContext, reader: TableReader) -> Plan:
+def make_plan(
+    declared: Iterable[Declared],
+    *,
+    context: PlanContext,
+    reader: TableReader,
+    undeclared: Iterable[Undeclared] = (),
+) -> Plan:
     """The plan for the tables, in their order; every table that is in the way is named at once."""
-    actions: list[Action] = []
-    blocked: list[Blocked] = []
+    tables = tuple(declared)
+    outcomes: list[Action | Blocked] = []
     figures: dict[str, TableFigures] = {}
-    count = 0
-    for table in declared:
-        count += 1
+    for table in tables:
         try:
-            observation = reader.observe(table)
-            outcome = outcome_of(table, observation, context)
-            elsewhere = reader.find_elsewhere(table) if observation is None else None
-            if elsewhere is not None:
-                outcome = _moved(table, elsewhere)
-            elif isinstance(outcome, Action) and observation is not None:
-                reader.admit(observation)
-                figures[table.spec.name] = reader.measure(table, observation)
+            outcome, seen = _planned(table, context, reader)
         except UnsupportedTableError as error:
-            outcome = _blocked(
-                table, "SC503", reason=str(error), remedy="do what the message says, then plan again"
-            )
-        match outcome:
-            case Action():
-                actions.append(outcome)
-            case Blocked():
-                blocked.append(outcome)
+            remedy = "do what the message says, then plan again"
+            outcome, seen = _blocked(table, "SC503", reason=str(error), remedy=remedy), None
+        if seen is not None:
+            figures[table.spec.name] = seen
+        if outcome is not None:
+            outcomes.append(outcome)
+    gone = tuple(undeclared)
+    outcomes += [_forgotten(table, context) for table in gone]
     intent = Intent(
         project=context.project,
         target=context.target,
         git_commit=context.tree.commit,
         parquetry=VERSION,
-        actions=tuple(actions),
-        blocked=tuple(blocked),
+        actions=tuple(o for o in outcomes if isinstance(o, Action)),
+        blocked=tuple(o for o in outcomes if isinstance(o, Blocked)),
     )
-    return plan_of(intent, Evidence(created_ms=context.now_ms, tables=count, figures=figures))
+    evidence = Evidence(
+        created_ms=context.now_ms,
+        tables=len(tables) + len(gone),
+        figures=figures,
+        warnings=unused(((table.spec.name, table.allowed) for table in tables), outcomes),
+    )
+    return plan_of(intent, evidence)
+
+
+def _planned(
+    table: Declared, context: PlanContext, reader: TableReader
+) -> tuple[Action | Blocked | None, TableFigures | None]:
+    observation = reader.observe(table)
+    if observation is None:
+        elsewhere = reader.find_elsewhere(table)
+        return (_creation(table, context) if elsewhere is None else _moved(table, elsewhere)), None
+    outcome = outcome_of(table, observation, context)
+    if isinstance(outcome, Action):
+        reader.admit(observation)
+    if outcome is not None and outcome.changes:
+        live = reader.live_columns(observation)
+        changes = with_live(outcome.changes, columns=live, config=observation.handle.config)
+        outcome = replace(outcome, changes=changes)
+    return outcome, reader.measure(table, observation) if isinstance(outcome, Action) else None
 
 
 def outcome_of(
@@ -111,15 +153,18 @@ def outcome_of(
     refusal = _foreign(table, observation, context)
     if refusal is not None:
         return refusal
-    if observation.spec == table.spec:
-        return None if observation.is_applied else _creation(table, context, observation)
-    if observation.spec is None:
+    if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):
         return _creation(table, context, observation)
-    changes = spec_changes(observation.spec, table.spec, origin=table.origin)
-    refusal = _would_revert(table, observation, changes, context) or _breaking(table, changes)
+    if observation.spec == table.spec and observation.is_applied:
+        return None
+    changes = spec_changes(observation.spec, table.spec, origin=table.origin, is_written=table.is_written)
+    changes = tuple(_with_allowance(change, table) for change in changes)
+    refusal = _would_revert(table, observation, changes, context) or _breaking(table, observation, changes)
     if refusal is not None:
         return refusal
     code = changes[0].code if changes else "SC101"
+    if observation.is_forgotten:
+        code = "SC003"
     return _action(table, observation, changes, context, change_class=highest(changes), code=code)
 
 
@@ -141,11 +186,43 @@ def _action(
         location=table.location,
         change_class=change_class,
         code=code,
+        steps=_steps(changes, change_class),
         changes=changes,
         requirements=_requirements(observation),
         spec=table.spec,
         byte_ceiling=context.byte_ceiling,
         jobs=table.jobs,
+    )
+
+
+def _steps(changes: tuple[Change, ...], change_class: ChangeClass) -> tuple[Step, ...]:
+    if change_class is ChangeClass.CREATE:
+        return (Step.CREATE, Step.RECORD)
+    if any(c.change_class in (ChangeClass.EVOLVE, ChangeClass.BREAKING) for c in changes):
+        return (Step.EVOLVE, Step.RECORD)
+    return (Step.RECORD,)
+
+
+def _forgotten(table: Undeclared, context: PlanContext) -> Action | Blocked:
+    commit = _commit_not_contained(table.observation, context)
+    if commit is not None:
+        return Blocked(
+            table=table.spec.name,
+            location=table.location,
+            code="SC502",
+            reason=f"commit {commit[:12]} declares this table and {_head(context.tree)} does not contain it: "
+            "applying would forget it",
+            remedy=f"merge or rebase onto {commit[:12]} and plan again, or plan your tables with --select",
+        )
+    return Action(
+        table=table.spec.name,
+        location=table.location,
+        change_class=ChangeClass.METADATA,
+        code="SC002",
+        steps=(Step.FORGET,),
+        changes=(),
+        requirements=_requirements(table.observation),
+        spec=table.spec,
     )
 
 
@@ -159,6 +236,8 @@ def _requirements(observation: Observation | None) -> Requirements:
         applied_number=applied.number if applied else 0,
         applied_digest=applied.digest if applied else None,
         minimum_parquetry=VERSION,
+        table_version=_TABLE_VERSION,
+        no_metadata_table=True,
     )
 
 
@@ -183,19 +262,19 @@ def _moved(table: Declared, elsewhere: str) -> Blocked:
         new=table.location,
         code="SC403",
         change_class=ChangeClass.BREAKING,
+        live=elsewhere,
         origin=table.origin("location"),
         reason=f"the rows are at {elsewhere}",
     )
-    remedy = recipe(table.spec.name)
-    return _blocked(table, move.code, reason=_because(move), remedy=remedy, changes=(move,))
+    recipe = copy_recipe(table.spec, file=table.file, location=elsewhere, applied_commit=None)
+    return _blocked(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
 
 
 def _would_revert(
     table: Declared, observation: Observation, changes: tuple[Change, ...], context: PlanContext
 ) -> Blocked | None:
-    record = observation.handle.applied
-    applied = record.git_commit if record else None
-    if applied is None or context.tree.contains(applied):
+    applied = _commit_not_contained(observation, context)
+    if applied is None:
         return None
     return _blocked(
         table,
@@ -207,27 +286,35 @@ def _would_revert(
     )
 
 
-def _breaking(table: Declared, changes: tuple[Change, ...]) -> Blocked | None:
+def _commit_not_contained(observation: Observation, context: PlanContext) -> str | None:
+    record = observation.handle.applied
+    applied = record.git_commit if record else None
+    return None if applied is None or context.tree.contains(applied) else applied
+
+
+def _with_allowance(change: Change, table: Declared) -> Change:
+    allowance = table.allowed.get(change.code)
+    if allowance is None or change.change_class is not ChangeClass.BREAKING:
+        return change
+    return change if change.code in IDENTITY_CODES | UNREADABLE_CODES else allowance.granted(change)
+
+
+def _breaking(table: Declared, observation: Observation, changes: tuple[Change, ...]) -> Blocked | None:
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
-    identity = [change for change in breaking if change.code in IDENTITY_CODES]
-    if identity:
-        return _blocked(
-            table,
-            identity[0].code,
-            reason=_because(identity[0]),
-            remedy=recipe(table.spec.name),
-            changes=changes,
-        )
-    unreadable = [change for change in breaking if change.code in UNREADABLE_CODES]
-    if unreadable:
-        return _blocked(
-            table,
-            unreadable[0].code,
-            reason=_because(unreadable[0]),
-            remedy=recipe(table.spec.name),
-            changes=changes,
-        )
-    refused = [c for c in breaking if table.protected or c.code not in table.allowed]
+    for never in (IDENTITY_CODES, UNREADABLE_CODES):
+        found = next((change for change in breaking if change.code in never), None)
+        if found is not None:
+            applied = observation.handle.applied
+            recipe = copy_recipe(
+                table.spec,
+                file=table.file,
+                location=table.location,
+                applied_commit=applied.git_commit if applied else None,
+            )
+            return _blocked(
+                table, found.code, reason=_because(found), remedy=REMEDY, changes=changes, recipe=recipe
+            )
+    refused = [change for change in breaking if table.protected or change.allowed is None]
     if not refused:
         return None
     code = refused[0].code
@@ -239,22 +326,18 @@ def _breaking(table: Declared, changes: tuple[Change, ...]) -> Blocked | None:
     return _blocked(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes)
 
 
-def recipe(table: str) -> str:
-    """How a table gets another key, partitioning or type: by a new table beside it."""
-    return (
-        f"this never changes in place. Recipe: (1) restore tables/{table}.yml; (2) declare a new table, such "
-        f"as {table}_v2, with the wanted layout and the source {{name: old, format: hudi, path: <location of "
-        f"{table}>, operation: bulk_insert}}; (3) apply and run; (4) let readers and sources use {table}_v2, "
-        f"then remove {table}"
-    )
-
-
 def _because(change: Change) -> str:
     return f"{change.path}: {CODES[change.code]}; {change.reason}"
 
 
 def _blocked(
-    table: Declared, code: str, *, reason: str, remedy: str, changes: tuple[Change, ...] = ()
+    table: Declared,
+    code: str,
+    *,
+    reason: str,
+    remedy: str,
+    changes: tuple[Change, ...] = (),
+    recipe: tuple[RecipeStep, ...] = (),
 ) -> Blocked:
     return Blocked(
         table=table.spec.name,
@@ -263,6 +346,7 @@ def _blocked(
         reason=reason,
         remedy=remedy,
         changes=changes,
+        recipe=recipe,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from parquetry.compiler.allowing import Allowance
+from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
 from parquetry.compiler.observation import Observation, admit, observe
 from parquetry.compiler.plan import JobReference, Plan, TableFigures
@@ -14,7 +16,9 @@ from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_files import join_base
+from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table_schema import live_columns
 
 
 def plan_workspace(workspace: Workspace, *, now_ms: int) -> Plan:
@@ -33,22 +37,34 @@ def plan_workspace(workspace: Workspace, *, now_ms: int) -> Plan:
         observe=lambda table: seen[table.spec.name].get(),
         find_elsewhere=lambda table: _elsewhere(workspace, table),
         admit=admit,
+        live_columns=_live_columns,
         measure=measure,
     )
-    return make_plan((declared(workspace, t) for t in workspace.tables), context=context, reader=reader)
+    return make_plan(
+        (declared(workspace, table) for table in workspace.tables),
+        context=context,
+        reader=reader,
+        undeclared=find_undeclared(workspace) if workspace.is_whole else (),
+    )
 
 
 def declared(workspace: Workspace, table: ResolvedTable) -> Declared:
     """The table as the planner wants it, alike in every checkout of the project."""
     jobs = (
-        replace(job, location=table.location_declared, directory=".") for job in jobs_of(workspace, table)
+        replace(job, location=table.location_declared, directory=".", git_commit=None)
+        for job in jobs_of(workspace, table)
     )
     return Declared(
         spec=spec_of(table),
         location=table.location_declared,
+        file=table.file,
         origin=lambda path: str(table.origin(path)),
+        is_written=lambda path: path in table.settings,
         protected=workspace.is_protected(table),
-        allowed=workspace.allowed(table),
+        allowed={
+            code: Allowance(reason=entry.reason, origin=str(entry.origin))
+            for code, entry in workspace.allowed(table).items()
+        },
         jobs=tuple(JobReference(name=job.name, digest=job.digest) for job in jobs),
     )
 
@@ -68,6 +84,11 @@ def measure(table: Declared, observation: Observation) -> TableFigures:
     )
 
 
+def _live_columns(observation: Observation) -> tuple[Column, ...]:
+    handle = observation.handle
+    return live_columns(handle.store, handle.timeline(), handle.config)
+
+
 def _elsewhere(workspace: Workspace, table: Declared) -> str | None:
     """Where else the project has a table of that name: its default location, or the last known one."""
     root, target, name = workspace.project.root, workspace.project.target, table.spec.name
@@ -78,6 +99,8 @@ def _elsewhere(workspace: Workspace, table: Declared) -> str | None:
         if there == here:
             continue
         found = _try_observe(workspace.store_at(there)).observation
+        if found is not None and found.is_forgotten:
+            continue
         if found and (found.handle.project, found.handle.config.name) == (workspace.project.name, name):
             return there.removeprefix(f"{root}/")
     return None

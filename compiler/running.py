@@ -128,12 +128,13 @@ def _jobs(workspace: Workspace, table: ResolvedTable, only: Only | None) -> tupl
         observation = observe(workspace.store(table))
     except ParquetryError as error:
         return (JobOutcome(table=table.name, name="open", error=error),)
-    if observation is None or observation.handle.applied is None or observation.handle.spec is None:
+    if observation is None or not observation.is_applied or observation.handle.spec is None:
         missing = UnappliedError(
             f"table {table.name} is not applied at {table.location}; run `parquetry apply`"
         )
         return (JobOutcome(table=table.name, name="open", error=missing),)
     spec, applied = observation.handle.spec, observation.handle.applied
+    assert applied is not None, "what is applied has a record"
     requirements = Requirements(
         exists=True,
         table_id=observation.handle.table_id,

@@ -13,7 +13,7 @@ from parquetry import project
 from parquetry.compiler.errors import SpecError, UnknownTableError
 from parquetry.compiler.git import GitWorkTree, work_tree
 from parquetry.compiler.secrets import references, revealed
-from parquetry.project import Project, ResolvedTable
+from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.model import SparkSettings as SparkTarget
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, digest_of
 from parquetry.runtime.source_files import join_base
@@ -26,11 +26,15 @@ _SCALA_2_12_UNTIL = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """A valid project with the tables that were selected. ``open`` makes stores of locations."""
+    """A valid project with the tables that were selected. ``open`` makes stores of locations.
+
+    ``is_whole`` says that nothing was selected or left out.
+    """
 
     project: Project
     tables: tuple[ResolvedTable, ...]
     tree: GitWorkTree
+    is_whole: bool = True
     open: Callable[[str, Mapping[str, Any]], ObjectStore] = open_store
 
     def table(self, name: str) -> ResolvedTable:
@@ -54,9 +58,9 @@ class Workspace:
         """The store at a location as it was declared: a relative one starts at the project's root."""
         return self.open(join_base(str(self.project.root), location), self.storage)
 
-    def allowed(self, table: ResolvedTable) -> Mapping[str, str]:
-        """The codes the project allows for the table, with their reasons."""
-        return {entry.code: entry.reason for entry in self.project.allow if entry.table == table.name}
+    def allowed(self, table: ResolvedTable) -> Mapping[str, AllowEntry]:
+        """What the project allows for the table, by code."""
+        return {entry.code: entry for entry in self.project.allow if entry.table == table.name}
 
     def is_protected(self, table: ResolvedTable) -> bool:
         """Whether the target refuses every breaking change of the table."""
@@ -80,6 +84,7 @@ def open_workspace(
         project=result.project,
         tables=project.select(result.project.tables, select=select, exclude=exclude),
         tree=work_tree(directory),
+        is_whole=not select and not exclude,
     )
 
 

@@ -64,12 +64,16 @@ class TableIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedRef:
-    """Which applied record is in force, and the plan and git commit it came from."""
+    """Which applied record is in force, and the plan and git commit it came from.
+
+    ``forgotten`` says that the project has no spec of the table any more.
+    """
 
     number: int
     digest: str
     plan_id: str | None
     git_commit: str | None
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,18 +114,22 @@ def write_applied(
     digest: str,
     git_commit: str | None = None,
     plan_id: str | None = None,
+    forgotten: bool = False,
 ) -> AppliedRef:
-    """Records the spec as applied under the next number, which only one writer can take.
+    """Records the spec as applied (or forgotten) under the next number, which only one writer can take.
 
     Doing it again with the same digest and plan changes nothing; StalePlanError when somebody else
     took the number.
     """
-    ref = AppliedRef(number=number, digest=digest, plan_id=plan_id, git_commit=git_commit)
+    ref = AppliedRef(
+        number=number, digest=digest, plan_id=plan_id, git_commit=git_commit, forgotten=forgotten
+    )
     nonce = uuid.uuid4().hex
     document = {
         "digest": digest,
         "plan_id": plan_id,
         "git_commit": git_commit,
+        "forgotten": forgotten,
         "applied_at_ms": store.now_ms(),
         "nonce": nonce,
         "spec": spec.to_json(),
@@ -130,7 +138,7 @@ def write_applied(
     if store.put_if_absent(path, _dump(document), nonce=nonce) is not PutOutcome.LOST:
         return ref
     winner = _record_from_bytes(store.read(path), number, place=f"{store.uri}/{path}").ref
-    if (winner.digest, winner.plan_id) == (digest, plan_id):
+    if (winner.digest, winner.plan_id, winner.forgotten) == (digest, plan_id, forgotten):
         return winner
     raise StalePlanError(
         f"{store.uri}: record {number} was applied by somebody else (plan {winner.plan_id}, "
@@ -150,6 +158,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
             digest=document["digest"],
             plan_id=document.get("plan_id"),
             git_commit=document.get("git_commit"),
+            forgotten=document.get("forgotten", False),
         )
         return AppliedRecord(ref=ref, spec=TableSpec.from_json(document["spec"], place=f"{place}: spec"))
     except KeyError as error:

@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_applied, read_identity, write_applied
+from parquetry.runtime.claims import open_session
 from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, digest_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.publish import Transaction, run_write
-from parquetry.runtime.requirements import check_requirements
+from parquetry.runtime.requirements import check_requirements, table_is_there
+from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import create_table, open_table
@@ -29,7 +31,11 @@ ALTER_SCHEMA = "ALTER_SCHEMA"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChange:
-    """What to do to the table in one store. ``alters_schema`` asks for a commit of the new columns."""
+    """What to do to the table in one store.
+
+    ``alters_schema`` asks for a commit of the new columns; ``forgets`` that the project's record of
+    the table end, with ``spec`` as its last one.
+    """
 
     spec: TableSpec
     requirements: Requirements
@@ -37,6 +43,7 @@ class TableChange:
     project: str
     plan_id: str | None = None
     git_commit: str | None = None
+    forgets: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +62,9 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     """
     if not change.requirements.exists:
         return _create(store, change)
-    check_requirements(store, change.requirements)
+    check_requirements(store, change.requirements, plan_id=change.plan_id)
     instant = _alter_schema(store, change, timing) if change.alters_schema else None
-    return Applied(created=False, applied_number=_record(store, change), instant=instant)
+    return Applied(created=False, applied_number=_record_locked(store, change, timing), instant=instant)
 
 
 def _create(store: ObjectStore, change: TableChange) -> Applied:
@@ -81,7 +88,21 @@ def _check_created_alike(store: ObjectStore, change: TableChange) -> None:
     identity, applied = read_identity(store), read_applied(store)
     mine = identity is not None and identity.spec == change.spec and identity.project == change.project
     if not mine or applied is not None:
-        raise StalePlanError(f"{store.uri}: no table was expected and there is one already; plan again")
+        raise table_is_there(store)
+
+
+def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> int:
+    """Record the spec under the table's lock, where the requirements are checked once more."""
+    table = open_table(store)
+    after = table.timeline().last_instant
+    with open_session(
+        store, purpose="apply", after=after, zone=table.config.timezone, timing=timing
+    ) as session:
+        with table_lock(table, session):
+            check_requirements(store, change.requirements, plan_id=change.plan_id)
+            number = _record(store, change)
+        session.acknowledge()
+    return number
 
 
 def _record(store: ObjectStore, change: TableChange) -> int:
@@ -93,6 +114,7 @@ def _record(store: ObjectStore, change: TableChange) -> int:
         digest=digest_of(change.spec.to_json()),
         git_commit=change.git_commit,
         plan_id=change.plan_id,
+        forgotten=change.forgets,
     )
     return ref.number
 
@@ -102,7 +124,7 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
     marks = {"parquetry.plan_id": change.plan_id} if change.plan_id else {}
 
     def body(transaction: Transaction) -> WriteOutcome | None:
-        check_requirements(store, change.requirements)
+        check_requirements(store, change.requirements, plan_id=change.plan_id)
         handle, timeline = transaction.table, transaction.timeline
         schema = handle.schema_json(timeline, _columns_to_be(transaction, change.spec))
         if schema == _newest_schema(transaction):

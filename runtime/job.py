@@ -39,7 +39,8 @@ class JobKind(StrEnum):
 class Requirements:
     """What must hold for a job or an action to be carried out; None means "not asked".
 
-    ``exists`` False asks that there be no table yet.
+    ``exists`` False asks that there be no table yet. ``table_version`` is Hudi's;
+    ``no_metadata_table`` and ``no_pending_clustering`` (of ours) ask that there be none.
     """
 
     exists: bool
@@ -47,6 +48,9 @@ class Requirements:
     applied_number: int | None = None
     applied_digest: str | None = None
     minimum_parquetry: str | None = None
+    table_version: int | None = None
+    no_metadata_table: bool = False
+    no_pending_clustering: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,48 +2,103 @@
 
 from __future__ import annotations
 
-from parquetry.runtime.applied import read_applied, read_identity
+from collections.abc import Mapping
+
+from parquetry.runtime.applied import AppliedRef, read_applied, read_identity
 from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.version import VERSION
 
+_VERSION_KEY = "hoodie.table.version"
+_METADATA_KEY = "hoodie.table.metadata.partitions"
 
-def check_requirements(store: ObjectStore, requirements: Requirements) -> None:
-    """Return when they hold at this moment; StalePlanError names the one that does not."""
-    _check_version(requirements)
-    if _exists(store) != requirements.exists:
-        found = "there is none" if requirements.exists else "there is one already"
-        wanted = "a table" if requirements.exists else "no table"
-        raise StalePlanError(f"{store.uri}: {wanted} was expected and {found}; plan again")
+
+def check_requirements(store: ObjectStore, requirements: Requirements, *, plan_id: str | None = None) -> None:
+    """Return when they hold at this moment; StalePlanError names the one that does not.
+
+    The message says what changed and, where that is recorded, by which plan and commit. ``plan_id``
+    is the plan that is being carried out: a second use of it is told as such.
+    """
+    _check_installed(requirements)
+    raw = _properties(store)
     if not requirements.exists:
+        if raw is not None:
+            raise table_is_there(store)
         return
+    if raw is None:
+        raise StalePlanError(f"{store.uri}: a table was expected and there is none; plan again")
+    _check_applied(store, requirements, plan_id)
+    _check_format(store, requirements, raw)
+    if requirements.no_pending_clustering and (pending := Timeline.load(store).pending_clusterings):
+        raise StalePlanError(
+            f"{store.uri}: the clustering {min(pending)} is pending and none was expected; let it end, "
+            "then plan again"
+        )
+
+
+def table_is_there(store: ObjectStore) -> StalePlanError:
+    """What to raise where no table was expected: it says who made the one that is there."""
+    identity, applied = read_identity(store), read_applied(store)
+    owner = f" of project {identity.project}" if identity else ""
+    return StalePlanError(
+        f"{store.uri}: no table was expected and there is one already{owner}"
+        f"{_by(applied.ref) if applied else ''}; plan again"
+    )
+
+
+def _check_applied(store: ObjectStore, requirements: Requirements, plan_id: str | None) -> None:
     identity, applied = read_identity(store), read_applied(store)
     table_id = identity.table_id if identity else None
+    if requirements.table_id is not None and table_id != requirements.table_id:
+        raise StalePlanError(
+            f"{store.uri}: the table id is {table_id}, {requirements.table_id} was expected: the table was "
+            "replaced; plan (or compile) again"
+        )
     number = applied.ref.number if applied else 0
     digest = applied.ref.digest if applied else None
-    for what, wanted_value, found_value in (
-        ("table id", requirements.table_id, table_id),
-        ("number of the applied record", requirements.applied_number, number),
-        ("digest of the applied spec", requirements.applied_digest, digest),
-    ):
-        if wanted_value is not None and wanted_value != found_value:
-            raise StalePlanError(
-                f"{store.uri}: the {what} is {found_value}, {wanted_value} was expected: "
-                "somebody applied in the meantime; plan (or compile) again"
-            )
+    if requirements.applied_number in (None, number) and requirements.applied_digest in (None, digest):
+        return
+    if applied is not None and plan_id is not None and applied.ref.plan_id == plan_id:
+        raise StalePlanError(
+            f"{store.uri}: this plan was used already: record {number} was applied by it; plan again"
+        )
+    wanted = "" if requirements.applied_number is None else f", {requirements.applied_number} was expected"
+    said = f"record {number} is applied{_by(applied.ref)}" if applied else "no spec is applied"
+    another = "" if wanted and requirements.applied_number != number else ", and its spec is another one"
+    raise StalePlanError(f"{store.uri}: {said}{wanted}{another}; plan (or compile) again")
 
 
-def _exists(store: ObjectStore) -> bool:
+def _by(applied: AppliedRef) -> str:
+    plan = f" by plan {applied.plan_id}" if applied.plan_id else ""
+    commit = f" from commit {applied.git_commit}" if applied.git_commit else ""
+    return f"{' (forgotten)' if applied.forgotten else ''}{plan}{commit}"
+
+
+def _check_format(store: ObjectStore, requirements: Requirements, raw: Mapping[str, str]) -> None:
+    version = raw.get(_VERSION_KEY)
+    if requirements.table_version is not None and version != str(requirements.table_version):
+        raise StalePlanError(
+            f"{store.uri}: {_VERSION_KEY} is {version}, {requirements.table_version} was expected: Hudi has "
+            "upgraded the table; downgrade it with Hudi, then plan again"
+        )
+    if requirements.no_metadata_table and (partitions := raw.get(_METADATA_KEY)):
+        raise StalePlanError(
+            f"{store.uri}: {_METADATA_KEY} is {partitions} and was empty: a Hudi writer has made a metadata "
+            "table; write once with Hudi and hoodie.metadata.enable=false, then plan again"
+        )
+
+
+def _properties(store: ObjectStore) -> Mapping[str, str] | None:
     try:
-        read_table_properties(store)
+        return read_table_properties(store)
     except NotFoundError:
-        return False
-    return True
+        return None
 
 
-def _check_version(requirements: Requirements) -> None:
+def _check_installed(requirements: Requirements) -> None:
     if requirements.minimum_parquetry and _numbers(VERSION) < _numbers(requirements.minimum_parquetry):
         raise StalePlanError(
             f"this asks for parquetry {requirements.minimum_parquetry} or newer and {VERSION} is installed; "

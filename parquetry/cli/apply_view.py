@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from parquetry.cli.output import Paint
+from parquetry.cli.plan_words import kind_of
 from parquetry.cli.views import count
 from parquetry.compiler.applying import ActionResult, ApplyResult
 
@@ -16,7 +17,7 @@ class ApplyView:
         """What was created, recorded, evolved; what failed and why."""
         if not outcome.results:
             return "Nothing to apply."
-        lines = [_line(result, paint) for result in outcome.results]
+        lines = [_line(result, outcome, paint) for result in outcome.results]
         done = sum(result.applied is not None for result in outcome.results)
         lines += ["", f"{count(done, 'table')} applied." + (" Next: parquetry run" if done else "")]
         return "\n".join(lines)
@@ -30,6 +31,7 @@ class ApplyView:
                     "table": result.action.table,
                     "class": str(result.action.change_class),
                     "applied": result.applied.applied_number if result.applied else None,
+                    "steps": [str(step) for step in result.action.steps],
                     "created": result.applied.created if result.applied else False,
                     "instant": result.applied.instant if result.applied else None,
                     "error": str(result.error) if result.error else None,
@@ -39,11 +41,13 @@ class ApplyView:
         }
 
 
-def _line(result: ActionResult, paint: Paint) -> str:
+def _line(result: ActionResult, outcome: ApplyResult, paint: Paint) -> str:
+    """One table; the error that the command ends with is told on stderr alone."""
     name = paint.bold(result.action.table)
     if result.applied is None:
-        return f"{paint.bad('failed')}   {name}: {result.error}"
+        why = "" if result.error is outcome.failure else f": {result.error}"
+        return f"{paint.bad('failed')}   {name}{why}"
     if result.applied.created:
         return f"{paint.good('created')}  {name}"
     evolved = f", schema evolved at {result.applied.instant}" if result.applied.instant else ""
-    return f"{paint.good('applied')}  {name}: {result.action.change_class}{evolved}"
+    return f"{paint.good('applied')}  {name}: {kind_of(result.action)}{evolved}"

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import shutil
 import textwrap
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from parquetry.cli.output import Paint
+from parquetry.cli.plan_words import (
+    commit_text,
+    creation_lines,
+    kind_of,
+    steps_line,
+    summary,
+    value_text,
+)
 from parquetry.cli.views import count, human_size
-from parquetry.compiler.plan import Action, Blocked, Change, ChangeClass, Plan
+from parquetry.compiler.plan import (
+    Action,
+    Blocked,
+    Change,
+    ChangeClass,
+    Plan,
+    PlanWarning,
+    RecipeStep,
+    Step,
+    TableFigures,
+)
 from parquetry.compiler.plan_codec import plan_json
-from parquetry.compiler.words import format_size
 
-_ABSENT = "(none)"
-_SHORT_COMMIT = 12
-_WIDTH = 100
+_WIDEST = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +46,15 @@ class PlanView:
     applying: bool = False
 
     def text(self, outcome: Plan, paint: Paint) -> str:
-        """Actions, then what is blocked, the summary, and the next command."""
+        """Actions, then what is blocked, warnings, the summary, and the next command."""
         lines = [_headline(outcome, paint), ""]
         for action in outcome.intent.actions:
             lines += [*_action(action, outcome, paint), ""]
         for blocked in outcome.intent.blocked:
             lines += [*_blocked(blocked, paint), ""]
-        return "\n".join([*lines, paint.bold(_summary(outcome)), *self._next(outcome)])
+        for warning in outcome.evidence.warnings:
+            lines += [*_warning(warning, paint), ""]
+        return "\n".join([*lines, paint.bold(summary(outcome)), *self._next(outcome)])
 
     def json(self, outcome: Plan) -> Any:
         """The plan as it is saved, without the file's digest."""
@@ -52,37 +69,36 @@ class PlanView:
 
 
 def _headline(plan: Plan, paint: Paint) -> str:
-    intent = plan.intent
-    commit = f", commit {intent.git_commit[:_SHORT_COMMIT]}" if intent.git_commit else ""
-    return paint.dim(f"project {intent.project}, target {intent.target}{commit}")
+    words = (f"project {plan.intent.project}", f"target {plan.intent.target}", commit_text(plan))
+    return paint.dim(", ".join(word for word in words if word))
 
 
 def _action(action: Action, plan: Plan, paint: Paint) -> Iterator[str]:
-    creates = action.change_class is ChangeClass.CREATE
-    sign = paint.good("+") if creates else paint.warn("~")
-    yield f"{sign} {paint.bold(action.table)}  {action.change_class}"
-    if creates:
-        yield from _creation(action)
+    yield f"{_sign(action, paint)} {paint.bold(action.table)}  {kind_of(action)}"
+    if Step.CREATE in action.steps:
+        yield from (f"    {line}" for line in creation_lines(action))
+    elif Step.FORGET in action.steps:
+        yield f"    at {action.location}: no spec declares it any more"
     yield from _change_lines(action.changes, paint)
     figures = plan.evidence.figures.get(action.table)
     if figures is not None and figures.files:
-        small = (
-            f"{figures.small_files_before} small"
-            if figures.small_files_before == figures.small_files_after
-            else f"small files {figures.small_files_before} -> {figures.small_files_after}"
-        )
-        yield f"    now 0 B; {count(figures.files, 'file')}, {human_size(figures.size_bytes)}, {small}"
+        yield f"    now 0 B; {_figures(figures)}"
+    yield f"    {steps_line(action)}"
 
 
-def _creation(action: Action) -> Iterator[str]:
-    spec = action.spec
-    key = f"key {', '.join(spec.record_key)}" if spec.record_key else "no key (append only)"
-    partitions = f"partitioned by {', '.join(spec.partition_by)}" if spec.partition_by else "unpartitioned"
-    yield f"    at {action.location}: {count(len(spec.columns), 'column')}, {key}, {partitions}"
-    yield (
-        f"    files up to {format_size(spec.sizing.max_file_size_bytes)}, "
-        f"filled below {format_size(spec.sizing.small_file_limit_bytes)}"
+def _sign(action: Action, paint: Paint) -> str:
+    if Step.CREATE in action.steps:
+        return paint.good("+")
+    return paint.dim("-") if Step.FORGET in action.steps else paint.warn("~")
+
+
+def _figures(figures: TableFigures) -> str:
+    small = (
+        f"{figures.small_files_before} small"
+        if figures.small_files_before == figures.small_files_after
+        else f"small files {figures.small_files_before} -> {figures.small_files_after}"
     )
+    return f"{count(figures.files, 'file')}, {human_size(figures.size_bytes)}, {small}"
 
 
 def _blocked(blocked: Blocked, paint: Paint) -> Iterator[str]:
@@ -90,43 +106,59 @@ def _blocked(blocked: Blocked, paint: Paint) -> Iterator[str]:
     yield from _change_lines(blocked.changes, paint)
     yield from _wrapped(blocked.reason)
     yield from _wrapped(f"what to do: {blocked.remedy}")
+    for number, step in enumerate(blocked.recipe, start=1):
+        yield from _recipe_step(number, step)
 
 
-def _wrapped(text: str) -> list[str]:
+def _recipe_step(number: int, step: RecipeStep) -> Iterator[str]:
+    yield from _wrapped(f"{number}. {step.text}", indent=6, hang=3)
+    yield from (f"         $ {command}" for command in step.commands)
+
+
+def _warning(warning: PlanWarning, paint: Paint) -> list[str]:
+    place = f"{warning.origin}: " if warning.origin else ""
+    return _wrapped(f"{place}{warning.code} {warning.message}", indent=0, first=f"{paint.warn('warning')} ")
+
+
+def _wrapped(text: str, *, indent: int = 4, hang: int = 2, first: str = "") -> list[str]:
     return textwrap.wrap(
         text,
-        width=_WIDTH,
-        initial_indent="    ",
-        subsequent_indent="      ",
+        width=_width(),
+        initial_indent=" " * indent + first,
+        subsequent_indent=" " * (indent + hang),
         break_long_words=False,
         break_on_hyphens=False,
     )
 
 
 def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:
-    shown = [(f"{c.path}: {_shown(c.old)} -> {_shown(c.new)}", c) for c in changes]
-    width = max((len(text) for text, _ in shown), default=0)
+    """A line for each change; where it does not fit beside the values, the place goes below them."""
+    shown = [(f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}{_live(c)}", c) for c in changes]
+    beside = max((len(text) for text, _ in shown), default=0)
+    places = max((len(_place(change)) for change in changes), default=0)
+    fits = 4 + beside + 2 + places <= _width()
     for text, change in shown:
-        origin = f"  {paint.dim(change.origin)}" if change.origin else ""
-        kind = f"  {change.code}" if change.change_class is ChangeClass.BREAKING else ""
-        yield f"    {text.ljust(width)}{origin}{kind}".rstrip()
+        place = _place(change)
+        if fits or not place:
+            yield f"    {text.ljust(beside if place else 0)}  {paint.dim(place)}".rstrip()
+        else:
+            yield f"    {text}"
+            yield f"        {paint.dim(place)}"
+        if change.allowed is not None:
+            yield from _wrapped(f"allowed: {change.allowed}", indent=8)
 
 
-def _shown(value: Any) -> str:
-    if value is None or value in ([], {}):
-        return _ABSENT
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _live(change: Change) -> str:
+    if change.live is None or change.live in (change.old, change.new):
+        return ""
+    return f" (live: {value_text(change.live)})"
 
 
-def _summary(plan: Plan) -> str:
-    intent = plan.intent
-    unchanged = plan.evidence.tables - len(intent.actions) - len(intent.blocked)
-    if plan.is_empty:
-        return f"No changes: {count(plan.evidence.tables, 'table')} as declared."
-    classes = Counter(action.change_class for action in intent.actions)
-    parts = [f"{number} {name}" for name, number in sorted(classes.items(), key=lambda item: item[0].rank)]
-    if intent.blocked:
-        parts.append(f"{len(intent.blocked)} blocked")
-    return f"{', '.join(parts)}, {unchanged} unchanged."
+def _place(change: Change) -> str:
+    kind = change.code if change.change_class is ChangeClass.BREAKING else ""
+    return "  ".join(word for word in (change.origin or "", kind) if word)
+
+
+def _width() -> int:
+    """The terminal's, or COLUMNS, and never so wide that lines are hard to read."""
+    return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)

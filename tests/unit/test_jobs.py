@@ -117,8 +117,8 @@ def test_requirements_are_met_or_named(tmp_path):
     )
     for wrong, what in (
         ({"table_id": "other"}, "table id"),
-        ({"applied_number": 0}, "number of the applied record"),
-        ({"applied_digest": "sha256:0"}, "digest of the applied spec"),
+        ({"applied_number": 0}, "record 1 is applied, 0 was expected"),
+        ({"applied_digest": "sha256:0"}, "its spec is another one"),
         ({"minimum_parquetry": "99.0"}, "parquetry 99.0 or newer"),
     ):
         with pytest.raises(StalePlanError, match=what):

@@ -7,11 +7,12 @@ import json
 import subprocess
 
 import pytest
+import yaml
 
 from parquetry.compiler.applying import apply_plan, check_fits
 from parquetry.compiler.errors import BlockedPlanError
-from parquetry.compiler.plan import ChangeClass
-from parquetry.compiler.plan_codec import check_age, decode, encode
+from parquetry.compiler.plan import ChangeClass, Step
+from parquetry.compiler.plan_codec import check_age, decode, encode, intent_json
 from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.errors import StalePlanError
@@ -167,8 +168,10 @@ def test_what_the_files_depend_on_never_changes_in_place(folder, changes, code):
     folder.project(allow=[{"code": code, "table": "orders", "reason": "because"}])
     (blocked,) = plan(folder).intent.blocked
     assert blocked.code == code
-    assert "orders_v2" in blocked.remedy
-    assert "format: hudi" in blocked.remedy
+    said = " ".join(text for step in blocked.recipe for text in (step.text, *step.commands))
+    assert "orders_v2" in said
+    assert "format: hudi" in said
+    assert [w.code for w in plan(folder).evidence.warnings] == ["SC601"]
 
 
 def test_moving_a_table_is_blocked(folder):
@@ -324,3 +327,130 @@ def test_a_plan_for_another_target_is_refused(folder):
     other = dataclasses.replace(made, intent=dataclasses.replace(made.intent, target="prod"))
     with pytest.raises(StalePlanError, match="target prod"):
         check_fits(other, folder.workspace())
+
+
+def test_a_table_without_a_spec_is_forgotten_and_keeps_its_data(folder):
+    apply(folder)
+    spec = folder.root / "tables/orders.yml"
+    kept = spec.read_text()
+    folder.write("tables/other.yml", ORDERS | {"name": "other"})
+    spec.unlink()
+    before = plan(folder)
+    forget = next(action for action in before.intent.actions if action.table == "orders")
+    assert (forget.code, forget.steps, forget.location) == ("SC002", (Step.FORGET,), "warehouse/orders")
+    files = set(folder.table.rglob("*.parquet")) | {folder.table / ".hoodie/hoodie.properties"}
+    apply(folder)
+    assert all(path.exists() for path in files)
+    record = read_applied(open_store(folder.table))
+    assert (record.ref.number, record.ref.forgotten, record.ref.plan_id) == (2, True, before.plan_id)
+    assert plan(folder).is_empty
+    spec.write_text(kept)
+    (action,) = plan(folder).intent.actions
+    assert (action.table, action.code, action.steps) == ("orders", "SC003", (Step.RECORD,))
+    apply(folder)
+    assert plan(folder).is_empty
+    assert not read_applied(open_store(folder.table)).ref.forgotten
+
+
+def test_a_plan_of_some_tables_forgets_none(folder):
+    apply(folder)
+    folder.write("tables/other.yml", ORDERS | {"name": "other"})
+    (folder.root / "tables/orders.yml").unlink()
+    assert [a.table for a in plan(folder, select=("other",)).intent.actions] == ["other"]
+    assert [a.table for a in plan(folder).intent.actions] == ["other", "orders"]
+
+
+def test_a_table_outside_the_warehouse_is_forgotten_where_it_was_applied_from(folder):
+    folder.orders(location="./elsewhere/deep/orders")
+    apply(folder)
+    (folder.root / "tables/orders.yml").unlink()
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.location) == ("SC002", "warehouse/elsewhere/deep/orders")
+    apply(folder)
+    assert plan(folder).is_empty
+
+
+def test_tables_of_other_projects_in_the_warehouse_are_left_alone(folder):
+    spec = TableSpec.from_json({"name": "theirs", "columns": [{"name": "a", "type": "int"}]})
+    create_table(open_store(folder.root / "warehouse/theirs"), spec, project="stock")
+    (folder.root / "warehouse/plain").mkdir()
+    assert [action.table for action in plan(folder).intent.actions] == ["orders"]
+
+
+def test_a_table_that_another_branch_declares_is_not_forgotten(folder):
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    (folder.root / ".gitignore").write_text("warehouse\ntarget\n")
+    first = commit(folder, "first")
+    git(folder, "switch", "--quiet", "-c", "neighbour")
+    folder.write("tables/theirs.yml", ORDERS | {"name": "theirs"})
+    theirs = commit(folder, "theirs")
+    apply(folder)
+    git(folder, "switch", "--quiet", "-c", "mine", first)
+    (blocked,) = [b for b in plan(folder).intent.blocked if b.table == "theirs"]
+    assert blocked.code == "SC502"
+    assert theirs[:12] in blocked.reason
+
+
+def test_changes_say_what_the_table_says_itself(folder):
+    apply(folder)
+    folder.orders(columns=columns_with(items={"type": "bigint"}, note={"type": "string"}), ordering="items")
+    (blocked,) = plan(folder).intent.blocked
+    live = {change.path: change.live for change in blocked.changes}
+    assert live == {"columns.items.type": "int", "columns.note": None, "ordering": "revision"}
+
+
+def test_sizes_of_clustering_that_nobody_wrote_are_no_changes(folder):
+    apply(folder)
+    sizes = {"max_file_size": "4MiB", "small_file_limit": "2MiB"}
+    folder.orders(sizing=sizes)
+    (action,) = plan(folder).intent.actions
+    assert [c.path for c in action.changes] == ["sizing.max_file_size", "sizing.small_file_limit"]
+    apply(folder)
+    folder.orders(sizing=sizes, clustering={"plan": {"target_file_size": "3MiB"}})
+    (action,) = plan(folder).intent.actions
+    assert [(c.path, c.old, c.new) for c in action.changes] == [
+        ("clustering.plan.target_file_size", "4MiB", "3MiB")
+    ]
+
+
+def test_an_allow_entry_that_is_not_needed_warns_at_its_line(folder):
+    apply(folder)
+    folder.project(allow=[{"code": "SC310", "table": "orders", "reason": "moved"}])
+    result = plan(folder)
+    assert result.is_empty
+    (warning,) = result.evidence.warnings
+    lines = (folder.root / "parquetry.yml").read_text().splitlines()
+    line = next(n for n, text in enumerate(lines, start=1) if "SC310" in text)
+    assert (warning.code, warning.table) == ("SC601", "orders")
+    assert warning.origin.startswith(f"parquetry.yml:{line}:")
+    folder.orders(columns=columns_with(items=None))
+    result = plan(folder)
+    assert result.evidence.warnings == ()
+    (change,) = result.intent.actions[0].changes
+    assert change.allowed == "moved"
+
+
+def test_comments_key_order_and_formatting_change_no_plan(folder):
+    apply(folder)
+    folder.orders(columns=columns_with(note={"type": "string"}))
+    before = plan(folder)
+    spec = folder.root / "tables/orders.yml"
+    document = yaml.safe_load(spec.read_text())
+    shuffled = dict(reversed(document.items()))
+    spec.write_text("# A comment.\n\n" + yaml.safe_dump(shuffled, sort_keys=False, default_flow_style=None))
+    after = plan(folder)
+    assert intent_json(after.intent) == intent_json(before.intent)
+    assert after.plan_id == before.plan_id
+    assert after.intent.actions[0].changes[0].origin != before.intent.actions[0].changes[0].origin
+
+
+def test_a_merge_commit_keeps_the_plan_and_another_change_does_not(folder):
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    (folder.root / ".gitignore").write_text("warehouse\ntarget\n")
+    commit(folder, "reviewed")
+    reviewed = plan(folder)
+    merge = commit(folder, "merged")
+    assert plan(folder).intent.git_commit == merge
+    assert plan(folder).plan_id == reviewed.plan_id
+    folder.orders(description="Another one.")
+    assert plan(folder).plan_id != reviewed.plan_id

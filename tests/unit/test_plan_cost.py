@@ -10,7 +10,7 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.storage import open_store
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
-from tests.support.stores import CountingStore
+from tests.support.stores import CountingStore, Kind
 
 NOW = 1_800_000_000_000
 
@@ -40,6 +40,8 @@ def counted(folder):
 def test_an_unchanged_plan_costs_at_most_five_requests_per_table(folder):
     workspace, stores = counted(folder)
     assert plan_workspace(workspace, now_ms=NOW).is_empty
+    # The warehouse is listed once, for tables that are declared no more.
+    assert stores.pop("warehouse").calls() == ((Kind.LIST_FOLDERS, ""),)
     assert set(stores) == {"orders", "returns", "stock"}
     for store in stores.values():
         assert 0 < sum(store.counts().values()) <= 5, store.calls()
@@ -50,7 +52,7 @@ def test_an_unchanged_plan_reads_no_data_file_and_writes_nothing(folder):
     plan_workspace(workspace, now_ms=NOW)
     for store in stores.values():
         kinds = set(store.counts())
-        assert kinds <= {"read", "list", "stat"}, store.calls()
+        assert kinds <= {"read", "list", "list_folders", "stat"}, store.calls()
         assert not any(".parquet" in path.removeprefix(".hoodie/.parquetry") for _, path in store.calls())
 
 

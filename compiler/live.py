@@ -1,0 +1,61 @@
+"""What a table itself says of a field that is about to change, whatever was applied to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from parquetry.compiler.plan import Change
+from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, parse_type
+from parquetry.runtime.spec import Column
+from parquetry.runtime.table_config import TableConfig
+
+
+def with_live(
+    changes: tuple[Change, ...], *, columns: Sequence[Column], config: TableConfig
+) -> tuple[Change, ...]:
+    """The changes with what the newest schema and hoodie.properties say; None where they say nothing."""
+    return tuple(replace(change, live=_live(change.path, columns, config)) for change in changes)
+
+
+def _live(path: str, columns: Sequence[Column], config: TableConfig) -> Any:
+    if path == "columns":
+        return [column.name for column in columns]
+    if path.startswith("columns."):
+        return _column(path.removeprefix("columns."), columns)
+    said = {
+        "record_key": list(config.record_key),
+        "partition_by": list(config.partition_by),
+        "ordering": config.ordering,
+        "partitioning.hive_style": config.hive_style,
+        "partitioning.url_encode": config.url_encode,
+    }
+    return said.get(path)
+
+
+def _column(path: str, columns: Sequence[Column]) -> Any:
+    name, _, rest = path.partition(".")
+    column = next((column for column in columns if column.name == name), None)
+    if column is None or rest in ("description", "generated", "pii"):
+        return None
+    if rest == "nullable":
+        return column.nullable
+    found = _below(parse_type(column.type), rest.removesuffix("type").rstrip("."))
+    return None if found is None else str(found)
+
+
+def _below(kind: ColumnType, path: str) -> ColumnType | None:
+    """The type at a dotted path within another one; None where there is none, or no type is meant."""
+    if not path:
+        return kind
+    step, _, rest = path.partition(".")
+    match kind:
+        case Struct():
+            field = next((field for field in kind.fields if field.name == step), None)
+            return None if field is None else _below(field.type, rest)
+        case Array() if step == "element":
+            return _below(kind.element, rest)
+        case Map() if step == "value":
+            return _below(kind.value, rest)
+    return None

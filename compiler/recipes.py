@@ -1,0 +1,47 @@
+"""The way round a change that is not made in place, as commands that can be typed."""
+
+from __future__ import annotations
+
+from parquetry.compiler.plan import RecipeStep
+from parquetry.runtime.spec import TableSpec
+
+REMEDY = "this never changes in place: make a new table from the old one, then swap"
+
+
+def copy_recipe(
+    spec: TableSpec, *, file: str, location: str, applied_commit: str | None
+) -> tuple[RecipeStep, ...]:
+    """How a table gets another key, partitioning, type or place: by a new table beside it.
+
+    ``spec`` is the wanted one, ``file`` where it is declared, ``location`` where the rows are, and
+    ``applied_commit`` the git commit of the spec that is applied.
+    """
+    name, copy = spec.name, f"{spec.name}_v2"
+    folder, slash, _ = file.rpartition("/")
+    copied = f"{folder}{slash}{copy}.yml"
+    operation = "upsert" if spec.record_key else "insert"
+    restored = f"git checkout {applied_commit[:12] if applied_commit else 'HEAD'} -- {file}"
+    source = f"{{name: old, format: hudi, path: {location}, operation: {operation}}}"
+    return (
+        RecipeStep(
+            text="Keep the wanted spec beside the applied one.",
+            commands=(f"cp {file} {copied}", restored),
+        ),
+        RecipeStep(
+            text=f"In {copied} write `name: {copy}` and `sources: [{source}]`, with a `select` where "
+            "columns need a cast.",
+        ),
+        RecipeStep(
+            text="Make the new table and fill it; run again until it has caught up.",
+            commands=(
+                f"parquetry apply --select {copy}",
+                f"parquetry run --select {copy} --only ingest",
+                f"parquetry inspect {copy}",
+            ),
+        ),
+        RecipeStep(
+            text=f"Swap: move the other sources of {name} to {copied}, let readers use {copy}, and forget "
+            f"{name}; its data stays until you delete it.",
+            commands=(f"git rm {file}", "parquetry apply"),
+        ),
+    )

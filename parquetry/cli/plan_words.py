@@ -1,0 +1,80 @@
+"""How the parts of a plan are said, alike in every shape that it is shown in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, assert_never
+
+from parquetry.cli.views import count
+from parquetry.compiler.plan import Action, Plan, Step
+from parquetry.compiler.words import format_size
+
+_ABSENT = "(none)"
+_SHORT_COMMIT = 12
+
+
+def kind_of(action: Action) -> str:
+    """The word that an action goes by: its class, or that the table is forgotten."""
+    return "forget" if Step.FORGET in action.steps else str(action.change_class)
+
+
+def step_line(step: Step) -> str:
+    """What applying does in a step."""
+    match step:
+        case Step.CREATE:
+            return "makes the table"
+        case Step.EVOLVE:
+            return "commits the schema"
+        case Step.RECORD:
+            return "records the spec"
+        case Step.FORGET:
+            return "records that it is forgotten; its data stays"
+        case _:
+            assert_never(step)
+
+
+def steps_line(action: Action) -> str:
+    """What applying does to the table, such as ``apply commits the schema, records the spec``."""
+    return f"apply {', '.join(step_line(step) for step in action.steps)}"
+
+
+def value_text(value: Any) -> str:
+    """A field's value on one line."""
+    if value is None or value in ([], {}):
+        return _ABSENT
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def creation_lines(action: Action) -> list[str]:
+    """What a table that is made looks like."""
+    spec = action.spec
+    largest = format_size(spec.sizing.max_file_size_bytes)
+    limit = format_size(spec.sizing.small_file_limit_bytes)
+    key = f"key {', '.join(spec.record_key)}" if spec.record_key else "no key (append only)"
+    partitions = f"partitioned by {', '.join(spec.partition_by)}" if spec.partition_by else "unpartitioned"
+    return [
+        f"at {action.location}: {count(len(spec.columns), 'column')}, {key}, {partitions}",
+        f"files up to {largest}, filled below {limit}",
+    ]
+
+
+def commit_text(plan: Plan) -> str:
+    """The git commit in short, empty without one."""
+    commit = plan.intent.git_commit
+    return "" if commit is None else f"commit {commit[:_SHORT_COMMIT]}"
+
+
+def summary(plan: Plan) -> str:
+    """How many tables of each kind: ``1 create, 2 evolve, 1 blocked, 4 unchanged.`` is an example."""
+    intent = plan.intent
+    unchanged = plan.evidence.tables - len(intent.actions) - len(intent.blocked)
+    if plan.is_empty:
+        return f"No changes: {count(plan.evidence.tables, 'table')} as declared."
+    ranks = {kind_of(action): action.change_class.rank for action in intent.actions}
+    kinds = Counter(kind_of(action) for action in intent.actions)
+    parts = [f"{number} {kind}" for kind, number in sorted(kinds.items(), key=lambda item: ranks[item[0]])]
+    if intent.blocked:
+        parts.append(f"{len(intent.blocked)} blocked")
+    return f"{', '.join(parts)}, {unchanged} unchanged."
