@@ -67,7 +67,9 @@ class Table:
 
         Of rows with one key the one with the largest ordering value counts; a stored row with a
         larger one stays. Rows that fulfil ``delete_when`` (SQL over their columns), or have a true
-        ``_hoodie_is_deleted``, delete. ``drop`` names columns that only ``delete_when`` needs.
+        ``_hoodie_is_deleted``, delete: the row of their key in their partition, or, where all their
+        partition columns are null and no such row has the key, those of all partitions. ``drop`` names
+        columns that only ``delete_when`` needs.
         """
         return self._write(rows, Operation.UPSERT, delete_when=delete_when, drop=drop)
 
@@ -100,8 +102,9 @@ class Table:
         """Remove rows by record key, or every row that agrees with one of ``rows`` in ``match`` columns.
 
         ``rows`` need the key's columns, or ``_hoodie_record_key``; with those of the partition only
-        that is searched. If they have the ordering column, a stored row with a larger value stays.
-        Of ``rows`` only those count that fulfil ``delete_when``.
+        that is searched, unless all of them are null and no such row has the key. If they have the
+        ordering column, a stored row with a larger value stays. Of ``rows`` only those count that
+        fulfil ``delete_when``.
         """
         return self._write(rows, Operation.DELETE, match=match, delete_when=delete_when)
 

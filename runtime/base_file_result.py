@@ -79,6 +79,11 @@ class WriteResults:
     files: tuple[FileResult, ...]
     buckets: Mapping[int, BucketResult]
 
+    @property
+    def late_rows(self) -> int:
+        """Incoming rows and deletes that lost against stored rows."""
+        return sum(bucket.late_rows for bucket in self.buckets.values())
+
 
 def result_rows(written: WrittenBucket) -> pa.RecordBatch:
     """A row per file, the bucket's own numbers on the first; one row without a path if there is none."""

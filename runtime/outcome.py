@@ -80,8 +80,11 @@ class CommitResult:
 
     ``instant`` is None when nothing was committed: there was nothing to write, or, with
     ``superseded``, another write had consumed the same source files in the meantime (list the
-    new files again). ``retries`` counts the attempts that were rolled back before.
-    ``warnings`` are failures of the due services afterwards; the commit stands all the same.
+    new files again). ``unmatched_deletes`` are deletes by key that found no row; ``late_rows`` are rows
+    and deletes that lost against a stored row of a larger ordering value. ``retries`` counts the
+    attempts that were rolled back before.
+    ``warnings`` are deletes without a row, and failures of the due services afterwards; the commit
+    stands all the same.
     """
 
     instant: str | None
@@ -90,6 +93,8 @@ class CommitResult:
     inserted_rows: int = 0
     updated_rows: int = 0
     deleted_rows: int = 0
+    unmatched_deletes: int = 0
+    late_rows: int = 0
     files_added: int = 0
     files_rewritten: int = 0
     groups_replaced: int = 0

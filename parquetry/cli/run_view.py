@@ -46,8 +46,10 @@ def _line(outcome: JobOutcome, width: int, paint: Paint) -> str:
 
 
 def _rows(commit: CommitResult) -> str:
+    late = f", {commit.late_rows:,} late" if commit.late_rows else ""
     return (
-        f"{commit.inserted_rows:,} inserted, {commit.updated_rows:,} updated, {commit.deleted_rows:,} deleted"
+        f"{commit.inserted_rows:,} inserted, {commit.updated_rows:,} updated, "
+        f"{commit.deleted_rows:,} deleted{late}"
     )
 
 
@@ -55,7 +57,8 @@ def _said(result: JobResult) -> str:
     commit, services = result.commit, result.services
     if commit is not None:
         if commit.instant is None:
-            return f"{count(result.files_read, 'file')} read, no rows to write"
+            read = f"{count(result.files_read, 'file')} read, no rows to write"
+            return "; ".join([read, *commit.warnings])
         parts = [
             _rows(commit),
             f"{count(commit.files, 'file')} written ({human_size(commit.bytes_written)})",

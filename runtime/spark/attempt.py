@@ -95,13 +95,19 @@ class TableState:
 
 @dataclass(kw_only=True)
 class Attempt:
-    """A transaction under way; see :func:`parquetry.runtime.publish.run_write`."""
+    """A transaction under way; see :func:`parquetry.runtime.publish.run_write`.
+
+    ``unmatched_deletes`` found no row with their key, ``late_rows`` lost against stored ones: known
+    once the keys are looked up, and the files written.
+    """
 
     spark: SparkSession
     transaction: Transaction
     state: TableState
     consumption: Consumption | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
+    unmatched_deletes: int = 0
+    late_rows: int = 0
 
     def check_partitions(self, partitions: Iterable[str]) -> None:
         """InvalidDataError when a partition could not be found again by readers."""

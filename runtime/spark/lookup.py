@@ -27,8 +27,8 @@ class FoundKeys:
     """The rows to be written, one per place they go to, and their totals.
 
     ``rows`` have reference, partition, hash, delete flag, and the file name and position they were
-    found at (null for new rows). ``changes`` is by partition and file id, ``hash_sums`` by the
-    partition the rows go to, modulo 2**64.
+    found at (null for new rows, and for the ``unmatched_deletes``, which go nowhere). ``changes`` is
+    by partition and file id, ``hash_sums`` by the partition the rows go to, modulo 2**64.
     """
 
     rows: DataFrame
@@ -36,6 +36,7 @@ class FoundKeys:
     inserts: Mapping[str, int]
     inserted_keys: Mapping[str, KeyRange]
     hash_sums: Mapping[str, int]
+    unmatched_deletes: int = 0
 
     def release(self) -> None:
         """Let Spark forget the rows."""
@@ -65,8 +66,7 @@ def find_nothing(spark: SparkSession, staged: StagedRows) -> FoundKeys:
 def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
     """Keep the tagged rows and count them; ``files`` are those that rows may have been found in."""
     by_name = {file.path.rpartition("/")[2]: file for file in files}
-    kept = tagged.where(f"{FILE} IS NOT NULL OR NOT {DELETE}")
-    rows = kept.persist(StorageLevel.DISK_ONLY)
+    rows = tagged.persist(StorageLevel.DISK_ONLY)
     keyed = RECORD_KEY in rows.columns
     try:
         counted = _counted(rows, keyed=keyed)
@@ -77,7 +77,11 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
     inserts: dict[str, int] = {}
     ranges: dict[str, KeyRange] = {}
     sums: dict[str, int] = {}
+    unmatched = 0
     for row in counted:
+        if row[FILE] is None and row["__home"] is None:
+            unmatched = row["rows"]
+            continue
         file = by_name[row[FILE]] if row[FILE] is not None else None
         partition = file.partition if file else row["__home"]
         sums[partition] = (sums.get(partition, 0) + row["low"] + (row["high"] << 32)) % (1 << 64)
@@ -89,15 +93,24 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
             changes.setdefault(partition, {})[file.file_id] = Changes(
                 updates=row["rows"] - row["deletes"], deletes=row["deletes"]
             )
-    return FoundKeys(rows=rows, changes=changes, inserts=inserts, inserted_keys=ranges, hash_sums=sums)
+    return FoundKeys(
+        rows=rows,
+        changes=changes,
+        inserts=inserts,
+        inserted_keys=ranges,
+        hash_sums=sums,
+        unmatched_deletes=unmatched,
+    )
 
 
 def _counted(rows: DataFrame, *, keyed: bool) -> list[Row]:
-    """Rows, deletes, sums of hashes and key ranges by file, and of new rows by partition."""
+    """Rows, deletes, sums of hashes and key ranges by file, of new rows by partition, of the rest."""
     keys = (F.min(RECORD_KEY).alias("min_key"), F.max(RECORD_KEY).alias("max_key")) if keyed else ()
     with session_settings(rows.sparkSession, _PERSISTED), failures_translated("the keys of the rows"):
         counted: list[Row] = (
-            rows.withColumn("__home", F.expr(f"CASE WHEN {FILE} IS NULL THEN {PARTITION} END"))
+            rows.withColumn(
+                "__home", F.expr(f"CASE WHEN {FILE} IS NULL AND NOT {DELETE} THEN {PARTITION} END")
+            )
             .groupBy(FILE, "__home")
             .agg(
                 F.count_if(DELETE).alias("deletes"),

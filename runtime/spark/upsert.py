@@ -17,6 +17,7 @@ from parquetry.runtime.spark.deliver import write_deletes, write_routed
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.lookup import FoundKeys, count_found
 from parquetry.runtime.spark.matching import StoredOrdering, is_small, matches
+from parquetry.runtime.spark.roaming import default_partition, roam
 from parquetry.runtime.spark.routing import route
 from parquetry.runtime.spark.scan import scan_files
 from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, rows_name
@@ -49,9 +50,10 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
     spec = attempt.state.spec
     attempt.check_partitions(staged.totals)
     everywhere = spec.key_scope is KeyScope.TABLE
-    homes = attempt.state.view.partitions() if everywhere else []
-    slices = attempt.state.slices({*homes, *staged.totals})
-    found = _found(attempt, staged, slices, partitioned=not everywhere, moves=everywhere)
+    home = None if everywhere else default_partition(attempt.state.rules, staged)
+    others = attempt.state.view.partitions() if everywhere or home is not None else []
+    slices = attempt.state.slices({*others, *staged.totals})
+    found = _found(attempt, staged, slices, partitioned=not everywhere, moves=everywhere, home=home)
     try:
         if not found.count:
             return attempt.nothing(UPSERT)
@@ -67,6 +69,7 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
         context = attempt.context(ordering=spec.ordering)
         results = write_routed(context, plan, staged, routed, rows=found.count)
         check_results(plan, results, found.hash_sums)
+        attempt.late_rows = results.late_rows
     finally:
         found.release()
     return attempt.outcome(
@@ -82,9 +85,10 @@ def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> Write
     if not staged.rows:
         return attempt.nothing(DELETE_ROWS)
     everywhere = attempt.state.spec.key_scope is KeyScope.TABLE or not located
-    partitions = attempt.state.view.partitions() if everywhere else staged.totals
-    slices = attempt.state.slices(partitions)
-    found = _found(attempt, staged, slices, partitioned=not everywhere, moves=False)
+    home = None if everywhere else default_partition(attempt.state.rules, staged)
+    roams = everywhere or home is not None
+    slices = attempt.state.slices(attempt.state.view.partitions() if roams else staged.totals)
+    found = _found(attempt, staged, slices, partitioned=not everywhere, moves=False, home=home)
     return _remove(attempt, found, slices, ordering=staged.spec.ordering)
 
 
@@ -138,6 +142,7 @@ def _remove(
         context = attempt.context(ordering=ordering)
         results = write_deletes(context, plan, routed, ordering=ordering)
         check_results(plan, results, found.hash_sums)
+        attempt.late_rows = results.late_rows
     finally:
         found.release()
     return attempt.outcome(DELETE_ROWS, plan=plan, results=results, footprint=Footprint(looks_up_keys=True))
@@ -150,21 +155,31 @@ def _found(
     *,
     partitioned: bool,
     moves: bool,
+    home: str | None,
 ) -> FoundKeys:
-    """The staged keys as they lie in the table; with ``moves`` a row may go to another partition."""
+    """The staged keys as they lie in the table; with ``moves`` a row may go to another partition.
+
+    Deletes for the partition ``home`` that find nothing there are looked for in all others.
+    """
     spec = attempt.state.spec
     incoming = winners(key_rows(attempt.spark, staged), partitioned=partitioned)
-    candidates = _candidates(attempt, staged, slices, partitioned=partitioned)
+    candidates = _candidates(attempt, staged, slices, partitioned=partitioned and home is None)
     compares = moves and spec.ordering is not None
     by_partition = partitioned and len({*staged.totals, *(c.partition for c in candidates)}) > 1
     found = None
     if candidates:
         ordering = spec.ordering if compares else None
-        found = _places(attempt, staged, candidates, by_partition=by_partition, ordering=ordering)
+        found = _places(
+            attempt, staged, candidates, by_partition=by_partition and home is None, ordering=ordering
+        )
     tagged = tag(incoming, found, by_partition=by_partition)
     if moves and candidates:
         tagged = moved(tagged, ordering=compares)
-    return count_found(tagged, files=candidates)
+    if home is not None:
+        tagged = roam(tagged, found, home=home)
+    located = count_found(tagged, files=candidates)
+    attempt.unmatched_deletes = located.unmatched_deletes
+    return located
 
 
 def _places(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -66,13 +67,14 @@ def write(
     try:
         if stages_locally(spark):
             job.stage(TableState(handle=handle, timeline=handle.timeline()), run=None)
-        return run_write(
+        result = run_write(
             handle,
             action=Action.REPLACECOMMIT if operation in _REPLACES else Action.COMMIT,
             operation=operation.value.upper(),
             body=job.body,
             timing=timing,
         )
+        return job.counted(result)
     finally:
         job.close()
 
@@ -86,12 +88,27 @@ class _Job:
         self._staged: Staged | None = None
         self._staged_for: object = None
         self._places: list[StagePlace] = []
+        self._attempt: Attempt | None = None
 
     def close(self) -> None:
         """Remove what was staged."""
         for place in self._places:
             with suppress(StorageError):  # the next clean sweeps what is left of a stage
                 place.remove()
+
+    def counted(self, result: CommitResult) -> CommitResult:
+        """The result with what the last attempt knows of rows that left nothing in a file."""
+        attempt = self._attempt
+        if attempt is None or result.superseded:
+            return result
+        unmatched = attempt.unmatched_deletes
+        warnings = (f"{unmatched} deletes found no row with their key",) if unmatched else ()
+        return replace(
+            result,
+            unmatched_deletes=unmatched,
+            late_rows=attempt.late_rows,
+            warnings=(*warnings, *result.warnings),
+        )
 
     def body(self, transaction: Transaction) -> WriteOutcome | None:
         """The files of one attempt; RetryWrite when a file was cleaned before it could be read."""
@@ -114,6 +131,7 @@ class _Job:
             consumption=request.consumption,
             extra=request.extra,
         )
+        self._attempt = attempt
         match request.operation:
             case Operation.UPSERT:
                 return upsert_rows(attempt, staged.rows)
