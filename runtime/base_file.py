@@ -71,7 +71,7 @@ def _merged(
         open_base_file(
             context.store, base, context.schema, decoded=decoded, batch_bytes=context.batch_bytes
         ) as reader,
-        BucketWriter(context, bucket, base_rows=reader.rows) as writer,
+        BucketWriter(context, bucket, base_rows=reader.rows, base_clustering=reader.clustering) as writer,
     ):
         for group in reader.row_groups:
             _merge_group(reader, group, incoming, merger, writer)

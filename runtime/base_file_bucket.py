@@ -28,13 +28,17 @@ _WORTH_KEEPING: Final = 0.25
 class BucketWriter:
     """Takes the rows of a bucket in order and writes its files.
 
-    ``base_rows`` is the number of rows of the base file, 0 without one. What is written depends on
+    ``base_rows`` is the number of rows of the base file, 0 without one, and ``base_clustering`` the digest
+    of the clustering spec it is laid out by. What is written depends on
     the rows and on what the bucket is expected to hold, never on how the rows come in batches. A
     ``with`` block that ends with an exception leaves no unfinished file.
     """
 
-    def __init__(self, context: WriteContext, bucket: Bucket, *, base_rows: int) -> None:
+    def __init__(
+        self, context: WriteContext, bucket: Bucket, *, base_rows: int, base_clustering: str | None = None
+    ) -> None:
         self._context = context
+        self._base_clustering = base_clustering
         self._bucket = bucket
         self._buffer = RowBuffer()
         self._encoder = RowGroupEncoder(context.files)
@@ -230,6 +234,7 @@ class BucketWriter:
             len(self._finished),
             encoder=self._encoder,
             template=self._template,
+            base_clustering=self._base_clustering,
         )
         self._file = self._resources.enter_context(file)
         return self._file

@@ -57,6 +57,7 @@ class WriteContext:
     ``ordering`` None lets every incoming row win; set it to None for a delete by key as well.
     ``record_size_bytes`` is what a row is expected to take in a file. ``marked``: the markers of
     every bucket's first file, and the partitions' metadata files, are there already.
+    ``clustering`` is the digest of the clustering spec that the files are laid out by.
     ``memory_budget_bytes`` is a constant of the write, so that a task's second attempt cuts alike.
     """
 
@@ -71,6 +72,7 @@ class WriteContext:
     record_size_bytes: float | None = None
     memory_budget_bytes: int = 512 * 1024 * 1024
     marked: bool = False
+    clustering: str | None = None
 
     @property
     def batch_bytes(self) -> int:

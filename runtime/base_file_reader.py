@@ -16,6 +16,7 @@ from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_rows import one_batch, stored_schema
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StorageError
+from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME, RECORD_KEY
 from parquetry.runtime.outcome import RetryWrite
@@ -64,6 +65,12 @@ class BaseFileReader:
         self.place = place
         self.rows: int = file.metadata.num_rows
         self.schema = conformer.schema
+
+    @property
+    def clustering(self) -> str | None:
+        """The digest of the clustering spec by which the file is laid out; None without one."""
+        digest = (self._file.metadata.metadata or {}).get(CLUSTERING.encode())
+        return None if digest is None else digest.decode()
 
     @property
     def row_groups(self) -> list[StoredRows]:

@@ -22,6 +22,7 @@ from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, Origin, stored_schema
 from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.markers import MarkerKind, put_marker
 from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetAssembly, ParquetParts
@@ -44,7 +45,8 @@ class BaseFileWriter:
     """Writes file number ``roll_over`` of a bucket, row group by row group.
 
     The file appears under its name when :meth:`finish` returns; a ``with`` block that ends with an
-    exception leaves nothing. ``template`` is a parquet file without rows that has the columns.
+    exception leaves nothing. ``template`` is a parquet file without rows that has the columns;
+    ``base_clustering`` is the digest of the clustering spec by which the base file is laid out.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class BaseFileWriter:
         *,
         encoder: RowGroupEncoder,
         template: ParquetParts,
+        base_clustering: str | None = None,
     ) -> None:
         file_id = bucket.file_id if roll_over == 0 else new_file_id(context.instant, bucket.index, roll_over)
         self.name = BaseFileName(partition=bucket.partition, file_id=file_id, instant=context.instant)
@@ -63,6 +66,7 @@ class BaseFileWriter:
         self._bucket = bucket
         self._roll_over = roll_over
         self._base = bucket.base if roll_over == 0 else None
+        self._base_clustering = base_clustering if self._base else None
         self._encoder = encoder
         self._keys = FooterKeys(context.avro_schema, context.files.bloom_filter)
         self._places = parquet_places(file_schema(stored_schema(context.schema)))
@@ -139,7 +143,7 @@ class BaseFileWriter:
         ConflictError, and no file, when the write's in-flight instant is gone.
         """
         self._check_wanted()
-        tail = self._assembly.finish(self._keys.entries())
+        tail = self._assembly.finish(self._keys.entries() | self._clustering())
         metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail))
         assert metadata.num_rows == self.rows
         self._resources.close()
@@ -164,6 +168,12 @@ class BaseFileWriter:
             max_key=self._keys.max_key,
             metadata=metadata,
         )
+
+    def _clustering(self) -> dict[str, str]:
+        """By which spec the file is laid out; inserts behind the rows of a base file undo its layout."""
+        kept = self._base_clustering if not self._origins[Origin.INSERTED] else None
+        digest = self._context.clustering or kept
+        return {} if digest is None else {CLUSTERING: digest}
 
     def _encode(self, rows: pa.Table) -> EncodedRows:
         try:

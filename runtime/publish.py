@@ -48,10 +48,14 @@ __all__ = [
     "TaskGuard",
     "Transaction",
     "WriteOutcome",
+    "run_once",
     "run_write",
 ]
 
 _LOG = logging.getLogger(__name__)
+
+Narrow = Callable[[WriteOutcome], WriteOutcome | None]
+"""Which part of a write still holds, asked while the lock is held."""
 
 VERSION_KEY: Final = "parquetry.version"
 TABLE_ID_KEY: Final = "parquetry.table_id"
@@ -103,7 +107,7 @@ def run_write(
                 if outcome is None:
                     transaction.undo()
                     return _result(transaction, None, reasons)
-                warnings = _publish(transaction, outcome)
+                outcome, warnings = _publish(transaction, outcome)
         except (RetryWrite, StaleTimelineError) as lost:
             conflict = Conflict(verdict=Verdict.RETRY, reason=str(lost))
         except _Lost as lost:
@@ -165,12 +169,52 @@ def _was_rolled_back(transaction: Transaction) -> bool:
         return False
 
 
-def _publish(transaction: Transaction, outcome: WriteOutcome) -> tuple[str, ...]:
-    """Make the write a commit; answers what could not be tidied up. Raises _Lost when it may not be."""
+def run_once(
+    transaction: Transaction,
+    *,
+    body: Callable[[Transaction], WriteOutcome | None],
+    narrow: Narrow,
+) -> CommitResult:
+    """The result of one attempt of a write that gives way to every other one: clustering.
+
+    ``narrow`` is asked under the lock which part of the outcome still holds, and has deleted the files
+    of the rest when it answers; None means no part. What is lost is not tried again: the result then
+    has no instant, and says why.
+    """
+    reasons: list[str] = []
+    outcome: WriteOutcome | None = None
+    warnings: tuple[str, ...] = ()
+    try:
+        outcome = _written(transaction, body)
+        if outcome is None:
+            transaction.undo()
+        else:
+            outcome, warnings = _publish(transaction, outcome, narrow=narrow)
+    except (RetryWrite, StaleTimelineError) as lost:
+        outcome, reasons = None, [str(lost)]
+    except _Lost as lost:
+        outcome, reasons = None, [lost.conflict.reason]
+    return _result(transaction, outcome, reasons, warnings=warnings)
+
+
+def _publish(
+    transaction: Transaction, outcome: WriteOutcome, *, narrow: Narrow | None = None
+) -> tuple[WriteOutcome | None, tuple[str, ...]]:
+    """Make the write a commit; answers what was published and what could not be tidied up.
+
+    Raises _Lost when it may not be. Nothing is published, and the write undone, when ``narrow`` leaves
+    nothing of it.
+    """
     published: Timeline | None = None
     try:
         while True:
             with transaction.table_lock() as lock:
+                if published is None and narrow is not None:
+                    narrowed = narrow(outcome)
+                    if narrowed is None:
+                        transaction.undo(also=_paths(outcome), is_locked=True)
+                        return None, ()
+                    outcome = narrowed
                 if published is not None:
                     conflict = revalidate(transaction, outcome, published)
                 else:
@@ -191,11 +235,11 @@ def _publish(transaction: Transaction, outcome: WriteOutcome) -> tuple[str, ...]
             _undo_after(transaction, error, outcome)
             raise
         warning = f"the commit {transaction.instant} stands, but could not be checked again: {error}"
-        return (warning, *_tidy(transaction))
+        return outcome, (warning, *_tidy(transaction))
     except BaseException as error:
         _undo_after(transaction, error, outcome)
         raise
-    return _tidy(transaction)
+    return outcome, _tidy(transaction)
 
 
 def _put_commit(transaction: Transaction, outcome: WriteOutcome) -> bool:

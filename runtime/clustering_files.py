@@ -1,0 +1,50 @@
+"""The files of one clustering group: of about the target size, the remainder spread over all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.base_file_bucket import BucketWriter
+from parquetry.runtime.base_file_model import Bucket, WriteContext
+from parquetry.runtime.base_file_sizing import FileSizer
+
+_ALONE: Final = 1.7
+"""The rest goes to one file up to the target times this, below what counts as oversize (1.8)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadingSizer(FileSizer):
+    """Ends a file where what is left, and it, make files of one size near the target."""
+
+    target_bytes: int
+
+    def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
+        """An equal share of all that is to be written from this file on."""
+        total = file_bytes + remaining_bytes
+        files = max(round(total / self.target_bytes), 1)
+        return self.limit_bytes if files == 1 else total / files
+
+
+class SpreadingWriter(BucketWriter):
+    """Writes the rows of a group, in the order in which they are appended, to files of like size.
+
+    ``context.max_file_size_bytes`` is the target. ``rows`` is how many there will be.
+    """
+
+    def __init__(self, context: WriteContext, bucket: Bucket, *, rows: int) -> None:
+        super().__init__(context, bucket, base_rows=rows)
+
+    def end_file(self) -> None:
+        """Let the rows that follow go to another file."""
+        self._write_due(ended=True)
+        self._finish_file()
+
+    def _new_sizer(self) -> FileSizer:
+        target = self._context.max_file_size_bytes
+        return SpreadingSizer(
+            limit_bytes=int(_ALONE * target),
+            row_group_bytes=self._row_group_bytes,
+            row_group_arrow_bytes=self._context.row_group_arrow_bytes,
+            target_bytes=target,
+        )

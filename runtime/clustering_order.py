@@ -1,0 +1,199 @@
+"""The order in which clustering lays rows down: by columns, or along a curve over their quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
+
+SAMPLE_ROWS: Final = 65_536
+"""How many rows the quantiles of a group are taken from."""
+
+_KEY: Final = "k"
+
+
+class Curve(StrEnum):
+    """How rows of several columns are brought into one order."""
+
+    SORT = "sort"
+    ZORDER = "zorder"
+    HILBERT = "hilbert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOrder:
+    """An order by columns of the table, dotted where they lie in structs.
+
+    ``split_by`` comes before it all: rows that differ there never share a file. There is at least one
+    column in either.
+    """
+
+    curve: Curve
+    columns: tuple[str, ...]
+    split_by: tuple[str, ...] = ()
+
+    @property
+    def has_ranks(self) -> bool:
+        """Whether the order needs quantiles: a curve over one column is that column's order."""
+        return self.curve is not Curve.SORT and len(self.columns) > 1
+
+    @property
+    def top_level(self) -> frozenset[str]:
+        """The columns of the table that the order looks at."""
+        return frozenset(name.partition(".")[0] for name in (*self.split_by, *self.columns))
+
+
+class OrderKeys:
+    """Computes what rows are sorted by. ``sample`` are rows of the same kind, for the quantiles.
+
+    Values are ordered as Arrow orders them: NaN behind all numbers, null behind NaN, texts by their
+    UTF-8 bytes.
+    """
+
+    def __init__(self, order: RowOrder, sample: pa.Table) -> None:
+        self._order = order
+        self._sorted: list[pa.Array] = []
+        if order.has_ranks:
+            values = [_whole(values_of(sample, name)) for name in order.columns]
+            self._sorted = [column.take(pc.sort_indices(column)) for column in values]
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """The columns to sort by, ascending, the first before the others."""
+        keys = [values_of(rows, name) for name in self._order.split_by]
+        values = [values_of(rows, name) for name in self._order.columns]
+        keys += [self._curve(values)] if self._order.has_ranks else values
+        return pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
+
+    def _curve(self, values: list[pa.ChunkedArray]) -> pa.Array:
+        bits = bits_per_column(len(values))
+        ranks = [
+            ranks_in(_whole(column), known, bits=bits)
+            for column, known in zip(values, self._sorted, strict=True)
+        ]
+        curve = hilbert_index if self._order.curve is Curve.HILBERT else z_index
+        return pa.array(curve(ranks, bits=bits))
+
+
+def values_of(rows: pa.Table, name: str) -> pa.ChunkedArray:
+    """The values of a column, dotted for a field of a struct; null where a struct around it is null.
+
+    InvalidDataError when the rows have no such column.
+    """
+    first, *inner = name.split(".")
+    try:
+        column = rows.column(first)
+        for field in inner:
+            column = pc.struct_field(column, field)
+    except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, IndexError) as error:
+        raise InvalidDataError(
+            f"clustering.execution.columns: the table has no column {name!r}; name one that it has"
+        ) from error
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column
+
+
+def sort_indices(keys: pa.Table) -> pa.Array:
+    """The row numbers in order; rows with equal keys stay as they are."""
+    return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+
+
+def ranks_in(values: pa.Array, known: pa.Array, *, bits: int) -> Ranks:
+    """Which share of the sorted ``known`` values is smaller than each value, in steps of ``2**-bits``.
+
+    Equal shares of the rows get equal shares of the ranks, however skewed or prefixed the values are.
+    """
+    if not len(known):
+        return np.zeros(len(values), np.uint64)
+    order = pc.sort_indices(pa.concat_arrays([values, known])).to_numpy()
+    is_known = order >= len(values)
+    before = np.cumsum(is_known)
+    smaller = np.empty(len(values), np.uint64)
+    smaller[order[~is_known]] = before[~is_known].astype(np.uint64)
+    return np.minimum((smaller << np.uint64(bits)) // np.uint64(len(known)), np.uint64((1 << bits) - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cuts:
+    """Places that divide an order into ranges, by the keys of rows.
+
+    Rows go behind a cut of ``before`` when they are not smaller, and behind one of ``behind`` when they
+    are greater; the latter are keys that many rows share, which have a range of their own.
+    """
+
+    before: pa.Table
+    behind: pa.Table
+    single: frozenset[int]
+
+    @property
+    def ranges(self) -> int:
+        """How many ranges there are."""
+        return self.before.num_rows + self.behind.num_rows + 1
+
+    def divide(self, keys: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The rows in order, and where in that each range begins; one more for the end."""
+        rows, first = keys.num_rows, self.before.num_rows
+        together = pa.concat_tables([self.before, keys, self.behind]).combine_chunks()
+        order = sort_indices(together).to_numpy().astype(np.int64)
+        is_row = (order >= first) & (order < first + rows)
+        seen = np.cumsum(is_row)
+        starts = np.concatenate([[0], seen[~is_row], [rows]])
+        return order[is_row] - first, starts
+
+
+def cuts_of(sample: pa.Table, ranges: int) -> Cuts:
+    """Cuts into about so many ranges of about as many rows each, judged by the keys of a sample."""
+    ordered = sample.take(sort_indices(sample)).combine_chunks()
+    places = (np.arange(1, ranges) * ordered.num_rows) // ranges if ordered.num_rows else np.empty(0, int)
+    if not len(places):
+        return Cuts(before=ordered.slice(0, 0), behind=ordered.slice(0, 0), single=frozenset())
+    chosen = ordered.take(pa.array(places))
+    same = _equals_next(chosen)
+    is_first = np.concatenate([[True], ~same])
+    is_shared = is_first & np.concatenate([same, [False]])
+    single = np.flatnonzero(is_shared[is_first])
+    return Cuts(
+        before=chosen.filter(pa.array(is_first)),
+        behind=chosen.filter(pa.array(is_shared)),
+        # Every cut opens a range; a shared key opens its own and, behind it, the next one.
+        single=frozenset(int(number + place + 1) for place, number in enumerate(single)),
+    )
+
+
+def _equals_next(keys: pa.Table) -> npt.NDArray[np.bool_]:
+    same = np.ones(keys.num_rows - 1, bool)
+    for column in keys.columns:
+        codes = _whole(column).dictionary_encode().indices
+        codes = codes.fill_null(-1).to_numpy()
+        same &= codes[1:] == codes[:-1]
+    return same
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def split_places(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: RowOrder) -> list[int]:
+    """Where rows begin that may not share a file with those in front of them, the last of ``before``."""
+    if not order.split_by or not rows.num_rows:
+        return []
+    last = [] if before is None else [before.slice(before.num_rows - 1)]
+    together = pa.Table.from_batches([*last, rows])
+    keys = pa.table([values_of(together, name) for name in order.split_by], names=list(order.split_by))
+    changes = np.flatnonzero(~_equals_next(keys)) + 1 - len(last)
+    return [int(place) for place in changes]
+
+
+def taken(rows: Sequence[pa.RecordBatch]) -> pa.Table:
+    """The rows of all batches in one piece."""
+    return pa.Table.from_batches(list(rows)).combine_chunks()

@@ -1,0 +1,252 @@
+"""One task rewrites one clustering group: its files' rows in a new order, in new files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, new_file_id
+from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, reading
+from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
+from parquetry.runtime.base_file_rows import Origin, with_origin
+from parquetry.runtime.clustering_files import SpreadingWriter
+from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
+from parquetry.runtime.clustering_order import SAMPLE_ROWS, OrderKeys, RowOrder, cuts_of, split_places, taken
+from parquetry.runtime.clustering_runs import in_order, in_order_by_ranges
+from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.footer import read_metadata
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.outcome import RetryWrite
+
+_IN_MEMORY_SHARE: Final = 3
+_RUN_SHARE: Final = 6
+_LONGEST_RUN_BYTES: Final = 64 * 1024 * 1024
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWork:
+    """Files to be rewritten together, number ``index`` of a run; ``order`` None keeps rows as they come.
+
+    The new files have about ``target_bytes``.
+    """
+
+    index: int
+    partition: str
+    slices: tuple[FileSlice, ...]
+    target_bytes: int
+    order: RowOrder | None = None
+
+    def bucket(self, instant: str) -> Bucket:
+        """Where the rows go: a new file group, and as many more as it takes."""
+        return Bucket(index=self.index, partition=self.partition, file_id=new_file_id(instant, self.index))
+
+
+class _Tally:
+    """Counts rows on their way, and sums up what they contain."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.fingerprint = 0
+
+    def counted(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        for batch in batches:
+            self.rows += batch.num_rows
+            self.fingerprint = (self.fingerprint + fingerprint(batch)) % MODULUS
+            yield batch
+
+
+def group_rewriter(
+    context: WriteContext, groups: Sequence[GroupWork]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    """What to pass to ``mapInArrow`` with ``RESULT_DDL``, for a frame of numbers of groups.
+
+    A group of which a file is gone answers with its number alone: a writer was faster.
+    """
+
+    def rewrite(numbers: Iterable[pa.RecordBatch]) -> Batches:
+        for number in [number for batch in numbers for number in batch.column(0).to_pylist()]:
+            group = groups[number]
+            try:
+                yield result_rows(rewrite_group(context, group))
+            except RetryWrite:
+                yield pa.RecordBatch.from_pylist([{"bucket": group.index}], schema=RESULT_SCHEMA)
+            except ParquetryError as failure:
+                if isinstance(failure, StorageError) and not isinstance(failure, NotFoundError):
+                    raise
+                yield failure_row(group.index, failure)
+            pa.default_memory_pool().release_unused()
+
+    return rewrite
+
+
+def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
+    """The group's new files, which now stand under their names, and how many rows they took in.
+
+    Rows keep their commit time, sequence number and key. Memory is bounded by
+    ``context.memory_budget_bytes``: what does not fit is sorted by way of the local disk. The same
+    files always make the same bytes under the same names.
+
+    RetryWrite when a file was cleaned, ConflictError when the run was rolled back, ParquetryError
+    when the rows written are not the rows read.
+    """
+    rows = _count(context, group)
+    sizes = sum(part.size_bytes for part in group.slices)
+    context = replace(
+        context,
+        max_file_size_bytes=group.target_bytes,
+        record_size_bytes=sizes / rows if rows else None,
+    )
+    arrived, written = _Tally(), _Tally()
+    with SpreadingWriter(context, group.bucket(context.instant), rows=rows) as writer:
+        if group.order is None:
+            copied = _stitch(context, group, writer, arrived, written)
+        else:
+            copied = 0
+            _append(writer, group.order, written.counted(_sorted(context, group, group.order, arrived, rows)))
+        files = writer.finish()
+    in_files = sum(file.stat.num_writes for file in files)
+    _check(group, rows, arrived, written, copied=copied, in_files=in_files)
+    return WrittenBucket(
+        index=group.index,
+        files=tuple(files),
+        consumed_rows=arrived.rows + copied,
+        consumed_hash=arrived.fingerprint,
+        late_rows=0,
+    )
+
+
+def _append(writer: SpreadingWriter, order: RowOrder, batches: Batches) -> None:
+    before: pa.RecordBatch | None = None
+    for batch in batches:
+        start = 0
+        for place in split_places(batch, before, order):
+            if place > start:
+                writer.append(with_origin(batch.slice(start, place - start), Origin.COPIED))
+            writer.end_file()
+            start = place
+        writer.append(with_origin(batch.slice(start), Origin.COPIED))
+        before = batch
+
+
+def _check(
+    group: GroupWork, rows: int, arrived: _Tally, written: _Tally, *, copied: int, in_files: int
+) -> None:
+    """ParquetryError unless what was read, ordered and written are the same rows."""
+    counts = {rows, arrived.rows + copied, written.rows + copied, in_files}
+    if len(counts) == 1 and arrived.fingerprint == written.fingerprint:
+        return
+    raise ParquetryError(
+        f"partition {group.partition!r}: of {rows} rows to be clustered {arrived.rows + copied} were read "
+        f"and {in_files} written, with contents {arrived.fingerprint:x} and {written.fingerprint:x}; "
+        "they are not the same rows, so nothing was published: report this, with the clustering spec"
+    )
+
+
+def _count(context: WriteContext, group: GroupWork) -> int:
+    try:
+        return sum(read_metadata(context.store, part.path).num_rows for part in group.slices)
+    except NotFoundError as gone:
+        raise RetryWrite(f"a file has been cleaned meanwhile: {gone}") from gone
+
+
+def _stitch(
+    context: WriteContext, group: GroupWork, writer: SpreadingWriter, arrived: _Tally, written: _Tally
+) -> int:
+    """One file's rows behind the other's; how many of them were copied without being decoded."""
+    copied = 0
+    for reader in _readers(context, group):
+        for part in reader.row_groups:
+            parts = writer.copyable(reader, part)
+            if parts is not None and writer.copy(reader, parts, part):
+                copied += part.end - part.first
+                continue
+            for batch in written.counted(arrived.counted(reader.batches(part))):
+                writer.append(with_origin(batch, Origin.COPIED))
+    return copied
+
+
+def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, arrived: _Tally, rows: int) -> Batches:
+    batches = arrived.counted(
+        batch
+        for reader in _readers(context, group)
+        for part in reader.row_groups
+        for batch in reader.batches(part)
+    )
+    held: list[pa.RecordBatch] = []
+    size = 0
+    limit = context.memory_budget_bytes // _IN_MEMORY_SHARE
+    for batch in batches:
+        held.append(batch)
+        size += batch_arrow_bytes(batch)
+        if size > limit:
+            break
+    else:
+        if held:
+            whole = taken(held)
+            held.clear()
+            keys = OrderKeys(order, _strided(whole))
+            yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
+        return
+    sample = _sample(context, group, order, rows)
+    keys = OrderKeys(order, sample)
+    run_bytes = min(context.memory_budget_bytes // _RUN_SHARE, _LONGEST_RUN_BYTES)
+    expected_bytes = rows * size / sum(batch.num_rows for batch in held)
+    yield from in_order_by_ranges(
+        chain(_drained(held), batches),
+        keys,
+        cuts_of(keys.of(sample), int(expected_bytes // run_bytes) + 1),
+        run_bytes=run_bytes,
+        batch_bytes=context.batch_bytes,
+    )
+
+
+def _drained(held: list[pa.RecordBatch]) -> Batches:
+    held.reverse()
+    while held:
+        yield held.pop()
+
+
+def _readers(context: WriteContext, group: GroupWork) -> Iterator[BaseFileReader]:
+    """The group's files one after the other; text never comes as a dictionary of one file's own."""
+    decoded = frozenset(context.schema.names)
+    for part in group.slices:
+        with open_base_file(
+            context.store, part, context.schema, decoded=decoded, batch_bytes=context.batch_bytes
+        ) as reader:
+            yield reader
+
+
+def _strided(rows: pa.Table) -> pa.Table:
+    stride = max(rows.num_rows // SAMPLE_ROWS, 1)
+    return rows.take(pa.array(np.arange(0, rows.num_rows, stride)))
+
+
+def _sample(context: WriteContext, group: GroupWork, order: RowOrder, rows: int) -> pa.Table:
+    """Every so many-th row of all files, with the columns of the order alone."""
+    wanted = pa.schema([field for field in context.schema if field.name in order.top_level])
+    stride = max(rows // SAMPLE_ROWS, 1)
+    sampled: list[pa.RecordBatch] = [pa.RecordBatch.from_pylist([], schema=wanted)]
+    seen = 0
+    for part in group.slices:
+        place = f"{context.store.uri}/{part.path}"
+        with reading(place), context.store.open_input(part.path) as content:
+            file = pq.ParquetFile(content)
+            names = [name for name in file.schema_arrow.names if name in order.top_level]
+            source = pa.schema([file.schema_arrow.field(name) for name in names])
+            conformer = Conformer(source, wanted, place=place)
+            for batch in file.iter_batches(columns=names, use_threads=False):
+                chosen = np.arange(-seen % stride, batch.num_rows, stride)
+                sampled.append(conformer(batch.take(pa.array(chosen))))
+                seen += batch.num_rows
+    return taken(sampled)
