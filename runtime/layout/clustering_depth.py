@@ -1,0 +1,153 @@
+"""How many sorted runs of files cover the same point of the clustering columns.
+
+A run is what was ordered together: the files that one clustering wrote by the applied policy, or a
+single file of any other writer. Files that only touch at their ends do not cover each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from parquetry.runtime.layout.clustering_bounds import Box, boxes_of
+from parquetry.runtime.layout.clustering_model import ClusteringFile
+from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
+
+CURVES: Final = frozenset({"zorder", "hilbert"})
+_PROBES: Final = 32
+_LARGEST: Final = 2**16 - 1
+
+_Key = tuple[int, ...]
+
+
+def depths_of(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> dict[str, int]:
+    """By file id the largest depth at a point within the file; files without known bounds are left out.
+
+    Exact for files in the order of columns one after the other (a sweep over the ends of intervals,
+    n log n); along curves it is counted at 32 points, which are the middles of files.
+    """
+    boxes = boxes_of(files, execution.columns)
+    known = [position for position, box in enumerate(boxes) if box is not None]
+    runs = [_run(files[position], execution) for position in known]
+    found = [box for box in boxes if box is not None]
+    depths = _at_points(found, runs) if execution.strategy in CURVES else _along_order(found, runs)
+    return {files[position].file_id: depth for position, depth in zip(known, depths, strict=True)}
+
+
+def value_order(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> list[ClusteringFile]:
+    """The files so that those with like values lie together, else as they were written."""
+    boxes = boxes_of(files, execution.columns)
+    known = [(file.file_id, box) for file, box in zip(files, boxes, strict=True) if box is not None]
+    keys: dict[str, _Key] = {file_id: tuple(side.low for side in box) for file_id, box in known}
+    if execution.strategy in CURVES:
+        places = _curve_keys([box for _, box in known])
+        keys = {file_id: (place,) for (file_id, _), place in zip(known, places, strict=True)}
+    return sorted(files, key=lambda file: (keys.get(file.file_id, ()), file.instant, file.file_id))
+
+
+def _run(file: ClusteringFile, execution: ExecutionPolicy) -> str:
+    return file.instant if file.digest == execution.digest else f"file {file.file_id}"
+
+
+def _along_order(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
+    intervals = [_interval(box) for box in boxes]
+    places = _places(key for interval in intervals for key in interval)
+    starts: list[list[int]] = [[] for _ in places]
+    ends: list[list[int]] = [[] for _ in places]
+    for number, (low, high) in enumerate(intervals):
+        if low < high:
+            starts[places[low]].append(number)
+            ends[places[high]].append(number)
+    active: Counter[str] = Counter()
+    counts = []
+    for begun, ended in zip(starts, ends, strict=True):
+        for number in ended:
+            active[runs[number]] -= 1
+            if not active[runs[number]]:
+                del active[runs[number]]
+        active.update(runs[number] for number in begun)
+        counts.append(len(active))
+    largest = _RangeMaximum(counts)
+    return [largest(places[low], places[high]) if low < high else 1 for low, high in intervals]
+
+
+def _interval(box: Box) -> tuple[_Key, _Key]:
+    """The certain interval in the order of the columns one after the other.
+
+    A further column counts only while all rows have one value in those before it.
+    """
+    low: list[int] = []
+    for side in box:
+        if side.low < side.high:
+            # Rows with the smallest value may have any value in the columns that follow.
+            return (*low, side.low, 1), (*low, side.high, -1)
+        low += [side.low, 0]
+    return tuple(low), tuple(low)
+
+
+def _places(keys: Iterable[_Key]) -> Mapping[_Key, int]:
+    return {key: place for place, key in enumerate(sorted(set(keys)))}
+
+
+class _RangeMaximum:
+    """The largest of some counts in a range, by a sparse table."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self._levels = [list(counts)]
+        width = 1
+        while 2 * width <= len(counts):
+            below = self._levels[-1]
+            self._levels.append(list(map(max, below, below[width:])))
+            width *= 2
+
+    def __call__(self, begin: int, end: int) -> int:
+        level = (end - begin).bit_length() - 1
+        row = self._levels[level]
+        return max(row[begin], row[end - (1 << level)])
+
+
+def _at_points(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
+    depths = [1] * len(boxes)
+    by_curve = [number for _, number in sorted(zip(_curve_keys(boxes), range(len(boxes)), strict=True))]
+    step = max(1, len(by_curve) // _PROBES)
+    for probe in by_curve[step // 2 :: step]:
+        point = [side.low + side.high for side in boxes[probe]]
+        covering = [number for number, box in enumerate(boxes) if _covers(box, point)]
+        depth = len({runs[number] for number in covering})
+        for number in covering:
+            depths[number] = max(depths[number], depth)
+    return depths
+
+
+def _covers(box: Box, point: Sequence[int]) -> bool:
+    """Whether the box has the point (in half ranks) within it, not on its edge."""
+    for side, place in zip(box, point, strict=True):
+        low, high = 2 * side.low, 2 * side.high
+        if not (low < place < high or low == place == high):
+            return False
+    return True
+
+
+def _curve_keys(boxes: Sequence[Box]) -> list[int]:
+    """The places of the boxes' middles on a Z-order curve over ranks, each column to the same scale."""
+    middles = [[side.low + side.high for side in box] for box in boxes]
+    widest = [max(column) or 1 for column in zip(*middles, strict=True)]
+    return [
+        _interleaved([middle * _LARGEST // most for middle, most in zip(place, widest, strict=True)])
+        for place in middles
+    ]
+
+
+def _interleaved(numbers: Sequence[int]) -> int:
+    key = 0
+    for bit in reversed(range(_LARGEST.bit_length())):
+        for number in numbers:
+            key = key << 1 | (number >> bit & 1)
+    return key
+
+
+def mean_depth(depths: Mapping[str, int], files: Sequence[ClusteringFile]) -> float:
+    """The mean depth of some files, at most their number; a file of unknown depth counts as that."""
+    most = len(files)
+    return sum(min(depths.get(file.file_id, most), most) for file in files) / max(most, 1)

@@ -1,0 +1,175 @@
+"""The values that clustering plans are made of: files, why they are due or not, and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, PlanPolicy, SizeLimits
+from parquetry.runtime.layout.file_statistics import Columns
+
+FileKey = tuple[str, str]
+"""A file group: partition and file id."""
+
+
+class Due(StrEnum):
+    """Why a file is in debt. A plug-in gives its own words."""
+
+    SMALL = "small"
+    OVERSIZE = "oversize"
+    NEW = "new"
+    POLICY = "policy"
+    OVERLAP = "overlap"
+
+
+class Left(StrEnum):
+    """Why a file is not rewritten."""
+
+    PARTITION = "partition"
+    KEPT = "kept"
+    RESERVED = "reserved"
+    HEALTHY = "healthy"
+    NO_GAIN = "no gain"
+    BUDGET = "budget"
+    GROUPS = "groups"
+    FILES = "files"
+
+
+IN_WORDS: Mapping[str, str] = {
+    Due.SMALL: "below clustering.plan.small_file_limit",
+    Due.OVERSIZE: "above 1.8 times the file size ceiling",
+    Due.NEW: "written since the last clustering",
+    Due.POLICY: "clustered by another policy",
+    Due.OVERLAP: "many files cover the same values",
+    Left.PARTITION: "not in a partition that clustering.plan.partitions chooses",
+    Left.KEPT: "older than the policy, and clustering.existing is keep",
+    Left.RESERVED: "in use",
+    Left.HEALTHY: "of good size and in order",
+    Left.NO_GAIN: "there is nothing to merge it with",
+    Left.BUDGET: "over the byte budget of this run",
+    Left.GROUPS: "over clustering.plan.max_groups",
+    Left.FILES: "over the number of files in one plan",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteringFile:
+    """The newest slice of a file group, as clustering sees it.
+
+    ``digest`` is that of the execution policy that it was written by, None when no clustering wrote
+    it. ``columns`` has bounds of the columns that clustering is about, by lower-case name.
+    """
+
+    partition: str
+    file_id: str
+    instant: str
+    path: str
+    size_bytes: int
+    rows: int | None = None
+    digest: str | None = None
+    columns: Columns = field(default_factory=dict)
+
+    @property
+    def key(self) -> FileKey:
+        """The file group."""
+        return self.partition, self.file_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partitioning:
+    """How partition paths spell values: (column, Spark type) in the order of the folders."""
+
+    columns: tuple[tuple[str, str], ...] = ()
+    hive_style: bool = True
+    url_encode: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What a plan has to know of the table besides its files.
+
+    ``reserved`` says of file groups why they must be left alone: pending plans, writers at work.
+    Files of instants up to ``kept_until`` stay as they are (``existing: keep``).
+    """
+
+    max_file_size_bytes: int
+    partitioning: Partitioning = field(default_factory=Partitioning)
+    reserved: Mapping[FileKey, str] = field(default_factory=dict)
+    kept_until: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanContext:
+    """What a plan strategy may go by.
+
+    ``depths`` says by file id how many sorted runs, the file's own among them, cover the point of
+    the clustering columns within the file that most of them cover; absent where statistics do not
+    say. A file that no clustering wrote is a run of its own.
+    """
+
+    plan: PlanPolicy
+    execution: ExecutionPolicy
+    limits: SizeLimits
+    depths: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedFile:
+    """A file that is left as it is; ``detail`` adds to the reason what is known of this one."""
+
+    file: ClusteringFile
+    reason: Left
+    detail: str | None = None
+
+    @property
+    def words(self) -> str:
+        """The reason as a sentence without end."""
+        return self.detail or IN_WORDS[self.reason]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedGroup:
+    """Files of one partition to be rewritten together, into about ``output_files``.
+
+    ``reasons`` are why, by file id. ``benefit`` is how many fewer files readers open: those that
+    are merged away, and of those that cover one point all but one.
+    """
+
+    partition: str
+    files: tuple[ClusteringFile, ...]
+    output_files: int
+    benefit: float
+    reasons: Mapping[str, str]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes that are read; about as many are written."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debt:
+    """What a table owes its clustering policy.
+
+    ``groups`` is all that a run without limits would rewrite, the best benefit per byte first; when
+    it is empty nothing is due. ``excluded`` has every other file with its reason, in their order.
+    """
+
+    groups: tuple[PlannedGroup, ...] = ()
+    excluded: tuple[ExcludedFile, ...] = ()
+
+    @property
+    def files_before(self) -> int:
+        """The files that are rewritten."""
+        return sum(len(group.files) for group in self.groups)
+
+    @property
+    def files_after(self) -> int:
+        """The files they become."""
+        return sum(group.output_files for group in self.groups)
+
+    @property
+    def rewritten_bytes(self) -> int:
+        """The bytes of the files that are rewritten."""
+        return sum(group.size_bytes for group in self.groups)

@@ -1,0 +1,100 @@
+"""Which partitions clustering looks at, by their values: dates as dates, numbers as numbers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Collection
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+from urllib.parse import unquote
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering_model import Partitioning
+from parquetry.runtime.layout.clustering_policy import PartitionFilter
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_NUMBERS: Final = re.compile(r"([0-9]+)")
+_WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint", "timestamp"})
+_DATE: Final = re.compile(r"([+-]?[0-9]{4,})-([0-9]{1,2})-([0-9]{1,2})")
+
+_IS_NULL, _IS_UNREAD, _IS_VALUE = range(3)
+
+
+def chosen_partitions(
+    partitions: Collection[str], policy: PartitionFilter, partitioning: Partitioning
+) -> frozenset[str]:
+    """The partition paths that the filter leaves.
+
+    ``selected`` and ``regex`` (which has to match the whole path) come first; of what they leave the
+    ``skip_newest`` newest go, and of the rest the ``recent`` newest stay. InvalidDataError for a
+    regular expression that is none.
+    """
+    chosen = set(partitions)
+    if policy.selected:
+        chosen &= set(policy.selected)
+    if policy.regex is not None:
+        matches = _compiled(policy.regex).fullmatch
+        chosen = {path for path in chosen if matches(path)}
+    if policy.recent is None and not policy.skip_newest:
+        return frozenset(chosen)
+    newest_first = sorted(chosen, key=lambda path: _order(path, partitioning), reverse=True)
+    end = None if policy.recent is None else policy.skip_newest + policy.recent
+    return frozenset(newest_first[policy.skip_newest : end])
+
+
+def _compiled(regex: str) -> re.Pattern[str]:
+    try:
+        return re.compile(regex)
+    except re.error as error:
+        raise InvalidDataError(
+            f"clustering.plan.partitions.regex: {regex!r} is no regular expression ({error}); mend it"
+        ) from error
+
+
+def _order(path: str, partitioning: Partitioning) -> tuple[Any, ...]:
+    """What partitions are sorted by: the values of their columns, then the path."""
+    columns = partitioning.columns
+    levels = path.split("/")
+    if not columns or len(levels) != len(columns):
+        # A value with '/' in it, such as 2013/6/1 in one column.
+        return (*((_IS_UNREAD, _natural(level)) for level in levels), path)
+    values = (
+        _value(level.removeprefix(f"{name}=") if partitioning.hive_style else level, kind, partitioning)
+        for level, (name, kind) in zip(levels, columns, strict=True)
+    )
+    return (*values, path)
+
+
+def _value(level: str, kind: str, partitioning: Partitioning) -> tuple[int, Any]:
+    """A rank and what to compare within it; null is the oldest, as in Spark's order."""
+    text = unquote(level) if partitioning.url_encode else level
+    if text == _NULL:
+        return _IS_NULL, ()
+    try:
+        return _IS_VALUE, _read(text, kind)
+    except (ValueError, InvalidOperation):
+        return _IS_UNREAD, _natural(text)
+
+
+def _read(text: str, kind: str) -> Any:
+    if kind in _WHOLE:
+        return int(text)
+    if kind in {"float", "double"} or kind.startswith("decimal"):
+        value = Decimal(text)
+        if value.is_nan():
+            raise ValueError(text)
+        return value
+    if kind == "date":
+        match = _DATE.fullmatch(text)
+        if match is None:
+            return dt.datetime.strptime(text, "%Y%m%d").replace(tzinfo=dt.UTC).date().timetuple()[:3]
+        return tuple(int(part) for part in match.groups())
+    if kind == "boolean":
+        return text == "true"
+    return _natural(text)
+
+
+def _natural(text: str) -> tuple[tuple[int, int | str], ...]:
+    """The text cut into numbers and the rest, so that 9 comes before 10 wherever it stands."""
+    return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in _NUMBERS.split(text) if part)

@@ -1,0 +1,87 @@
+"""How clustering picks files: the built-in strategies, and those of the entry-point group.
+
+A strategy is a function that looks at the files of one partition and answers, by file id, why some
+of them should be rewritten. That a rewrite gains something, the caps and the budget are seen to
+afterwards, and files of another policy are in debt whatever a strategy says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Final, Protocol
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext
+
+ENTRY_POINTS: Final = "parquetry.plan_strategies"
+
+DEEP: Final = 4
+"""More sorted runs than this on one point are worth merging."""
+
+
+class PlanStrategy(Protocol):
+    """A function of the files of one partition."""
+
+    def __call__(self, files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
+        """The reasons by file id: a :class:`Due`, or words of its own."""
+        ...
+
+
+def by_size(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
+    """Files below the small-file limit, and those that are to be split."""
+    limits = context.limits
+    small = {file.file_id: Due.SMALL for file in files if limits.is_small(file.size_bytes)}
+    oversize = {file.file_id: Due.OVERSIZE for file in files if limits.is_oversize(file.size_bytes)}
+    return {**small, **oversize}
+
+
+def by_overlap(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
+    """Files with a point of the clustering columns that too many sorted runs cover.
+
+    Those that no clustering wrote are due too, unless statistics show that the partition is in
+    order as it is: several files, and no two that cover the same.
+    """
+    depths = context.depths
+    deep: dict[str, str] = {name: Due.OVERLAP for name, depth in depths.items() if depth > DEEP}
+    if not context.execution.arranges_rows or is_in_order(files, context):
+        return deep
+    new = (file.file_id for file in files if file.digest is None)
+    return deep | {name: Due.OVERLAP if depths.get(name, 1) > 1 else Due.NEW for name in new}
+
+
+def is_in_order(files: Sequence[ClusteringFile], context: PlanContext) -> bool:
+    """Whether statistics show that no two runs of the partition cover the same."""
+    known = {None, context.execution.digest}
+    return len(files) > 1 and all(
+        context.depths.get(file.file_id) == 1 and file.digest in known for file in files
+    )
+
+
+def by_commits(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
+    """Files written since the last clustering, in whichever partition: no clustering wrote them.
+
+    Where rows are not arranged only their size can be mended.
+    """
+    new = {file.file_id: Due.NEW for file in files if file.digest is None}
+    if context.execution.arranges_rows:
+        return new
+    return {file_id: why for file_id, why in by_size(files, context).items() if file_id in new}
+
+
+BUILT_IN: Final[Mapping[str, PlanStrategy]] = {"size": by_size, "overlap": by_overlap, "commits": by_commits}
+
+
+def plan_strategy(name: str) -> PlanStrategy:
+    """The strategy of that name; InvalidDataError names those there are."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if name not in installed:
+        known = ", ".join([*BUILT_IN, *sorted(installed)])
+        raise InvalidDataError(
+            f"clustering.plan.strategy: there is no strategy {name!r} here; known are {known}. Install the "
+            f"package whose entry-point group {ENTRY_POINTS} has it"
+        )
+    strategy: PlanStrategy = installed[name].load()
+    return strategy

@@ -1,0 +1,223 @@
+"""What holds for every clustering plan."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parquetry.runtime.layout.clustering import debt, in_batches, within
+from parquetry.runtime.layout.clustering_groups import cut
+from parquetry.runtime.layout.packing import first_fit_decreasing
+from tests.support.clustering_model import (
+    MIB,
+    TARGET,
+    file,
+    limits_of,
+    policy,
+    rewritten,
+    run_until_empty,
+    situation,
+)
+
+STRATEGIES = ("size", "overlap", "commits")
+SEEDS = st.integers(0, 2**32)
+
+
+@st.composite
+def policies(draw, strategies=STRATEGIES):
+    columns = draw(st.sampled_from([(), ("a",), ("a", "b")]))
+    target = draw(st.integers(8, 200)) * MIB
+    return policy(
+        draw(st.sampled_from(strategies)),
+        columns=columns,
+        order=draw(st.sampled_from(["sort", "zorder", "hilbert"])) if len(columns) > 1 else "sort",
+        target_file_size_bytes=target,
+        small_file_limit_bytes=draw(st.integers(1, target)),
+        max_group_size_bytes=draw(st.integers(target, 20 * target)),
+        max_groups=10_000,
+    )
+
+
+def table(seed, spec, *, digests=None):
+    rng = random.Random(seed)
+    digests = digests or [None, None, "of an older policy", spec.execution.digest]
+    largest = rng.choice([0.05, 0.5, 1, 3]) * spec.plan.target_file_size_bytes
+    widest = rng.choice([3, 100, 1000])
+    return [
+        file(
+            f"f{number}",
+            rng.randint(0, int(largest)),
+            partition=rng.choice(["p=1", "p=2"]),
+            instant=str(rng.randint(1, 4)),
+            digest=rng.choice(digests),
+            a=tuple(sorted(rng.choices(range(widest), k=2))),
+            b=tuple(sorted(rng.choices(range(widest), k=2))),
+        )
+        for number in range(rng.choice([0, 1, 3, 10, 60]))
+    ]
+
+
+@st.composite
+def cases(draw):
+    spec = draw(policies())
+    around = situation(max_file_size_bytes=draw(st.sampled_from([TARGET, spec.plan.target_file_size_bytes])))
+    return spec, table(draw(SEEDS), spec), around
+
+
+@given(cases())
+def test_every_file_is_in_one_group_or_has_one_reason(case):
+    spec, files, around = case
+    owed = debt(spec, files, around)
+    grouped = [member.key for group in owed.groups for member in group.files]
+    left = [entry.file.key for entry in owed.excluded]
+    assert Counter(grouped + left) == Counter(member.key for member in files)
+    assert all(entry.words for entry in owed.excluded)
+    assert all(group.reasons.keys() == {m.file_id for m in group.files} for group in owed.groups)
+
+
+@given(cases())
+def test_no_group_exceeds_the_cap_but_for_one_file_that_does(case):
+    spec, files, around = case
+    for group in debt(spec, files, around).groups:
+        assert group.size_bytes <= spec.plan.max_group_size_bytes or len(group.files) == 1
+        assert {member.partition for member in group.files} == {group.partition}
+
+
+@given(cases(), st.integers(0, 2000), st.integers(1, 5), st.integers(1, 30))
+def test_what_a_run_takes_on_is_within_its_limits_and_the_rest_has_a_reason(case, budget, most, most_files):
+    spec, files, around = case
+    owed = debt(spec, files, around, budget_bytes=budget * MIB)
+    taken = within(owed, budget_bytes=budget * MIB, max_groups=most, max_files=most_files)
+    assert taken.rewritten_bytes <= budget * MIB
+    assert len(taken.groups) <= most
+    assert taken.files_before <= most_files
+    assert taken.files_before + len(taken.excluded) == len(files)
+
+
+@given(cases())
+def test_the_best_benefit_per_byte_comes_first(case):
+    spec, files, around = case
+    rates = [group.benefit / max(group.size_bytes, 1) for group in debt(spec, files, around).groups]
+    assert rates == sorted(rates, reverse=True)
+    assert all(rate > 0 for rate in rates)
+
+
+@given(cases(), st.randoms(use_true_random=False))
+def test_the_order_of_files_does_not_matter(case, rng):
+    spec, files, around = case
+    shuffled = list(files)
+    rng.shuffle(shuffled)
+    assert debt(spec, shuffled, around).groups == debt(spec, files, around).groups
+
+
+@settings(max_examples=200)
+@given(cases())
+def test_a_table_whose_plan_was_carried_out_owes_nothing(case):
+    """Merged runs may come to lie over runs that nothing covered before: overlap may look again."""
+    spec, files, around = case
+    _, rounds, rewrote = run_until_empty(files, spec, around)
+    assert rounds <= (3 if spec.plan.strategy == "overlap" else 1)
+    assert rewrote <= rounds * sum(member.size_bytes for member in files)
+
+
+@given(cases(), st.floats(0.3, 1.3), st.integers(20, 400), st.integers(1, 4))
+def test_runs_inside_a_budget_end_whatever_the_rows_shrink_to(case, shrink, share, batches):
+    spec, files, around = case
+    budget = spec.plan.target_file_size_bytes * share // 20
+    spec = replace(spec, plan=replace(spec.plan, max_groups=7))
+    after, _, _ = run_until_empty(files, spec, around, budget=budget, shrink=shrink, batches=batches)
+    affordable = [member for member in after if member.size_bytes <= budget]
+    if spec.execution.arranges_rows and spec.plan.strategy != "overlap":
+        assert {member.digest for member in affordable} <= {spec.execution.digest}
+
+
+@given(policies(), SEEDS)
+def test_changed_columns_reach_every_byte_in_scope(spec, seed):
+    spec = replace(spec, execution=policy(columns=("a",)).execution)
+    files = table(seed, spec, digests=["of an older policy"])
+    after, rounds, _ = run_until_empty(files, spec, situation())
+    assert {member.digest for member in after} <= {spec.execution.digest}
+    assert rounds <= 1
+
+
+@given(policies(), st.integers(0, 200))
+def test_a_lone_small_file_is_rewritten_at_most_once(spec, size):
+    files = [file("lone", size * MIB, a=(1, 5), b=(1, 5))]
+    around = situation(max_file_size_bytes=spec.plan.target_file_size_bytes)
+    after, rounds, _ = run_until_empty(files, spec, around)
+    is_oversize = limits_of(spec, around).is_oversize(size * MIB)
+    assert rounds <= (1 if spec.execution.arranges_rows or is_oversize else 0)
+    assert sum(member.size_bytes for member in after) == size * MIB
+
+
+@given(policies(["size"]), st.lists(st.integers(1, 130), max_size=30))
+def test_what_is_not_to_be_ordered_is_only_rewritten_for_its_size(spec, sizes):
+    spec = replace(spec, execution=policy(columns=()).execution)
+    files = [file(f"f{n}", size * MIB) for n, size in enumerate(sizes)]
+    around = situation()
+    limits = limits_of(spec, around)
+
+    def ill(members):
+        return sum(limits.is_small(m.size_bytes) or limits.is_oversize(m.size_bytes) for m in members)
+
+    owed = debt(spec, files, around)
+    assert ill(member for group in owed.groups for member in group.files) == owed.files_before
+    after = rewritten(files, owed.groups, spec, around, instant="1000")
+    assert ill(after) < ill(files) or not owed.groups
+
+
+def test_packing_is_within_eleven_ninths_of_the_optimum_on_ten_thousand_instances():
+    """Bins are cut into pieces, so that the optimum is known: it is their number."""
+    rng = random.Random(20261121)
+    for _ in range(10_000):
+        capacity = rng.choice([10, 100, 997, 10**9])
+        bins = rng.randint(1, 12)
+        sizes = [piece for _ in range(bins) for piece in pieces(rng, capacity)]
+        rng.shuffle(sizes)
+        packed = first_fit_decreasing(sizes, capacity=capacity)
+        assert sorted(p for members in packed for p in members) == list(range(len(sizes)))
+        assert all(sum(sizes[p] for p in members) <= capacity for members in packed)
+        assert len(packed) <= 11 / 9 * bins + 1
+
+
+def pieces(rng, capacity):
+    ends = sorted(rng.sample(range(1, capacity), rng.randint(0, min(capacity - 1, 9))))
+    return [high - low for low, high in zip([0, *ends], [*ends, capacity], strict=True)]
+
+
+def test_groups_are_within_eleven_ninths_of_the_optimum_on_ten_thousand_instances():
+    rng = random.Random(7)
+    for _ in range(10_000):
+        target = rng.choice([20, 120])
+        capacity = target * rng.randint(1, 20)
+        bins = rng.randint(1, 5)
+        sizes = [piece for _ in range(bins) for piece in pieces(rng, capacity)]
+        rng.shuffle(sizes)
+        members = [file(str(n), size) for n, size in enumerate(sizes)]
+        groups = cut(members, target_bytes=target, capacity_bytes=capacity)
+        assert sorted(m.file_id for g in groups for m in g) == sorted(m.file_id for m in members)
+        assert all(sum(m.size_bytes for m in g) <= capacity for g in groups)
+        assert len(groups) <= 11 / 9 * bins + 1
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 60), st.integers(1, 5))
+def test_packing_respects_caps_of_bytes_and_things(sizes, capacity, most):
+    packed = first_fit_decreasing(sizes, capacity=capacity, most=most)
+    assert sorted(p for members in packed for p in members) == list(range(len(sizes)))
+    for members in packed:
+        assert len(members) <= most
+        assert sum(sizes[p] for p in members) <= capacity or len(members) == 1
+
+
+@given(cases(), st.integers(1, 6))
+def test_batches_hold_all_groups_in_their_order(case, most):
+    spec, files, around = case
+    groups = debt(spec, files, around).groups
+    batches = in_batches(groups, most)
+    assert [group for batch in batches for group in batch] == list(groups)
+    assert len(batches) <= most
+    assert all(batches)

@@ -1,0 +1,102 @@
+"""Clustering carried out on paper: what the files of a table are after a plan, without any file."""
+
+from __future__ import annotations
+
+import itertools
+
+from parquetry.runtime.layout.clustering import debt, within
+from parquetry.runtime.layout.clustering_model import ClusteringFile, Situation
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy, SizeLimits
+from parquetry.runtime.layout.file_statistics import ColumnStatistics
+
+MIB = 1024 * 1024
+TARGET = 120 * MIB
+
+
+def policy(strategy="size", *, columns=("a",), order="sort", **plan):
+    execution = ExecutionPolicy(strategy=order, columns=columns) if columns else ExecutionPolicy()
+    return ClusteringSpec(plan=PlanPolicy(strategy=strategy, **plan), execution=execution)
+
+
+def situation(**changes):
+    return Situation(**{"max_file_size_bytes": TARGET, **changes})
+
+
+def column(low, high, *, nulls=0, kind="bigint"):
+    return ColumnStatistics(type=kind, minimum=low, maximum=high, nulls=nulls)
+
+
+def file(name, size, *, partition="", instant="1", digest=None, rows=1000, **bounds):
+    return ClusteringFile(
+        partition=partition,
+        file_id=name,
+        instant=instant,
+        path=f"{partition}/{name}_0-0-0_{instant}.parquet".lstrip("/"),
+        size_bytes=size,
+        rows=rows,
+        digest=digest,
+        columns={name: column(*ends) for name, ends in bounds.items()},
+    )
+
+
+def rewritten(files, groups, spec, around, *, instant, shrink=1.0):
+    """The files after the groups were carried out in one replacecommit.
+
+    ``shrink`` is how large the rows are afterwards. Columns are cut into ranges that touch.
+    """
+    gone = {member.key for group in groups for member in group.files}
+    kept = [member for member in files if member.key not in gone]
+    limits = limits_of(spec, around)
+    fresh = []
+    for number, group in enumerate(groups):
+        size = int(group.size_bytes * shrink)
+        outputs = limits.output_files(size)
+        ends = [size * index // outputs for index in range(outputs + 1)]
+        fresh += [
+            file(
+                f"{instant}-{number}-{index}",
+                ends[index + 1] - ends[index],
+                partition=group.partition,
+                instant=instant,
+                digest=spec.execution.digest,
+                **_bounds(group, index, outputs),
+            )
+            for index in range(outputs)
+        ]
+    return kept + fresh
+
+
+def limits_of(spec, around):
+
+    return SizeLimits.of(spec.plan, max_file_size_bytes=around.max_file_size_bytes)
+
+
+def _bounds(group, index, outputs):
+    """The first column is sorted, further ones keep their whole range."""
+    names = set.intersection(*(set(member.columns) for member in group.files))
+    found = {}
+    for position, name in enumerate(sorted(names)):
+        low = min(member.columns[name].minimum for member in group.files)
+        high = max(member.columns[name].maximum for member in group.files)
+        if position == 0:
+            width = high - low
+            low, high = low + width * index // outputs, low + width * (index + 1) // outputs
+        found[name] = (low, high)
+    return found
+
+
+def run_until_empty(files, spec, around, *, budget=None, shrink=1.0, batches=1, most_rounds=50):
+    """The files when nothing is due any more, how many plans that took, and the bytes they rewrote."""
+    rewrote = 0
+    for instant in itertools.count(1000):
+        rounds = instant - 1000
+        owed = debt(spec, files, around, budget_bytes=budget)
+        plan = within(owed, budget_bytes=budget, max_groups=spec.plan.max_groups)
+        if not plan.groups:
+            return files, rounds, rewrote
+        assert rounds < most_rounds, "the plans do not come to an end"
+        rewrote += plan.rewritten_bytes
+        for batch in range(batches):
+            part = plan.groups[batch::batches]
+            files = rewritten(files, part, spec, around, instant=f"{instant}.{batch}", shrink=shrink)
+    raise AssertionError
