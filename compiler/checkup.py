@@ -12,7 +12,9 @@ from parquetry.compiler.observation import admit, observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
+from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.java import find_java
+from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.storage import open_store, probe_put_if_absent
 from parquetry.version import VERSION
 
@@ -91,5 +93,7 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
     observation = observe(workspace.store(table))
     if observation is None:
         return f"not created yet at {table.location}"
+    if warnings := property_warnings(observation.handle.store):
+        raise UnsupportedTableError("; ".join(warnings))
     admit(observation)
     return f"can be written at {table.location}"

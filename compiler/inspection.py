@@ -13,6 +13,7 @@ from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice, SizingPolicy
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping import Touched, Types, column_types, parse_where, touched
+from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table
@@ -58,12 +59,13 @@ class QueryReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutReport:
-    """A table as of its newest completed write."""
+    """A table as of its newest completed write; ``warnings`` are what others may lose rows by."""
 
     table: str
     instant: str | None
     partitions: tuple[PartitionReport, ...]
     queries: tuple[QueryReport, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @read_again
@@ -85,6 +87,7 @@ def inspect_table(store: ObjectStore) -> LayoutReport:
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
         partitions=_partitions(slices, statistics, spec.sizing),
         queries=_queries(queries, statistics, column_types(spec.columns)),
+        warnings=property_warnings(store),
     )
 
 

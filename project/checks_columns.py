@@ -17,7 +17,18 @@ from parquetry.project.resolve import Resolution
 
 _DELETE_FLAG = "_hoodie_is_deleted"
 _CONTROL_COLUMNS = frozenset(
-    {"__bucket", "__delete", "__generated_wrong", "__hash", "__partition", "__position"}
+    {
+        "__bucket",
+        "__delete",
+        "__file",
+        "__generated_wrong",
+        "__hash",
+        "__ordering",
+        "__origin",
+        "__partition",
+        "__position",
+        "__ref",
+    }
 )
 _UNSTABLE_TEXTS = frozenset({"float", "double", "timestamp"})
 _MOST_HINTS = 50

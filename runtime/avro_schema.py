@@ -222,7 +222,12 @@ class _AvroReader:
         full_name, inner = self._full_name(schema, namespace)
         self._named[full_name] = None
         fields = []
-        for field in schema.get("fields", ()):
+        listed = schema.get("fields")
+        if not isinstance(listed, list):
+            raise self._error(f"the record {full_name!r} has no list of fields")
+        for field in listed:
+            if not isinstance(field, dict) or not isinstance(field.get("name"), str):
+                raise self._error(f"the record {full_name!r} has a field without a name")
             field_type, nullable = self.read(field.get("type"), inner)
             fields.append(StructField(name=field["name"], type=field_type, nullable=nullable))
         struct = Struct(fields=tuple(fields))

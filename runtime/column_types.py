@@ -16,7 +16,18 @@ from parquetry.runtime.spec import Column
 RESERVED_PREFIX: Final = "_hoodie_"
 DELETE_FLAG: Final = "_hoodie_is_deleted"
 CONTROL_COLUMNS: Final = frozenset(
-    {"__bucket", "__delete", "__generated_wrong", "__hash", "__partition", "__position"}
+    {
+        "__bucket",
+        "__delete",
+        "__file",
+        "__generated_wrong",
+        "__hash",
+        "__ordering",
+        "__origin",
+        "__partition",
+        "__position",
+        "__ref",
+    }
 )
 """What travels beside a table's own columns while rows are written."""
 

@@ -161,8 +161,11 @@ def overlaps(mine: Consumption, theirs: Consumption) -> bool:
 
 
 def same_schema(one: str, other: str) -> bool:
-    """Whether two Avro schemas are the same JSON value."""
-    return one == other or json.loads(one) == json.loads(other)
+    """Whether two Avro schemas are the same JSON value; what is no JSON is only the same as itself."""
+    try:
+        return one == other or json.loads(one) == json.loads(other)
+    except ValueError:
+        return False
 
 
 def _both_overwrite(mine: Work, theirs: Work) -> bool:

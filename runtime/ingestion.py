@@ -13,7 +13,6 @@ from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import Source
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import TableHandle, open_table
-from parquetry.runtime.timeline.timeline import Timeline
 
 FULL = "full"
 TABLE_FORMAT = "hudi"
@@ -67,7 +66,7 @@ def _due_of_table(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> DueBatch | None:
     other = open_table(open_store(join_base(directory, source.path), storage))
-    until = _settled(other.timeline())
+    until = other.timeline().last_settled()
     if until is None:
         return None
     if source.read == FULL:
@@ -79,10 +78,3 @@ def _due_of_table(
         return None
     consumption = Consumption(source=source.name, until=until)
     return DueBatch(table=other, since=since, until=until, consumption=consumption)
-
-
-def _settled(timeline: Timeline) -> str | None:
-    """The newest completed write that nothing older can come after: it lies before every pending one."""
-    pending = min((instant.time for instant in timeline.pending_writes), default=None)
-    settled = (i.time for i in timeline.completed_writes if pending is None or i.time < pending)
-    return max(settled, default=None)

@@ -5,13 +5,14 @@ Source: TableSchemaResolver of Hudi 0.15.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow_schema import columns_from_arrow
 from parquetry.runtime.avro_schema import columns_from_avro, is_widening, parse_type, table_avro_schema
+from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import ObjectStore
@@ -36,7 +37,12 @@ def live_columns(store: ObjectStore, timeline: Timeline, config: TableConfig) ->
     """The columns readers see: of the recorded schema, else of a data file; none for an empty table."""
     schema = recorded_schema(timeline, config)
     if schema:
-        return columns_from_avro(schema, place=f"{store.uri}: schema of the newest commit")
+        try:
+            return columns_from_avro(schema, place=f"{store.uri}: schema of the newest commit")
+        except CorruptTableError as error:
+            raise CorruptTableError(
+                f"{error}; roll that commit back with the program that wrote it, or with `service rollback`"
+            ) from error
     newest = max(
         FileSystemView(store, timeline, config).all_slices(),
         key=lambda part: (part.instant, part.path),
@@ -57,15 +63,24 @@ def reconcile(declared: Iterable[Column], live: Iterable[Column]) -> tuple[Colum
     return (*kept, *(column for column in live if column.name not in names))
 
 
-def schema_json(name: str, columns: Iterable[Column], recorded: str | None) -> str:
+def schema_json(
+    name: str, columns: Iterable[Column], recorded: str | None, *, keys: Collection[str] = ()
+) -> str:
     """The Avro JSON a commit has to carry: the recorded one as long as it means the same columns.
 
-    Tables of other makers may name their nested records differently; Hudi compares those names.
+    Tables of other makers may name their nested records differently; Hudi compares those names. It
+    also lets key columns be null in its schemas, though never in its rows: for the columns ``keys``
+    that difference is none.
     """
     own = table_avro_schema(name, columns)
-    if recorded and columns_from_avro(recorded) == columns_from_avro(own):
+    if recorded and _but_for_null_keys(recorded, keys) == _but_for_null_keys(own, keys):
         return recorded
     return own
+
+
+def _but_for_null_keys(schema: str, keys: Collection[str]) -> list[Column]:
+    columns = columns_from_avro(schema)
+    return [replace(column, nullable=column.nullable or column.name in keys) for column in columns]
 
 
 def _as_wide(declared: Column, live: Column | None) -> Column:

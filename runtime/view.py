@@ -150,7 +150,7 @@ class FileSystemView:
                 f"{self._store.uri}: hoodie.populate.meta.fields=false, so rows do not say when they were "
                 f"written; read the table as a whole"
             )
-        last = self._last_before_pending(end)
+        last = self._timeline.last_settled(end)
         if last is None or last <= begin:
             return Changes(begin=begin, end=begin, slices=())
         if last != self._newest:
@@ -207,16 +207,6 @@ class FileSystemView:
             f"{self._store.uri}: {one.path} and {other.path} are the same version of one file group; "
             f"delete the one that is not in the commit {one.instant}"
         )
-
-    def _last_before_pending(self, end: str | None) -> str | None:
-        clusterings = self._timeline.pending_clusterings
-        barrier = min((time for time in self._pending if time not in clusterings), default=None)
-        eligible = (
-            time
-            for time in self._commit_times
-            if (end is None or time <= end) and (barrier is None or time < barrier)
-        )
-        return max(eligible, default=None)
 
     def _touched_partitions(self, begin: str, end: str) -> list[str]:
         """The partitions of the commits in the range; all of them when part of it was archived."""

@@ -33,6 +33,7 @@ class InspectView:
             f"{count(totals.files, 'file')}, {totals.small_files} small, {count(totals.rows, 'row')}, "
             f"{human_size(totals.size_bytes)}"
         )
+        blocks += [f"{paint.bad('warning')}: {warning}" for warning in outcome.warnings]
         return "\n\n".join(blocks)
 
     def json(self, outcome: LayoutReport) -> Any:
@@ -47,6 +48,7 @@ class InspectView:
             ],
             "totals": {"partitions": len(outcome.partitions)} | _figures(totals),
             "queries": [asdict(query) for query in outcome.queries],
+            "warnings": list(outcome.warnings),
         }
 
 

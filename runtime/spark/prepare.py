@@ -7,7 +7,7 @@ are materialised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.column_types import (
+    CONTROL_COLUMNS,
     DELETE_FLAG,
     Array,
     ColumnType,
@@ -73,6 +74,7 @@ def prepare_rows(
     naming the column, what was found and what is expected.
     """
     incoming = frame.drop(*META_COLUMNS)
+    check_control_names(incoming.schema.names, place="the columns of the rows")
     _check_names(incoming.drop(*drop).schema, columns, delete_when)
     spark = frame.sparkSession
     with session_settings(spark, EXPRESSION_SETTINGS):
@@ -158,6 +160,26 @@ def prepare_matches(
         F.expr("true").alias(DELETE),
     )
     return PreparedRows(frame=selected, columns=tuple(match))
+
+
+def distinct_rows(frame: DataFrame) -> DataFrame:
+    """One of each set of equal rows; maps are equal when they have the same entries."""
+    kinds = {f.name: _type_of(f.dataType, f.name) for f in frame.schema.fields}
+    maps = {name: kind for name, kind in kinds.items() if kind is not None and _has_map(kind)}
+    if not maps:
+        return frame.dropDuplicates()
+    compared = {f"__compared_{i}": _hashable_value(quoted(n), k, 0) for i, (n, k) in enumerate(maps.items())}
+    rows = frame.select("*", *(F.expr(sql).alias(name) for name, sql in compared.items()))
+    return rows.dropDuplicates([*(n for n in kinds if n not in maps), *compared]).drop(*compared)
+
+
+def check_control_names(names: Iterable[str], *, place: str) -> None:
+    """InvalidDataError when a column has a name that writing needs for itself."""
+    taken = [name for name in names if name.lower() in CONTROL_COLUMNS]
+    if taken:
+        raise InvalidDataError(
+            f"{place} have one called {taken[0]!r}: writing needs a column of that name for itself; rename it"
+        )
 
 
 def check_frame(frame_schema: T.StructType, columns: Sequence[Column]) -> None:
@@ -390,12 +412,13 @@ def _hashable_value(value: str, kind: ColumnType, depth: int) -> str:
     match kind:
         case Map(value=inner):
             entry = _hashable_value(f"{item}.value", inner, depth + 1)
-            return f"transform(map_entries({value}), {item} -> struct({item}.key, {entry}))"
+            entries = f"transform(map_entries({value}), {item} -> struct({item}.key, {entry}))"
+            return f"array_sort({entries})"
         case Array(element=inner):
             return f"transform({value}, {item} -> {_hashable_value(item, inner, depth + 1)})"
         case Struct(fields=fields):
             parts = (_hashable_value(f"{value}.{quoted(f.name)}", f.type, depth) for f in fields)
-            return f"struct({', '.join(parts)})"
+            return f"struct({', '.join((f'{value} IS NULL', *parts))})"
         case _:
             return value
 

@@ -94,8 +94,8 @@ def _session_zone(spark: SparkSession) -> dt.tzinfo | None:
 
 def _bounds_of_text(text: str, kind: str) -> Bounds | None:
     if text == NULL_PARTITION:
-        # Empty text lies in the same folder as null.
-        return Bounds(type=kind, minimum="", maximum="", has_values=kind == "string")
+        # Empty text lies in the same folder as null, and so does the folder's own name.
+        return Bounds(type=kind, minimum="", maximum=NULL_PARTITION, has_values=kind == "string")
     read = _reader(kind)
     try:
         value = read(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from parquetry.runtime.source_files import FoundFile, open_file
 from parquetry.runtime.spark.sql_guard import check_query
 from parquetry.runtime.spec import Column, Source
 
-VIEW = "source"
+_VIEW = "source"
 _HEADER_BYTES = 64 * 1024
 _CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
@@ -48,11 +49,13 @@ def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: st
     if source.select is None:
         return frame
     check_query(spark, source.select, place=place)
-    frame.createOrReplaceTempView(VIEW)
+    # Under a name of its own: the session may have a view `source` that is not ours to replace.
+    view = f"parquetry_{_VIEW}_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(view)
     try:
-        return spark.sql(source.select)
+        return spark.sql(f"WITH {_VIEW} AS (SELECT * FROM {view}) (\n{source.select}\n)")
     finally:
-        spark.catalog.dropTempView(VIEW)
+        spark.catalog.dropTempView(view)
 
 
 def _load(

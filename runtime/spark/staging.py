@@ -21,6 +21,8 @@ from parquetry.runtime.spark.prepare import (
     DELETE,
     PARTITION,
     PreparedRows,
+    check_control_names,
+    distinct_rows,
     is_plain_key,
     prepare_keys,
     prepare_matches,
@@ -67,6 +69,7 @@ def stage(incoming: Incoming, state: TableState, place: StagePlace) -> Staged:
 
     InvalidDataError when the query fails, or when rows or their schema do not fit the table.
     """
+    check_control_names((c.name for c in state.spec.columns), place=f"the columns of {state.spec.name}")
     match incoming.request.operation:
         case Operation.UPSERT:
             return Staged(rows=_stage_upsert(incoming, state, place))
@@ -96,7 +99,7 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
     keyed = bool(state.rules.record_key)
     deduplicates = request.drop_duplicates and keyed
     if request.drop_duplicates and not keyed:
-        frame = frame.dropDuplicates()
+        frame = distinct_rows(frame)
     prepared = _prepared(incoming, frame, state, hash_rows=deduplicates)
     spec = stage_spec(
         state.spec.columns,

@@ -104,10 +104,10 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
     wanted = read_files(
         attempt.spark, [staged.spec.place.spark_uri(rows_name(n)) for n in staged.names.values()]
     )
-    wanted = wanted.select(*(F.col(quoted(c)).alias(f"__match_{i}") for i, c in enumerate(match))).distinct()
+    wanted = wanted.select(*(F.col(quoted(c)).alias(f"match.{i}") for i, c in enumerate(match))).distinct()
     same = F.expr("true")
     for i, column in enumerate(match):
-        same = same & F.col(quoted(column)).eqNullSafe(F.col(f"__match_{i}"))
+        same = same & F.col(quoted(column)).eqNullSafe(F.col(f"`match.{i}`"))
     stored = scan_files(
         attempt.spark,
         state.handle.store,

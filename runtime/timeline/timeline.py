@@ -188,6 +188,19 @@ class Timeline:
             for part in group.slices
         }
 
+    def last_settled(self, end: str | None = None) -> str | None:
+        """The newest completed write, up to ``end``, that no pending one lies before; None without any.
+
+        Whoever reads on from there misses nothing: a pending write may complete with its older instant.
+        Pending clusterings hold nothing up, as they change no row.
+        """
+        pending = (instant.time for instant in self.pending_writes)
+        barrier = min((time for time in pending if time not in self.pending_clusterings), default=None)
+        times = (instant.time for instant in self.completed_writes)
+        return max(
+            (t for t in times if (end is None or t <= end) and (barrier is None or t < barrier)), default=None
+        )
+
     def cleaner_plan(self, time: str) -> CleanerPlan:
         """The plan of a clean, from its requested file."""
         return self._record(Instant(time=time, action=Action.CLEAN, state=State.REQUESTED), CleanerPlan)

@@ -9,10 +9,11 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
+import parquetry
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.partition_deletion import delete_partitions
-from parquetry.runtime.spec import KeyScope, Operation, TableSpec
+from parquetry.runtime.spec import Column, KeyScope, Operation, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from tests.support.judges import HudiRs, assert_history, assert_latest
@@ -248,6 +249,28 @@ def test_a_table_without_key_takes_rows_and_gives_them_keys(spark, tmp_path):
     instant = committed(ours.table.delete(spark.createDataFrame([(keys[0],)], "_hoodie_record_key string")))
     assert instant
     assert HudiRs().read(str(ours.path)).num_rows == 30
+
+
+def test_equal_rows_with_maps_are_one(spark, tmp_path):
+    columns = (
+        Column(name="n", type="int"),
+        Column(name="m", type="map<string,array<int>>"),
+        Column(name="s", type="struct<a:int,m:map<string,int>>"),
+    )
+    table = parquetry.create(tmp_path / "t", TableSpec(name="t", columns=columns, record_key=()))
+    rows = (
+        "(1, map('a', array(1), 'b', null), named_struct('a', 1, 'm', map('x', 1)))",
+        "(1, map('b', null, 'a', array(1)), named_struct('a', 1, 'm', map('x', 1)))",
+        "(1, map('a', array(1, 2)), named_struct('a', 1, 'm', map('x', 1)))",
+        "(1, map('a', array(1, 2)), named_struct('a', 1, 'm', map('x', 2)))",
+        "(2, null, null)",
+        "(2, null, named_struct('a', null, 'm', null))",
+        "(2, null, null)",
+        "(2, map(), null)",
+    )
+    frame = spark.sql(f"SELECT * FROM VALUES {', '.join(rows)} AS (n, m, s)")
+    assert table.insert(frame, drop_duplicates=True).inserted_rows == 6
+    assert table.read(spark).where("n = 2").count() == 3
 
 
 def test_nothing_to_write_is_no_commit(table):

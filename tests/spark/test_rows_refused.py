@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 import parquetry
-from parquetry.runtime.column_types import parse_type
+from parquetry.runtime.column_types import CONTROL_COLUMNS, parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark.prepare import prepare_rows
 from parquetry.runtime.spec import Column, TableSpec
+from tests.support.handmade import HandmadeTable
 
 pytestmark = pytest.mark.spark
 
@@ -88,6 +89,30 @@ def test_schemas_are_refused_before_a_row_is_computed(spark, select, says):
         return
     with pytest.raises(InvalidDataError, match=says):
         prepared(frame)
+
+
+@pytest.mark.parametrize("name", sorted(CONTROL_COLUMNS))
+def test_names_that_writing_needs_are_refused_in_rows(spark, name):
+    frame = spark.sql(f"SELECT 'k' AS id, 1 AS n, 'x' AS p, true AS {name.upper()}")
+    with pytest.raises(InvalidDataError, match=rf"called '{name.upper()}'.*rename it"):
+        prepared(frame, delete_when=f"{name}", drop=[name])
+    prepared(frame.withColumnRenamed(name, "gone"), delete_when="gone", drop=["gone"])
+
+
+@pytest.mark.parametrize("name", ["__hash", "__delete", "__ref", "__File"])
+def test_a_table_of_another_maker_with_such_a_column_can_be_read_and_says_why_not_written(
+    spark, tmp_path, name
+):
+    made = HandmadeTable(tmp_path / "t")
+    made.schema = made.schema.replace('"name":"n"', f'"name":"{name}"')
+    made.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    made.store.delete_folder(".hoodie/.parquetry")
+    table = parquetry.open(tmp_path / "t")
+    assert [(r["id"], r[name]) for r in table.read(spark).collect()] == [("k", None)]
+    rows = spark.sql("SELECT 'k' AS id, 'a' AS p")
+    for write in (table.upsert, table.insert, table.delete):
+        with pytest.raises(InvalidDataError, match=rf"the columns of t have one called '{name}'.*rename it"):
+            write(rows)
 
 
 @pytest.fixture

@@ -123,6 +123,23 @@ def test_csv_files_of_one_batch_may_have_their_columns_in_another_order(world):
     assert world.rows() == {1: ("x", 1.0), 2: ("y", 2.0)}
 
 
+def test_a_view_of_the_user_called_source_stays_what_it_was(world):
+    world.spark.sql("SELECT 'mine' AS whose").createOrReplaceTempView("source")
+    world.spark.sql("SELECT 'yours' AS whose").createOrReplaceTempView("labels")
+    try:
+        select = "SELECT source.id, whose AS name FROM Source, labels ORDER BY id -- by id"
+        world.create(source(path="in/*.json", select=select))
+        (world.root / "in/a.json").write_text(lines({"id": 1}, {"id": 2}))
+        world.ingest()
+        assert world.rows() == {1: ("yours", None), 2: ("yours", None)}
+        assert world.spark.table("source").first()["whose"] == "mine"
+        left = [t.name for t in world.spark.catalog.listTables() if t.isTemporary]
+        assert sorted(left) == ["labels", "source"]
+    finally:
+        world.spark.catalog.dropTempView("source")
+        world.spark.catalog.dropTempView("labels")
+
+
 def test_a_select_turns_the_files_rows_into_the_tables(world):
     select = (
         "WITH s AS (SELECT * FROM source) SELECT cast(k AS bigint) id, upper(label) name FROM s WHERE k > 1"

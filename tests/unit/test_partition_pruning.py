@@ -47,6 +47,14 @@ def test_a_path_that_holds_the_value_leaves_partitions_out(tmp_path):
         assert not kept(tmp_path, "string", where, "p=2024-01-03", generator=generator, ours=ours)
 
 
+def test_the_folder_of_null_may_hold_its_own_name_as_a_text_and_empty_text(tmp_path):
+    path = "p=__HIVE_DEFAULT_PARTITION__"
+    for where in ("p = '__HIVE_DEFAULT_PARTITION__'", "p LIKE '__HIVE%'", "p = ''", "p IS NULL", "p > 'A'"):
+        assert kept(tmp_path, "string", where, path, generator="SimpleKeyGenerator"), where
+    assert not kept(tmp_path, "string", "p > 'a'", path, generator="SimpleKeyGenerator")
+    assert not kept(tmp_path, "int", "p = 1", path, generator="SimpleKeyGenerator")
+
+
 @pytest.mark.parametrize("text", ["0.7", "0.1", "1.1"])
 def test_a_float_in_a_path_is_compared_as_the_double_that_it_is(tmp_path, text):
     stored = float(np.float32(text))

@@ -246,6 +246,9 @@ def test_what_was_consumed_is_not_consumed_again(
         (OLD, NEW, OLD, True),
         (NEW, NEW, OLD, False),
         (OLD, OLD, None, False),
+        (OLD, "avro:record", OLD, True),
+        (OLD, "[1,", None, True),
+        (OLD, "[1,", "[1,", False),
     ],
 )
 def test_the_schema_that_is_written_is_the_one_valid_now(mine, theirs, before, moved) -> None:

@@ -6,7 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from parquetry.project import checks_columns
+from parquetry.runtime import column_types
 from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.base_file_rows import ORIGIN
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.spark import base_file, stage, tagging
 from parquetry.runtime.spec import Column
 from parquetry.runtime.table_schema import reconcile, schema_json
 from parquetry.runtime.timeline.commit import CommitMetadata
@@ -148,3 +154,30 @@ def test_the_file_of_an_arrow_writer_is_understood(table):
     ]
     with pytest.raises(UnsupportedTableError, match="column 'd' has the parquet type duration"):
         columns_from_arrow(pa.schema([("d", pa.duration("s"))]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ("avro:record", "not JSON"),
+        ('{"type":"record","name":"r"}', "the record 'r' has no list of fields"),
+        (
+            '{"type":"record","name":"r","fields":[{"type":"int"}]}',
+            "the record 'r' has a field without a name",
+        ),
+        ('{"type":"record","name":"r","fields":["a"]}', "the record 'r' has a field without a name"),
+    ],
+)
+def test_a_schema_that_nobody_understands_names_its_place_and_a_remedy_that_works(table, schema, says):
+    table.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    commit_with(table, "2", "UPSERT", schema)
+    with pytest.raises(CorruptTableError, match=rf"{table.store.uri}: schema of the newest.*{says}.*roll"):
+        effective(table)
+    rollback(table.open(), at("2"))
+    assert effective(table).columns == COLUMNS
+
+
+def test_names_that_a_write_needs_are_refused_alike_wherever_columns_are_declared():
+    used = (stage.REFERENCE, stage.PARTITION, stage.HASH, stage.DELETE, stage.ORDERING, stage.GENERATED_WRONG)
+    used = {*used, tagging.FILE, tagging.POSITION, base_file.BUCKET, ORIGIN}
+    assert used == column_types.CONTROL_COLUMNS == checks_columns._CONTROL_COLUMNS

@@ -1,0 +1,25 @@
+"""What ``hoodie.properties`` lacks although nothing fails yet."""
+
+from __future__ import annotations
+
+from parquetry.runtime.applied import read_identity
+from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table_config import TIMEZONE_KEY
+
+
+def property_warnings(store: ObjectStore) -> tuple[str, ...]:
+    """What is wrong with the properties of a table, each with its remedy; two requests.
+
+    A table that parquetry made has its instants in UTC, and says so. Hudi 0.15 drops that property in
+    ``CREATE TABLE ... LOCATION`` and takes local time from then on (table-format notes: time zone trap).
+    """
+    identity = read_identity(store)
+    if identity is None or identity.first_instant is None or TIMEZONE_KEY in read_table_properties(store):
+        return ()
+    warning = (
+        f"{store.uri}/{PROPERTIES_PATH} has lost {TIMEZONE_KEY}=UTC (CREATE TABLE of Hudi 0.15 drops it): "
+        "a Hudi job west of Greenwich would lose rows; add that line, or let the next write of parquetry, "
+        "which puts it back, go before any of Hudi"
+    )
+    return (warning,)
