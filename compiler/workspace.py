@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +13,7 @@ from parquetry import project
 from parquetry.compiler.errors import SpecError, UnknownTableError
 from parquetry.compiler.git import GitWorkTree, work_tree
 from parquetry.compiler.secrets import references, revealed
+from parquetry.compiler.selecting import changed_since, changed_state
 from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.model import SparkSettings as SparkTarget
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, digest_of
@@ -80,12 +81,17 @@ def open_workspace(
     result = project.load(directory, target=target, variables=variables, environment=environment)
     if result.project is None:
         raise SpecError(result.diagnostics, files=result.files)
-    return Workspace(
-        project=result.project,
-        tables=project.select(result.project.tables, select=select, exclude=exclude),
-        tree=work_tree(directory),
-        is_whole=not select and not exclude,
+    whole = Workspace(
+        project=result.project, tables=result.project.tables, tree=work_tree(result.project.root)
     )
+    if not select and not exclude:
+        return whole
+    methods = {
+        "state": changed_state(whole.tables, whole.store),
+        "git": changed_since(result.project.root, target=target, variables=variables),
+    }
+    chosen = project.select(whole.tables, select=select, exclude=exclude, methods=methods)
+    return replace(whole, tables=chosen, is_whole=False)
 
 
 def spec_of(table: ResolvedTable) -> TableSpec:

@@ -121,6 +121,13 @@ _ALL = (
         "Mend those; the others will be shown then.",
     ),
     _code(
+        "PQ016",
+        "No canonical form",
+        "The file is valid YAML, but `fmt` cannot write it anew without changing what it means: a key that "
+        "spans lines is the usual reason. The file was left as it is.",
+        "Write each key as `key: value` on a line of its own.",
+    ),
+    _code(
         "PQ101",
         "Missing key",
         "The mapping lacks a key that it must have.",
@@ -300,7 +307,8 @@ _ALL = (
         "PQ405",
         "Column name reserved",
         "Names that begin with _hoodie_ belong to the table format; only _hoodie_is_deleted (boolean) may"
-        " be declared. __bucket, __delete, __generated_wrong, __hash, __partition and __position are needed"
+        " be declared. __bucket, __delete, __file, __generated_wrong, __hash, __ordering,"
+        " __origin, __partition, __position and __ref are needed"
         " while rows are written.",
         "Rename the column.",
     ),

@@ -12,7 +12,7 @@ from parquetry.project.document import MAX_BYTES
 from parquetry.project.source import SourceText
 
 PROJECT_FILE = "parquetry.yml"
-_TABLES = "tables"
+TABLES = "tables"
 _POLICIES = "policies"
 _PERMIT = "give this user the permission to read it"
 
@@ -30,7 +30,7 @@ class Folder:
 def scan(root: Path) -> Folder:
     """What lies in a project folder. Hidden files and folders are left alone."""
     found: list[Diagnostic] = []
-    tables = _specs(root, _TABLES, found)
+    tables = _specs(root, TABLES, found)
     policies = _specs(root, _POLICIES, found)
     found += [
         _unread(path, "policies lie directly in policies/", f"move it to policies/{Path(path).name}")
@@ -63,6 +63,15 @@ def read(root: Path, path: str) -> bytes | Diagnostic:
     except (OSError, RuntimeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it leads nowhere"
         return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=_PERMIT)
+
+
+def read_project_file(root: Path) -> bytes | Diagnostic:
+    """The bytes of the project file; or that there is none."""
+    if not (root / PROJECT_FILE).exists() and not (root / PROJECT_FILE).is_symlink():
+        place = SourceText(path=PROJECT_FILE, text="")
+        summary = f"there is no {PROJECT_FILE} in {root}" if root.is_dir() else f"there is no folder {root}"
+        return diagnostic("PQ001", summary, source=place, hint="name the project's folder with --project")
+    return read(root, PROJECT_FILE)
 
 
 def _specs(root: Path, top: str, found: list[Diagnostic]) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from parquetry.project.document import Node
-from parquetry.project.model import BUILT_IN, Layer, Origin
+from parquetry.project.model import BUILT_IN, History, Layer, LayerValue, Origin
 from parquetry.project.source import SourceText, Span
 
 Note = Callable[[str, Span, Span], None]
@@ -73,6 +73,18 @@ def merge(parts: Iterable[Part]) -> Layered:
         note = _notebook(part, places)
         _lay(value, part.value, part.node, "", note)
     return Layered(value=value, places=places)
+
+
+def history(parts: Iterable[Part]) -> History:
+    """What each part says about each dotted path, in the order of the parts."""
+    found: dict[str, list[LayerValue]] = {}
+    for part in parts:
+        layered = merge([part])
+        for path, value in leaves(part.value):
+            place = layered.place(path)
+            origin = Origin(part.layer, place.source.path, *place.key.start) if place else BUILT_IN
+            found.setdefault(path, []).append(LayerValue(value=value, origin=origin))
+    return {path: tuple(values) for path, values in found.items()}
 
 
 def leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

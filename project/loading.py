@@ -16,14 +16,13 @@ from parquetry.project.checks_sources import check_sources
 from parquetry.project.diagnostics import Diagnostic, Severity, diagnostic, did_you_mean, errors, in_order
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.document import parse
-from parquetry.project.folder import PROJECT_FILE, read, scan
+from parquetry.project.folder import PROJECT_FILE, read, read_project_file, scan
 from parquetry.project.interpolate import Scope, Site
 from parquetry.project.locations import contains
-from parquetry.project.model import AllowEntry, Project
+from parquetry.project.model import AllowEntry, Project, ResolvedTable
 from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
 from parquetry.project.resolve import Resolution, Surroundings, resolve
 from parquetry.project.schema import Kind
-from parquetry.project.source import SourceText
 from parquetry.project.spec_file import SpecFile, spec_file
 
 _LITERAL = frozenset({"apiVersion", "kind", "name"})
@@ -34,11 +33,15 @@ class LoadResult:
     """What came of loading: ``project`` is None exactly when there is an error.
 
     ``diagnostics`` are in the order of files and places; ``files`` counts the files read.
+    ``tables`` are those that could be resolved, which is all of them without an error, and
+    ``unresolved`` the files of the others; tables beside errors are for selecting only.
     """
 
     project: Project | None
     diagnostics: tuple[Diagnostic, ...]
     files: int
+    tables: tuple[ResolvedTable, ...] = ()
+    unresolved: tuple[str, ...] = ()
 
 
 def load(
@@ -59,10 +62,12 @@ def load(
     folder = scan(root)
     fetch = partial(read, root)
     found: list[Diagnostic] = list(folder.diagnostics)
-    data = _project_bytes(root)
+    data = read_project_file(root)
     if isinstance(data, Diagnostic):
         files = len(folder.tables) + len(folder.policies)
-        return LoadResult(project=None, diagnostics=in_order([*found, data]), files=files)
+        return LoadResult(
+            project=None, diagnostics=in_order([*found, data]), files=files, unresolved=folder.tables
+        )
     head = load_project_file(
         parse(PROJECT_FILE, data), target=target, variables=variables or {}, environment=environment
     )
@@ -89,17 +94,15 @@ def load(
         _check_protected(head.file, resolutions, found)
     diagnostics = in_order(found)
     project = None if errors(diagnostics) else _project(root, head, resolutions, allow)
+    resolved = tuple(resolution.table for resolution in resolutions)
+    known = {table.file for table in resolved}
     return LoadResult(
-        project=project, diagnostics=diagnostics, files=1 + len(folder.tables) + len(folder.policies)
+        project=project,
+        diagnostics=diagnostics,
+        files=1 + len(folder.tables) + len(folder.policies),
+        tables=resolved,
+        unresolved=tuple(name for name in folder.tables if name not in known),
     )
-
-
-def _project_bytes(root: Path) -> bytes | Diagnostic:
-    if not (root / PROJECT_FILE).exists() and not (root / PROJECT_FILE).is_symlink():
-        place = SourceText(path=PROJECT_FILE, text="")
-        summary = f"there is no {PROJECT_FILE} in {root}" if root.is_dir() else f"there is no folder {root}"
-        return diagnostic("PQ001", summary, source=place, hint="name the project's folder with --project")
-    return read(root, PROJECT_FILE)
 
 
 def _file(path: str, kind: Kind, fetch: Any, scope: Scope, found: list[Diagnostic]) -> SpecFile | None:

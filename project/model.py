@@ -5,7 +5,7 @@ The words are those of the YAML; sizes end in ``_bytes`` and durations in ``_sec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -38,6 +38,18 @@ class Origin:
 
 
 BUILT_IN = Origin(Layer.BUILT_IN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerValue:
+    """What one layer says about a setting, as it was written."""
+
+    value: Any
+    origin: Origin
+
+
+History = Mapping[str, tuple[LayerValue, ...]]
+"""What the layers say about each dotted path, from the weakest to the strongest."""
 
 
 class KeyScope(StrEnum):
@@ -264,6 +276,7 @@ class ResolvedTable:
     tests: tuple[DataTest, ...]
     settings: Mapping[str, Any] = field(repr=False)
     origins: Mapping[str, Origin] = field(repr=False)
+    history: Callable[[], History] = field(repr=False, compare=False)
 
     def origin(self, path: str) -> Origin:
         """Where the value at a dotted path was written, such as ``sizing.max_file_size``.

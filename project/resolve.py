@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from parquetry.project.declared_columns import declared_columns
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.document import Node
 from parquetry.project.document import Path as DocumentPath
-from parquetry.project.layers import Layered, Part, entry_name, leaves, merge
+from parquetry.project.layers import Layered, Part, entry_name, history, leaves, merge
 from parquetry.project.locations import LocationProblem, absolute, joined
 from parquetry.project.model import KeyScope, Layer, ResolvedTable, Source
 from parquetry.project.source import Span
@@ -126,6 +127,7 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
         tests=tuple(test for entry in value.get("tests", ()) if (test := settings.data_test(entry))),
         settings=declared,
         origins=layered.origins(declared),
+        history=partial(history, parts),
     )
     resolution = Resolution(
         table=table,

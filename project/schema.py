@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend
+
+from parquetry.errors import ParquetryError
+
+
+class UnwritableError(ParquetryError):
+    """A file that was asked for cannot be written."""
 
 
 class Kind(StrEnum):
@@ -71,6 +78,28 @@ def bundled(kind: Kind) -> dict[str, Any]:
     root["$id"] = f"{kind.value}.json"
     root["$defs"] = {name: found[name] for name in sorted(found)}
     return root
+
+
+def write_schemas(directory: Path, *, kinds: Iterable[Kind] = tuple(Kind)) -> tuple[Path, ...]:
+    """Writes each kind's schema, standing alone, as ``KIND.json``; returns the files.
+
+    Raises:
+        UnwritableError: the directory cannot be made or written.
+
+    """
+    written = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for kind in kinds:
+            path = directory / f"{kind.value}.json"
+            text = json.dumps(bundled(kind), indent=2, ensure_ascii=False)
+            path.write_text(f"{text}\n", encoding="utf-8")
+            written.append(path)
+    except OSError as error:
+        raise UnwritableError(
+            f"{error.filename or directory} cannot be written: {error.strerror}; name another directory"
+        ) from error
+    return tuple(written)
 
 
 def built_in(kind: Kind, *path: str) -> dict[str, Any]:

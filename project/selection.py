@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from parquetry.errors import ParquetryError
 from parquetry.project.diagnostics import did_you_mean
 from parquetry.project.model import ResolvedTable
+
+_SHOWN = 10
 
 
 class SelectionError(ParquetryError):
@@ -32,10 +34,11 @@ def select(
 
     A selector is one or more terms with commas between them, all of which must match: a name,
     a glob, ``tag:x``, ``path:dir``, or ``method:value`` of ``methods``. The order of the tables
-    stays.
+    stays. What ``methods`` say may be nothing; the other terms, and selectors without methods,
+    must match a table, as one that does not is misspelt.
 
     Raises:
-        SelectionError: a plain name is no table, or a method is not known.
+        SelectionError: a selector matches no table, or a method is not known.
 
     """
     known = methods or {}
@@ -50,8 +53,11 @@ def _union(
     found: frozenset[str] = frozenset()
     for selector in selectors:
         terms = [term.strip() for term in selector.split(",")]
-        matches = [_matches(tables, term, selector, methods) for term in terms]
-        found |= frozenset.intersection(*matches)
+        matches = frozenset.intersection(*(_matches(tables, term, selector, methods) for term in terms))
+        if not matches and not any(term.partition(":")[0] in methods for term in terms):
+            message = f"selector {selector!r} matches no table: no table is in all of its terms"
+            raise SelectionError(f"{message}; repeat the option for tables that are in any")
+        found |= matches
     return found
 
 
@@ -63,14 +69,15 @@ def _matches(
         message = f"selector {selector!r} has an empty term; write a name, a glob, tag:x or path:dir"
         raise SelectionError(message)
     if not colon:
-        return _named(tables, term)
+        names = [table.name for table in tables]
+        return _found(term, "table", names, frozenset(name for name in names if fnmatchcase(name, term)))
     match method:
         case "tag":
-            return frozenset(
-                table.name for table in tables if any(fnmatchcase(tag, value) for tag in table.tags)
-            )
+            tagged = {table.name for table in tables if any(fnmatchcase(tag, value) for tag in table.tags)}
+            return _found(term, "tag", {tag for table in tables for tag in table.tags}, frozenset(tagged))
         case "path":
-            return frozenset(table.name for table in tables if _below(table.file, value))
+            below = {table.name for table in tables if _below(table.file, value)}
+            return _found(term, "file", [table.file for table in tables], frozenset(below))
     if method not in methods:
         offered = sorted({"tag", "path", *methods})
         hint = did_you_mean(method, offered) or f"methods are {', '.join(offered)}"
@@ -79,16 +86,17 @@ def _matches(
     return methods[method](value)
 
 
-def _named(tables: Sequence[ResolvedTable], term: str) -> frozenset[str]:
-    names = [table.name for table in tables]
-    found = frozenset(name for name in names if fnmatchcase(name, term))
-    if not found and not any(sign in term for sign in "*?["):
-        hint = did_you_mean(term, names) or (
-            f"tables are {', '.join(names[:10])}" if names else "the project has no tables"
-        )
-        message = f"there is no table {term!r}; {hint}"
-        raise SelectionError(message)
-    return found
+def _found(term: str, noun: str, known: Iterable[str], found: frozenset[str]) -> frozenset[str]:
+    """What a term matches, which is at least one table."""
+    if found:
+        return found
+    words = sorted(known)
+    value = term.partition(":")[2] or term
+    listed = f"{noun}s are {', '.join(words[:_SHOWN])}{', ...' if len(words) > _SHOWN else ''}"
+    hint = did_you_mean(value, words) or (listed if words else f"the project has no {noun}s")
+    is_name = noun == "table" and not any(sign in term for sign in "*?[")
+    what = f"there is no table {term!r}" if is_name else f"selector {term!r} matches no table"
+    raise SelectionError(f"{what}; {hint}")
 
 
 def _below(file: str, path: str) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 # What libyaml counts as the end of a line, so that our line numbers and its marks agree.
-_LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
 
 class Position(NamedTuple):
@@ -38,9 +38,9 @@ class SourceText:
     @cached_property
     def lines(self) -> list[str]:
         """The lines without their ends."""
-        return _LINE_END.split(self.text)
+        return LINE_END.split(self.text)
 
     def position(self, offset: int) -> Position:
         """The place of the character at ``offset``."""
-        before = _LINE_END.split(self.text[:offset])
+        before = LINE_END.split(self.text[:offset])
         return Position(len(before), len(before[-1]) + 1)

@@ -7,7 +7,7 @@ from typing import Any
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
 from parquetry.project import LoadResult
-from parquetry.project.diagnostics import render_github, render_json, render_text
+from parquetry.project.diagnostics import errors, render_github, render_json, render_text
 
 
 class DiagnosticsView:
@@ -16,9 +16,9 @@ class DiagnosticsView:
     def text(self, outcome: LoadResult, paint: Paint) -> str:
         """Findings with their snippets, or one line when there is none."""
         found = render_text(outcome.diagnostics, files=outcome.files).rstrip("\n")
-        if outcome.project is None:
+        if errors(outcome.diagnostics):
             return found
-        tables = count(len(outcome.project.tables), "table")
+        tables = count(len(outcome.tables), "table")
         valid = paint.good("valid") + f": {tables} in {count(outcome.files, 'file')}"
         return f"{found}\n{valid}" if found else valid
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 
 
 @click.command(name="inspect")
 @click.argument("table")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Save the layout as JSON.")
-@project_options
+@table_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, table: str, out: Path | None) -> int:
     """Show the files of TABLE by partition, and what its declared queries have to read.

@@ -15,7 +15,11 @@ from parquetry.version import VERSION
 
 # Name -> help line. The module of a command is imported when it runs, so that help is instant.
 COMMANDS = {
+    "fmt": "Write the project's files in canonical YAML; comments are kept.",
     "validate": "Check the project's files: offline, no JVM, every error of every file in one pass.",
+    "ls": "List the tables that are declared.",
+    "explain": "Show a resolved value with the file and line it comes from, or what a code means.",
+    "schema": "Print a JSON Schema of the project's files, or write them for editors.",
     "compile": "Write target/manifest.json and one job per table and verb, as JSON and as a PySpark script.",
     "plan": "Show what apply would change, without a JVM and without writing to any table.",
     "show": "Print a saved plan again.",
@@ -25,12 +29,18 @@ COMMANDS = {
     "inspect": "Show the live layout of a table.",
     "timeline": "List a table's instants: what each wrote and replaced, and why.",
     "service": "Do one table service by hand.",
+    "drift": "Show what others changed of the tables since their specs were applied.",
+    "adopt": "Write a spec for an existing Hudi table and record it as applied.",
+    "unlock": "Say who holds the tables' locks; release one.",
     "doctor": "Check Java, Spark, storage and versions, and how to mend what does not work.",
 }
 _SECTIONS = (
-    ("Author", ("validate", "compile")),
+    ("Author", ("fmt", "validate", "ls", "explain", "schema", "compile")),
     ("Review", ("plan", "show", "simulate")),
-    ("Operate", ("apply", "run", "inspect", "timeline", "service", "doctor")),
+    (
+        "Operate",
+        ("apply", "run", "inspect", "timeline", "drift", "service", "adopt", "unlock", "doctor"),
+    ),
 )
 
 

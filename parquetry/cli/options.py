@@ -32,16 +32,29 @@ def _variable(value: str) -> tuple[str, str]:
 
 
 def project_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the command ``request``, a :class:`ProjectRequest`."""
+    """Give the command ``request``, a :class:`ProjectRequest`, with all that it can hold."""
+    return _requesting(command, (*_DIRECTORY, *_TARGET, *_SELECTION, *_VARIABLES))
 
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give ``request`` to a command that names its table, so that there is nothing to select."""
+    return _requesting(command, (*_DIRECTORY, *_TARGET, *_VARIABLES))
+
+
+def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give ``request`` to a command that is about the files of a directory, whatever they say."""
+    return _requesting(command, _DIRECTORY)
+
+
+def _requesting(command: Callable[..., Any], options: tuple[Callable[[Any], Any], ...]) -> Callable[..., Any]:
     @functools.wraps(command)
     def gathered(
         *,
         project_directory: Path,
-        target: str | None,
-        select: tuple[str, ...],
-        exclude: tuple[str, ...],
-        variables: tuple[tuple[str, str], ...],
+        target: str | None = None,
+        select: tuple[str, ...] = (),
+        exclude: tuple[str, ...] = (),
+        variables: tuple[tuple[str, str], ...] = (),
         **rest: Any,
     ) -> Any:
         request = ProjectRequest(
@@ -53,7 +66,7 @@ def project_options(command: Callable[..., Any]) -> Callable[..., Any]:
         )
         return command(request=request, **rest)
 
-    return _with(gathered, _PROJECT)
+    return _with(gathered, options)
 
 
 def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -89,7 +102,7 @@ def _with(command: Callable[..., Any], decorators: tuple[Callable[[Any], Any], .
     return command
 
 
-_PROJECT = (
+_DIRECTORY = (
     click.option(
         "-p",
         "--project",
@@ -99,15 +112,22 @@ _PROJECT = (
         envvar="PARQUETRY_PROJECT",
         help="Directory with parquetry.yml; the current one by default.",
     ),
+)
+
+_TARGET = (
     click.option(
         "-t", "--target", envvar="PARQUETRY_TARGET", help="Target; the project's default_target by default."
     ),
+)
+
+_SELECTION = (
     click.option(
         "-s",
         "--select",
         multiple=True,
         envvar="PARQUETRY_SELECT",
-        help="Only these tables: NAME, glob, tag:NAME, path:DIR; repeated is union, comma is intersection.",
+        help="Only these tables: NAME, glob, tag:NAME, path:DIR, state:changed, git:REF; "
+        "repeated is union, comma is intersection.",
     ),
     click.option(
         "--exclude",
@@ -115,6 +135,9 @@ _PROJECT = (
         envvar="PARQUETRY_EXCLUDE",
         help="Not these tables; words as for --select.",
     ),
+)
+
+_VARIABLES = (
     click.option(
         "--var",
         "variables",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def command() -> None:
 
 @command.command("clean")
 @click.argument("table")
-@project_options
+@table_options
 @output_options("text", "json")
 def clean_table(*, request: ProjectRequest, output: Output, table: str) -> int:
     """Delete file versions that no retention rule asks for, and files that no commit names."""
@@ -32,7 +32,7 @@ def clean_table(*, request: ProjectRequest, output: Output, table: str) -> int:
 
 @command.command("archive")
 @click.argument("table")
-@project_options
+@table_options
 @output_options("text", "json")
 def archive_table(*, request: ProjectRequest, output: Output, table: str) -> int:
     """Move old instants from the active timeline into the archive log."""
@@ -45,7 +45,7 @@ def archive_table(*, request: ProjectRequest, output: Output, table: str) -> int
 @click.argument("table")
 @click.argument("instant")
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
-@project_options
+@table_options
 @output_options("text", "json")
 def roll_back(
     *, request: ProjectRequest, output: Output, table: str, instant: str, auto_approve: bool
@@ -63,7 +63,7 @@ def roll_back(
 @click.argument("instant", required=False)
 @click.option("--comment", default="", help="Why; kept with the savepoint.")
 @click.option("--delete", is_flag=True, help="Give the savepoint of INSTANT up.")
-@project_options
+@table_options
 @output_options("text", "json")
 def savepoint(
     *, request: ProjectRequest, output: Output, table: str, instant: str | None, comment: str, delete: bool
@@ -84,7 +84,7 @@ def savepoint(
 @click.argument("table")
 @click.argument("savepoint")
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
-@project_options
+@table_options
 @output_options("text", "json")
 def restore_table(
     *, request: ProjectRequest, output: Output, table: str, savepoint: str, auto_approve: bool

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 from parquetry.cli.sizes import rows, size, sizes
 
@@ -44,7 +44,7 @@ def command() -> None:
 )
 @click.option("--insert-split-size", type=rows, metavar="ROWS|auto", help="Rows per new file; auto.")
 @click.option("--min-fill", type=click.FloatRange(0, 1), help="Least gain for which a file is rewritten; 0.")
-@project_options
+@table_options
 @output_options("text", "json")
 def sizing(
     *,

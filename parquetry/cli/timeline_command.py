@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 
 
 @click.command(name="timeline")
 @click.argument("table")
 @click.argument("instant", required=False)
-@project_options
+@table_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, table: str, instant: str | None) -> int:
     """List the instants of TABLE: what each wrote and replaced. With INSTANT, all about that one.

@@ -14,13 +14,13 @@ from parquetry.cli.output import Output
 def command(*, request: ProjectRequest, output: Output) -> int:
     """Check the project's files: schema and cross-checks.
 
-    Offline: no JVM, no table is looked at, no environment variable is read.
+    Offline: no JVM, no table is looked at, no environment variable is read. With --select, the
+    project file, the policies, and the files of these tables.
     """
-    from parquetry import project
+    from parquetry.cli.declarations import validated
     from parquetry.cli.diagnostics_view import DiagnosticsView, GithubView
+    from parquetry.project.diagnostics import errors
 
-    result = project.load(
-        request.directory, target=request.target, variables=request.variables, environment=None
-    )
+    result = validated(request)
     output.show(GithubView() if output.format == "github" else DiagnosticsView(), result)
-    return 0 if result.project is not None else 1
+    return 1 if errors(result.diagnostics) else 0

@@ -35,8 +35,6 @@ def tables(tmp_path_factory):
         (("path:tables/air/",), (), "flights planes"),
         (("path:tables/routes.yml",), (), "routes"),
         (("path:*/flights.yml",), (), "flights"),
-        (("tag:none",), (), ""),
-        (("x*",), (), ""),
         ((), ("tag:daily", "routes"), "planes"),
         (("state:changed",), (), "trains"),
         (("state:changed, tag:gold",), (), ""),
@@ -57,6 +55,11 @@ def test_selected(tables, wanted, unwanted, names):
         ("", "empty term"),
         ("flights,", "empty term"),
         ("tag:", "empty term"),
+        ("tag:none", "selector 'tag:none' matches no table; tags are daily, gold"),
+        ("tag:glod", "did you mean 'gold'?"),
+        ("x*", "selector 'x*' matches no table; tables are flights, planes, routes, trains"),
+        ("path:sea", "selector 'path:sea' matches no table; files are tables/air/flights.yml"),
+        ("path:rail,tag:gold", "selector 'path:rail,tag:gold' matches no table"),
     ],
 )
 def test_refused(tables, selector, words):

@@ -1,24 +1,20 @@
 """The reference pages of the specification language, written from the schemas and the codes.
 
-``python -m parquetry.project.reference docs/reference`` writes spec.md and diagnostics.md.
+``python -m tools.spec_reference`` writes docs/reference/spec.md and diagnostics.md. A test compares.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from parquetry.project.codes import CODES
+from parquetry.project.description import described
 from parquetry.project.schema import Kind, inlined
 
-_DESCRIPTION = re.compile(
-    r"^(?P<text>.*?)(?: Default: (?P<default>.*?)\.)?"
-    r"(?: Hudi: (?P<hudi>.*?)\.|(?P<no_hudi> Hudi has no such setting\.))?$",
-    re.DOTALL,
-)
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 _SHARED = ("partitioning", "sizing", "clustering", "retention", "files", "budget")
 _HEADINGS = {
     Kind.PROJECT: "Project: parquetry.yml",
@@ -40,7 +36,7 @@ _FAMILIES = {
 _PREFACE = """\
 # Specification
 
-<!-- Written by `python -m parquetry.project.reference`; edit the schemas instead. -->
+<!-- Written by `python -m tools.spec_reference`; edit the schemas instead. -->
 
 Every key of the three kinds of files, with its values, its default and the Hudi setting that it
 corresponds to. A key that is not listed here is an error. Layers, from the weakest to the strongest:
@@ -80,7 +76,7 @@ def diagnostics_page() -> str:
     lines = [
         "# Diagnostics",
         "",
-        "<!-- Written by `python -m parquetry.project.reference`; edit project/codes.py instead. -->",
+        "<!-- Written by `python -m tools.spec_reference`; edit project/codes.py instead. -->",
         "",
         "`parquetry validate` prints one line per finding, `file:line:column: CODE message`. What each",
         "code means, and what to do, stands here. A warning stops nothing; an `allow` entry in",
@@ -135,16 +131,15 @@ def _row(path: str, schema: Mapping[str, Any], required: bool) -> str:  # noqa: 
 
 
 def _parts(schema: Mapping[str, Any]) -> dict[str, str]:
-    """The text, the default and the Hudi settings that a description is made of."""
-    parts = _DESCRIPTION.match(schema["description"])
-    assert parts is not None, "every description matches"
-    names = re.sub(
-        r"hoodie\.[A-Za-z0-9_.]*[A-Za-z0-9_]", lambda name: f"`{name.group()}`", parts["hudi"] or ""
+    """The text, the default and the Hudi settings of a key, as they stand in a cell."""
+    parts = described(schema)
+    settings = re.sub(
+        r"hoodie\.[A-Za-z0-9_.]*[A-Za-z0-9_]", lambda name: f"`{name.group()}`", parts.hudi or ""
     )
     return {
-        "text": parts["text"],
-        "default": parts["default"] or "",
-        "hudi": names or ("none" if parts["no_hudi"] else ""),
+        "text": parts.text,
+        "default": parts.default or "",
+        "hudi": "none" if parts.hudi == "" else settings,
     }
 
 
@@ -157,11 +152,11 @@ def _values(schema: Mapping[str, Any]) -> str:
 PAGES = {"spec.md": spec_page, "diagnostics.md": diagnostics_page}
 
 
-def main(folder: str) -> None:
-    """Writes the pages into a folder."""
+def main(folder: Path = FOLDER) -> None:
+    """Write the pages into a folder."""
     for name, page in PAGES.items():
-        (Path(folder) / name).write_text(page(), encoding="utf-8")
+        (folder / name).write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -1,0 +1,50 @@
+"""What a code means: of a finding in the project's files, or of a change in a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from parquetry.compiler.changes import CODES as CHANGES
+from parquetry.errors import ParquetryError
+from parquetry.project.codes import CODES as FINDINGS
+
+
+class UnknownCodeError(ParquetryError):
+    """There is no such code."""
+
+    exit_code: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeExplanation:
+    """A code in words; ``kind`` is error, warning or change, a change has no ``remedy`` of its own."""
+
+    code: str
+    kind: str
+    title: str
+    explanation: str | None = None
+    remedy: str | None = None
+
+
+def explain_code(code: str) -> CodeExplanation:
+    """The meaning of a code such as PQ102 or SC310.
+
+    Raises:
+        UnknownCodeError: nothing has this code.
+
+    """
+    finding = FINDINGS.get(code)
+    if finding is not None:
+        return CodeExplanation(
+            code=code,
+            kind="warning" if finding.warning else "error",
+            title=finding.title,
+            explanation=finding.explanation,
+            remedy=finding.remedy,
+        )
+    if code in CHANGES:
+        return CodeExplanation(code=code, kind="change", title=CHANGES[code])
+    raise UnknownCodeError(
+        f"there is no code {code}; findings in files have PQ codes, changes of tables SC codes"
+    )

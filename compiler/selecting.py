@@ -1,0 +1,86 @@
+"""What the selectors ``state:changed`` and ``git:REF`` stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from parquetry import project
+from parquetry.compiler.observation import observe
+from parquetry.compiler.revisions import project_at
+from parquetry.project import Project, ResolvedTable, SelectionError
+from parquetry.project.selection import Method
+from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.job import digest_of
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage import ObjectStore
+
+
+def changed_state(tables: tuple[ResolvedTable, ...], store: Callable[[ResolvedTable], ObjectStore]) -> Method:
+    """``state:changed``: tables that are not there or whose applied spec is not the declared one.
+
+    A table that cannot be read counts as changed, so that the command says why.
+    """
+
+    def is_changed(table: ResolvedTable) -> bool:
+        try:
+            seen = observe(store(table))
+        except UnsupportedTableError:
+            return True
+        if seen is None or not seen.is_applied or seen.handle.applied is None:
+            return True
+        spec = TableSpec.from_json(project.spec_fields(table), place=table.name)
+        return seen.handle.applied.digest != digest_of(spec.to_json())
+
+    def named(value: str) -> frozenset[str]:
+        if value != "changed":
+            raise SelectionError(f"selector 'state:{value}' is not known; write state:changed")
+        answers = map_each(tables, is_changed)
+        return frozenset(table.name for table, changed in zip(tables, answers, strict=True) if changed)
+
+    return named
+
+
+def unknown_state(value: str) -> frozenset[str]:
+    """Refuses ``state:`` where no table is looked at."""
+    message = f"selector 'state:{value}' needs the target's tables, which this command does not look at"
+    raise SelectionError(f"{message}; use git:REF")
+
+
+def changed_since(
+    directory: Path, *, target: str | None, variables: Mapping[str, Any]
+) -> Callable[[str], frozenset[str]]:
+    """``git:REF``: tables that resolve to something else than they did at a revision, or are new.
+
+    Comments, formatting and the order of keys are no difference; a policy, a default or a variable
+    that reaches the table is. Both sides are read without an environment.
+    """
+
+    def resolved(folder: Path, target: str | None) -> Project | str:
+        loaded = project.load(folder, target=target, variables=variables)
+        if loaded.project is not None:
+            return loaded.project
+        return f"{loaded.diagnostics[0].file}: {loaded.diagnostics[0].message}"
+
+    def named(revision: str) -> frozenset[str]:
+        now = resolved(directory, target)
+        if isinstance(now, str):
+            raise SelectionError(f"selector 'git:{revision}' needs a valid project: {now}")
+        with project_at(directory, revision) as folder:
+            if not (folder / "parquetry.yml").exists():
+                return frozenset(table.name for table in now.tables)
+            chosen = now.target.name if target is None else target
+            then = resolved(folder, chosen)
+        if isinstance(then, str):
+            raise SelectionError(f"selector 'git:{revision}': the project was not valid there: {then}")
+        before = {table.name: _said(table) for table in then.tables}
+        return frozenset(table.name for table in now.tables if before.get(table.name) != _said(table))
+
+    return named
+
+
+def _said(table: ResolvedTable) -> tuple[Any, ...]:
+    """All that a table is declared to be, wherever its project lies."""
+    return project.spec_fields(table), table.location_declared, table.files.encryption_key

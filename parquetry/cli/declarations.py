@@ -1,0 +1,99 @@
+"""What is declared, for commands that look at files alone: no environment and, mostly, no table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from parquetry.cli.options import ProjectRequest
+
+if TYPE_CHECKING:
+    from parquetry.project import LoadResult, Project, ResolvedTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A project and the tables of it that were selected."""
+
+    project: Project
+    tables: tuple[ResolvedTable, ...]
+
+
+def offline_project(request: ProjectRequest) -> Project:
+    """The project without its environment; an invalid one has its diagnostics on stderr."""
+    result = _loaded(request)
+    if result.project is None:
+        from parquetry.project.diagnostics import render_text
+
+        click.echo(render_text(result.diagnostics, files=result.files).rstrip("\n"), err=True)
+        raise click.exceptions.Exit(1)
+    return result.project
+
+
+def table_named(project: Project, name: str) -> ResolvedTable:
+    """The table of that name; UnknownTableError with the nearest one otherwise."""
+    from parquetry.compiler.errors import UnknownTableError
+    from parquetry.project.diagnostics import did_you_mean
+
+    names = [table.name for table in project.tables]
+    if name not in names:
+        hint = did_you_mean(name, names) or f"it has: {', '.join(names) or 'none'}"
+        raise UnknownTableError(f"no table {name!r} in project {project.name}; {hint}")
+    return project.tables[names.index(name)]
+
+
+def declared_tables(request: ProjectRequest) -> Listing:
+    """The selected tables; only `state:` has the environment read and the tables looked at."""
+    if any("state:" in selector for selector in (*request.select, *request.exclude)):
+        from parquetry.cli.workspaces import workspace_of
+
+        workspace = workspace_of(request)
+        return Listing(project=workspace.project, tables=workspace.tables)
+    project = offline_project(request)
+    return Listing(project=project, tables=_selected(request, project.tables))
+
+
+def validated(request: ProjectRequest) -> LoadResult:
+    """What loading finds in the project file, in policies, and in the files of the selected tables.
+
+    A file that could not be understood counts as selected, as it may hold any table.
+    """
+    from parquetry.project import SelectionError
+    from parquetry.project.folder import TABLES
+
+    result = _loaded(request)
+    if not request.select and not request.exclude:
+        return result
+    try:
+        chosen = _selected(request, result.tables)
+    except SelectionError:
+        if not result.unresolved:
+            raise
+        return result
+    kept = {table.file for table in chosen} | {*result.unresolved}
+    found = tuple(
+        one for one in result.diagnostics if one.file in kept or not one.file.startswith(f"{TABLES}/")
+    )
+    project = replace(result.project, tables=chosen) if result.project else None
+    return replace(result, project=project, diagnostics=found, tables=chosen)
+
+
+def _loaded(request: ProjectRequest) -> LoadResult:
+    from parquetry import project
+
+    return project.load(request.directory, target=request.target, variables=request.variables)
+
+
+def _selected(request: ProjectRequest, tables: tuple[ResolvedTable, ...]) -> tuple[ResolvedTable, ...]:
+    from parquetry.compiler.selecting import changed_since, unknown_state
+    from parquetry.project import select
+
+    since = changed_since(request.directory, target=request.target, variables=request.variables)
+    return select(
+        tables,
+        select=request.select,
+        exclude=request.exclude,
+        methods={"state": unknown_state, "git": since},
+    )

@@ -1,0 +1,35 @@
+"""`parquetry explain`: where a value comes from, or what a code means."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, table_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="explain")
+@click.argument("subject", metavar="TABLE[.FIELD]|CODE")
+@table_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output, subject: str) -> int:
+    """Show the resolved value of a table's FIELD and the file and line it comes from.
+
+    Without FIELD, every setting of the table. FIELD is a path such as sizing.max_file_size or
+    columns.distance.type. With a CODE such as PQ102 or SC310, what it means and what to do.
+    No environment variable is read.
+    """
+    from parquetry.cli.declarations import offline_project, table_named
+    from parquetry.cli.explain_view import CodeView, ExplanationView
+    from parquetry.compiler.explaining import explain_code
+    from parquetry.project.explanation import explain_table
+
+    if re.fullmatch(r"[A-Z]{2}\d{3}", subject):
+        output.show(CodeView(), explain_code(subject))
+        return 0
+    name, _, path = subject.partition(".")
+    table = table_named(offline_project(request), name)
+    output.show(ExplanationView(), explain_table(table, path))
+    return 0

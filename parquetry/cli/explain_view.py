@@ -1,0 +1,108 @@
+"""A setting with its layers, a table's settings with their places, a code in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import columns
+from parquetry.compiler.explaining import CodeExplanation
+from parquetry.project.explanation import Explanation
+from parquetry.project.model import Origin
+
+
+class ExplanationView:
+    """One setting in full, or many as a list."""
+
+    def text(self, outcome: Explanation, paint: Paint) -> str:
+        """The value, what it means, and what each layer says, the one that counts first."""
+        about = f"{outcome.table.name}.{outcome.path}" if outcome.path else outcome.table.name
+        single = len(outcome.settings) == 1 and outcome.settings[0].path == outcome.path
+        if not single and outcome.settings:
+            where = f"{paint.bold(about)}: {outcome.table.file}"
+            rows = [
+                (entry.path, _shown(entry.value), entry.origin.layer.value, _place(entry.origin))
+                for entry in outcome.settings
+            ]
+            return f"{where}\n{columns(('setting', 'value', 'layer', 'from'), rows, paint=paint)}"
+        value = _shown(outcome.settings[0].value) if single else "not set"
+        lines = [f"{paint.bold(about)}: {value}", *_meaning(outcome)]
+        if outcome.layers:
+            lines += ["", _layers(outcome, paint)]
+        return "\n".join(lines)
+
+    def json(self, outcome: Explanation) -> Any:
+        """The settings and layers as plain values, the weakest layer first."""
+        description = outcome.description
+        return {
+            "table": outcome.table.name,
+            "path": outcome.path,
+            "meaning": description.text if description else None,
+            "default": description.default if description else None,
+            "hudi": (description.hudi or None) if description else None,
+            "settings": [
+                {"path": entry.path, "value": entry.value, **_origin(entry.origin)}
+                for entry in outcome.settings
+            ],
+            "layers": [{"value": entry.value, **_origin(entry.origin)} for entry in outcome.layers],
+        }
+
+
+class CodeView:
+    """A code in a few sentences."""
+
+    def text(self, outcome: CodeExplanation, paint: Paint) -> str:
+        """Title, explanation and remedy."""
+        lines = [f"{paint.bold(outcome.code)} ({outcome.kind}): {outcome.title}"]
+        return "\n".join([*lines, *(line for line in (outcome.explanation, outcome.remedy) if line)])
+
+    def json(self, outcome: CodeExplanation) -> Any:
+        """The same as plain values."""
+        return {
+            "code": outcome.code,
+            "kind": outcome.kind,
+            "title": outcome.title,
+            "explanation": outcome.explanation,
+            "remedy": outcome.remedy,
+        }
+
+
+def _meaning(outcome: Explanation) -> list[str]:
+    described = outcome.description
+    if described is None:
+        return []
+    lines = [f"  {described.text}"]
+    if described.default is not None:
+        lines.append(f"  Default: {described.default}.")
+    if described.hudi:
+        lines.append(f"  Hudi: {described.hudi}.")
+    return lines
+
+
+def _layers(outcome: Explanation, paint: Paint) -> str:
+    """What each layer says, the strongest first."""
+    rows: list[tuple[str, str, str]] = []
+    for entry in reversed(outcome.layers):
+        counts = outcome.is_united or not rows
+        value = _shown(entry.value) if counts else f"{_shown(entry.value)} (overridden)"
+        rows.append((entry.origin.layer.value, _place(entry.origin), value))
+    return columns(("layer", "from", "value"), rows, paint=paint)
+
+
+def _place(origin: Origin) -> str:
+    return str(origin) if origin.file else "built in"
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    written = origin.file is not None
+    return {
+        "layer": origin.layer.value,
+        "file": origin.file,
+        "line": origin.line if written else None,
+        "column": origin.column if written else None,
+    }

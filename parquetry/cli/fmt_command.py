@@ -1,0 +1,28 @@
+"""`parquetry fmt`: the project's files in canonical YAML."""
+
+from __future__ import annotations
+
+import click
+
+from parquetry.cli.options import ProjectRequest, directory_options, output_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="fmt")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 3 when a file would change.")
+@directory_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
+    """Write the project's files anew in canonical YAML.
+
+    Keys keep their order and comments their words; indentation, quotes, spacing and blank lines
+    become those of one style. A file that is no YAML is reported and left as it is.
+    """
+    from parquetry.cli.format_view import FormatView
+    from parquetry.project.formatting import format_project
+
+    result = format_project(request.directory, write=not check)
+    output.show(FormatView(check=check), result)
+    if result.failed:
+        return 1
+    return 3 if check and result.changed else 0

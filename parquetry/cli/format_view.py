@@ -1,0 +1,34 @@
+"""Which files were written anew, and which could not be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import count
+from parquetry.project.diagnostics import render_json, render_text
+from parquetry.project.formatting import FormatResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatView:
+    """The files that changed, or would with ``check``, after what stands against the others."""
+
+    check: bool
+
+    def text(self, outcome: FormatResult, paint: Paint) -> str:
+        """One line per file, then a count."""
+        found = render_text(outcome.diagnostics, files=outcome.files) if outcome.diagnostics else ""
+        verb = "would change" if self.check else "formatted"
+        lines = [f"{paint.warn(verb)}  {path}" for path in outcome.changed]
+        total = count(outcome.files, "file")
+        if outcome.changed:
+            lines.append(f"{len(outcome.changed)} of {total} {verb}")
+        elif not outcome.failed:
+            lines.append(f"{total} in canonical form")
+        return found + "\n".join(lines)
+
+    def json(self, outcome: FormatResult) -> Any:
+        """The same as plain values."""
+        return {"changed": list(outcome.changed), **render_json(outcome.diagnostics, files=outcome.files)}

@@ -1,0 +1,24 @@
+"""`parquetry ls`: what is declared."""
+
+from __future__ import annotations
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="ls")
+@project_options
+@output_options("text", "json", "name")
+def command(*, request: ProjectRequest, output: Output) -> int:
+    """List the tables that are declared.
+
+    No environment variable is read and no table is looked at, unless a selector needs it
+    (state:changed). `--format name` prints one name per line, for scripts.
+    """
+    from parquetry.cli.declarations import declared_tables
+    from parquetry.cli.ls_view import ListingView, NamesView
+
+    output.show(NamesView() if output.format == "name" else ListingView(), declared_tables(request))
+    return 0

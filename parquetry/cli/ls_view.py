@@ -1,0 +1,54 @@
+"""The declared tables: as a list for people, as values, or as names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parquetry.cli.declarations import Listing
+from parquetry.cli.output import Paint
+from parquetry.cli.views import columns, count
+
+
+class ListingView:
+    """One line per table."""
+
+    def text(self, outcome: Listing, paint: Paint) -> str:
+        """Name, file, tags and location."""
+        rows = [
+            (table.name, ", ".join(table.tags), table.file, table.location_declared)
+            for table in outcome.tables
+        ]
+        head = f"project {outcome.project.name}, target {outcome.project.target.name}"
+        total = count(len(rows), "table")
+        if not rows:
+            return f"{head}: {total}"
+        return f"{head}: {total}\n\n{columns(('table', 'tags', 'file', 'location'), rows, paint=paint)}"
+
+    def json(self, outcome: Listing) -> Any:
+        """The same, with owner, policy, columns and sources."""
+        return {
+            "project": outcome.project.name,
+            "target": outcome.project.target.name,
+            "tables": [
+                {
+                    "name": table.name,
+                    "file": table.file,
+                    "description": table.description,
+                    "owner": table.owner,
+                    "tags": list(table.tags),
+                    "policy": table.policy,
+                    "location": table.location_declared,
+                    "columns": [column.name for column in table.columns],
+                    "sources": [source.name for source in table.sources],
+                }
+                for table in outcome.tables
+            ],
+        }
+
+
+class NamesView(ListingView):
+    """The names alone."""
+
+    def text(self, outcome: Listing, paint: Paint) -> str:  # noqa: ARG002  # for scripts
+        """One name per line."""
+        return "\n".join(table.name for table in outcome.tables)

@@ -1,0 +1,41 @@
+"""What the description of a key in a schema is made of: its text, its default, its Hudi settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_DESCRIPTION = re.compile(
+    r"^(?P<text>.*?)(?: Default: (?P<default>.*?)\.)?"
+    r"(?: Hudi: (?P<hudi>.*?)\.|(?P<no_hudi> Hudi has no such setting\.))?$",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """The parts; ``default`` and ``hudi`` are None where the key has no such thing.
+
+    ``hudi`` is empty where Hudi has no setting that corresponds to the key.
+    """
+
+    text: str
+    default: str | None
+    hudi: str | None
+
+
+def described(schema: Mapping[str, Any]) -> Description:
+    """The parts of a key's description."""
+    parts = _DESCRIPTION.match(schema["description"])
+    assert parts is not None, "every description matches"
+    hudi = "" if parts["no_hudi"] else parts["hudi"]
+    return Description(text=parts["text"], default=parts["default"], hudi=hudi)
+
+
+def accepted(schema: Mapping[str, Any]) -> str:
+    """Which values a key takes, in words."""
+    if "enum" in schema:
+        return ", ".join(str(word) for word in schema["enum"])
+    return str(schema["const"] if "const" in schema else schema["title"])

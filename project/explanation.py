@@ -1,0 +1,115 @@
+"""What a setting of a table is, what it means, and which file and line it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from parquetry.errors import ParquetryError
+from parquetry.project.description import Description, described
+from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.model import LayerValue, Origin, ResolvedTable
+from parquetry.project.schema import Kind, inlined
+
+_UNITED = "tags"
+
+
+class UnknownSettingError(ParquetryError):
+    """A table has no setting of that name."""
+
+    exit_code: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A value as it was written, by its path in the table, and where it comes from."""
+
+    path: str
+    value: Any
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A table, a section or a setting of it.
+
+    ``path`` is empty for the whole table. ``settings`` are the values at and below the path in
+    the order of the spec. For a single setting ``layers`` says what each layer wrote, the
+    weakest first, and ``is_united`` that all of them count. ``description`` is that of the key.
+    """
+
+    table: ResolvedTable
+    path: str
+    settings: tuple[Setting, ...]
+    layers: tuple[LayerValue, ...]
+    is_united: bool
+    description: Description | None
+
+
+def explain_table(table: ResolvedTable, path: str = "") -> Explanation:
+    """The setting or section at a dotted path of a table, such as ``sizing.max_file_size``.
+
+    Entries of lists go by their names (``columns.distance.type``), those without by index.
+
+    Raises:
+        UnknownSettingError: tables have no such key, or this one has no such entry.
+
+    """
+    steps = _spelled(path)
+    dotted = ".".join(steps)
+    below = tuple(
+        Setting(path=name, value=value, origin=table.origin(name))
+        for name, value in table.settings.items()
+        if not dotted or name == dotted or name.startswith(f"{dotted}.")
+    )
+    key = _key(inlined(Kind.TABLE), steps)
+    if not below and (key is None or "[]" in key[1]):
+        raise UnknownSettingError(f"table {table.name} has no setting '{path}'; {_hint(table, steps)}")
+    return Explanation(
+        table=table,
+        path=dotted,
+        settings=below,
+        layers=table.history().get(dotted, ()),
+        is_united=dotted == _UNITED,
+        description=described(key[0]) if key and dotted else None,
+    )
+
+
+def _spelled(path: str) -> tuple[str, ...]:
+    """The steps of a path; ``columns[2]`` means ``columns.2``."""
+    return tuple(step for step in re.sub(r"\[(\w+)\]", r".\1", path).split(".") if step)
+
+
+def _key(schema: Mapping[str, Any], steps: tuple[str, ...]) -> tuple[Mapping[str, Any], str] | None:
+    """The schema of the key that a path leads to, and its path with ``[]`` for entries of lists."""
+    node, spoken = schema, ""
+    for step in steps:
+        if step in node.get("properties", {}):
+            node = node["properties"][step]
+        elif "properties" in node.get("items", {}) and not spoken.endswith("[]"):
+            node, step = node["items"], "[]"  # noqa: PLW2901 - the entry's own name leads nowhere
+        elif isinstance(node.get("additionalProperties"), Mapping):
+            node = node["additionalProperties"]
+        else:
+            return None
+        spoken += f".{step}"
+    return (node, spoken) if "description" in node else None
+
+
+def _hint(table: ResolvedTable, steps: tuple[str, ...]) -> str:
+    """The nearest path that exists, else what there is one level up."""
+    known = {name[: len(name) if at < 0 else at] for name in table.settings for at in _ends(name)}
+    near = did_you_mean(".".join(steps), sorted(known))
+    if near:
+        return near
+    node: Mapping[str, Any] = inlined(Kind.TABLE)
+    for step in steps[:-1]:
+        node = node.get("properties", {}).get(step, {})
+    keys = sorted(node.get("properties", ()) or inlined(Kind.TABLE)["properties"])
+    return did_you_mean(steps[-1], keys) or f"keys are {', '.join(keys)}"
+
+
+def _ends(path: str) -> list[int]:
+    return [*(match.start() for match in re.finditer(r"\.", path)), -1]

@@ -1,0 +1,80 @@
+"""The files of a project in canonical form: what `parquetry fmt` does to a folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from parquetry.project.canonical import NotCanonicalError, canonical
+from parquetry.project.diagnostics import Diagnostic, diagnostic, errors, in_order
+from parquetry.project.document import decode, parse_text
+from parquetry.project.folder import PROJECT_FILE, read, read_project_file, scan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatResult:
+    """Files that are, or would be, written anew, and what stands against formatting the others.
+
+    Paths are relative to the project, in their order; ``files`` counts all that were read.
+    """
+
+    changed: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    files: int
+
+    @property
+    def failed(self) -> bool:
+        """Whether a file could not be formatted."""
+        return bool(errors(self.diagnostics))
+
+
+def format_project(root: Path, *, write: bool) -> FormatResult:
+    """Brings the YAML files of a project folder into canonical form; only looks unless ``write``.
+
+    A file that does not parse is reported and left as it is. Each file is replaced as a whole.
+    """
+    root = root.resolve()
+    folder = scan(root)
+    changed: list[str] = []
+    found: list[Diagnostic] = list(folder.diagnostics)
+    paths = [PROJECT_FILE, *folder.policies, *folder.tables]
+    for path in paths:
+        text = _formatted(root, path, found)
+        if text is not None:
+            changed.append(path)
+            if write:
+                _replace((root / path).resolve(), text)
+    return FormatResult(changed=tuple(changed), diagnostics=in_order(found), files=len(paths))
+
+
+def _formatted(root: Path, path: str, found: list[Diagnostic]) -> str | None:
+    """The new text of a file; None where it stays."""
+    data = read_project_file(root) if path == PROJECT_FILE else read(root, path)
+    if isinstance(data, Diagnostic):
+        found.append(data)
+        return None
+    source, problem = decode(path, data)
+    problems = (problem,) if problem else parse_text(source).diagnostics
+    if problems:
+        found += problems
+        return None
+    try:
+        text = canonical(source)
+    except NotCanonicalError as error:
+        hint = "write each key as `key: value` on a line of its own"
+        found.append(diagnostic("PQ016", str(error), source=source, hint=hint))
+        return None
+    return text if text.encode() != data else None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Puts the text in the file's place in one step, with the file's permissions."""
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=".", suffix=".fmt", delete=False, encoding="utf-8", newline=""
+    ) as stream:
+        stream.write(text)
+    shutil.copymode(path, stream.name)
+    os.replace(stream.name, path)  # noqa: PTH105 - the name of a temporary file is a text

@@ -1,0 +1,298 @@
+"""YAML text as a tree that keeps what values do not say: styles, anchors, comments, blank lines.
+
+For rewriting a file, see :mod:`parquetry.project.canonical`. Every comment is attached to an entry
+of a mapping or list: above it, or at the end of its first line; the last ones of a collection
+may stand below its entries.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+from parquetry.project.source import LINE_END, SourceText
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_COMMENT = re.compile(r"(?:(?<=[ \t\r\n\x85\u2028\u2029])|\A)#[^\r\n\x85\u2028\u2029]*")
+_HEADER_COMMENT = re.compile(r"[|>][-+0-9]*[ \t]+(#[^\r\n\x85\u2028\u2029]*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A comment on a line of its own; ``apart`` when the line above it is blank."""
+
+    text: str
+    apart: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Scalar:
+    """A text, number, flag or null; ``raw`` is as it was written, without an anchor."""
+
+    raw: str
+    value: str
+    style: str | None
+    anchor: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Alias:
+    """A value that an anchor named before."""
+
+    name: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Collection:
+    """A mapping or a list. ``column`` is where it stands, ``span`` what brackets enclose, if any."""
+
+    is_mapping: bool
+    flow: bool
+    start: int
+    column: int
+    anchor: str | None = None
+    span: tuple[int, int] | None = None
+    entries: list[Entry] = field(default_factory=list)
+    foot: list[Remark] = field(default_factory=list)
+    has_comment: bool = False
+
+
+Tree: TypeAlias = Scalar | Alias | Collection
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """A key with its value, or an item of a list; the root of a file is one too."""
+
+    start: int
+    value: Tree
+    key: Scalar | None = None
+    apart: bool = False
+    lead: list[Remark] = field(default_factory=list)
+    note: str | None = None
+    inside: tuple[Collection, Entry] | None = None
+
+    def remark(self, text: str) -> None:
+        """Sets the comment at the line's end; one that is there already moves above."""
+        if self.note is not None:
+            _above(self).append(Remark(text=self.note, apart=False))
+        self.note = text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comment:
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Between:
+    """The entries before and after a comment."""
+
+    root: Entry
+    previous: Entry | None
+    following: Entry | None
+
+
+def read_tree(source: SourceText) -> tuple[Entry, tuple[str, ...]]:
+    """The tree of a text that holds one document of tables and lists, and all its comments.
+
+    Raises:
+        yaml.YAMLError: it is no YAML.
+
+    """
+    reader = _Reader(source)
+    root = reader.root()
+    comments = sorted(reader.comments(), key=lambda comment: comment.index)
+    _attach(root, comments, source)
+    return root, tuple(comment.text.rstrip() for comment in comments)
+
+
+class _Reader:
+    """Builds the tree from the parser's events and remembers where scalars stand."""
+
+    def __init__(self, source: SourceText) -> None:
+        self._text = source.text
+        self._events: Iterator[Any] = iter(yaml.parse(source.text, Loader=_LOADER))
+        self._scalars: list[tuple[int, int]] = []
+        self._in_headers: list[_Comment] = []
+
+    def root(self) -> Entry:
+        event = next(self._events)
+        while isinstance(event, (yaml.StreamStartEvent, yaml.DocumentStartEvent)):
+            event = next(self._events)
+        root = Entry(start=event.start_mark.index, value=self._tree(event))
+        for event in self._events:
+            assert isinstance(event, (yaml.DocumentEndEvent, yaml.StreamEndEvent)), "one document"
+        return root
+
+    def comments(self) -> Iterator[_Comment]:
+        """Comments outside of scalars, and behind the signs | and >."""
+        yield from self._in_headers
+        end = 0
+        for begin, following in [*self._scalars, (len(self._text), 0)]:
+            for match in _COMMENT.finditer(self._text, end, begin):
+                yield _Comment(index=match.start(), text=match.group())
+            end = following
+
+    def _tree(self, event: Any) -> Tree:
+        if isinstance(event, yaml.AliasEvent):
+            return Alias(name=str(event.anchor))
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        mapping = isinstance(event, yaml.MappingStartEvent)
+        made = Collection(
+            is_mapping=mapping,
+            flow=bool(event.flow_style),
+            start=event.start_mark.index,
+            column=event.start_mark.column,
+            anchor=event.anchor,
+        )
+        item: Any = next(self._events)
+        while not isinstance(item, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            key = self._scalar(item) if mapping else None
+            value = next(self._events) if mapping else item
+            made.entries.append(Entry(start=item.start_mark.index, key=key, value=self._tree(value)))
+            item = next(self._events)
+        if made.flow:
+            made.span = made.start, item.end_mark.index
+        return made
+
+    def _scalar(self, event: Any) -> Scalar:
+        begin, end = event.start_mark.index, event.end_mark.index
+        raw = self._text[begin:end]
+        if event.anchor:
+            behind = raw.removeprefix(f"&{event.anchor}").lstrip(" \t")
+            begin += len(raw) - len(behind)
+            raw = behind
+        if raw:
+            self._scalars.append((begin, end))
+        style = event.style or None
+        header = _HEADER_COMMENT.match(raw) if style in ("|", ">") else None
+        if header:
+            self._in_headers.append(_Comment(index=begin + header.start(1), text=header[1]))
+        return Scalar(raw=raw, value=event.value, style=style, anchor=event.anchor)
+
+
+def _attach(root: Entry, comments: list[_Comment], source: SourceText) -> None:
+    """Gives every comment and every blank line its place in the tree."""
+    lines = _Lines(source)
+    for comment in comments:
+        _mark_commented(root, comment.index)
+    entries = list(_attachable(root, None))
+    starts = [entry.start for entry in entries]
+    for entry in entries[1:]:
+        entry.apart = lines.is_apart(entry.start)
+    for comment in comments:
+        after = bisect_right(starts, comment.index)
+        between = _Between(
+            root=root,
+            previous=entries[after - 1] if after else None,
+            following=entries[after] if after < len(entries) else None,
+        )
+        text = comment.text.rstrip()
+        if between.previous is not None and not lines.is_alone(comment.index):
+            _owner(between.previous, comment.index).remark(text)
+            continue
+        remark = Remark(text=text, apart=lines.is_apart(comment.index))
+        _place_of(comment, lines.column(comment.index), between=between).append(remark)
+
+
+def _mark_commented(entry: Entry, index: int) -> None:
+    """Marks the brackets around a place, so that what they hold is written below each other."""
+    value = entry.value
+    if not isinstance(value, Collection):
+        return
+    if value.span is not None:
+        if not value.span[0] < index < value.span[1]:
+            return
+        value.has_comment = bool(value.entries)
+    for inner in value.entries:
+        _mark_commented(inner, index)
+
+
+def _attachable(entry: Entry, inside: tuple[Collection, Entry] | None) -> Iterator[Entry]:
+    """Entries that comments can be attached to, in the order of the text."""
+    entry.inside = inside
+    yield entry
+    value = entry.value
+    if isinstance(value, Collection) and (not value.flow or value.has_comment):
+        for inner in value.entries:
+            yield from _attachable(inner, (value, entry))
+
+
+def _owner(entry: Entry, index: int) -> Entry:
+    """The entry whose line a comment ends: one further out when brackets were closed before it."""
+    while entry.inside is not None:
+        collection, parent = entry.inside
+        if collection.span is None or index < collection.span[1]:
+            break
+        entry = parent
+    return entry
+
+
+def _place_of(comment: _Comment, column: int, *, between: _Between) -> list[Remark]:
+    """Where a comment on its own line goes: above what follows, or below what ends there."""
+    previous, following = between.previous, between.following
+    if previous is None:
+        return between.root.lead
+    owner = _owner(previous, comment.index)
+    if following is not None and following.inside is not None and following.inside[1] is owner:
+        return _above(following)
+    outer = following.inside[0] if following is not None and following.inside is not None else None
+    chain = _open_collections(owner)
+    for collection, indent in chain:
+        if collection is outer:
+            break
+        if collection.span is not None or indent <= column or collection is chain[-1][0]:
+            return collection.foot
+    return between.root.lead if following is None else _above(following)
+
+
+def _above(entry: Entry) -> list[Remark]:
+    """The lines above an entry; the first one inside an item of a list begins on the item's line."""
+    while entry.inside is not None:
+        collection, parent = entry.inside
+        if entry is not collection.entries[0] or parent.key is not None or collection.anchor:
+            break
+        entry = parent
+    return entry.lead
+
+
+def _open_collections(entry: Entry) -> list[tuple[Collection, int]]:
+    """The collections around an entry from the inside out, each with the column that its comments need."""
+    found = []
+    while entry.inside is not None:
+        collection, parent = entry.inside
+        around = parent.inside[0] if parent.inside else None
+        level = not collection.is_mapping and around is not None and around.column == collection.column
+        found.append((collection, collection.column + level))
+        entry = parent
+    return found
+
+
+class _Lines:
+    """What stands beside and above a place."""
+
+    def __init__(self, source: SourceText) -> None:
+        self._lines = source.lines
+        self._begins = [0, *(match.end() for match in LINE_END.finditer(source.text))]
+
+    def column(self, index: int) -> int:
+        return index - self._begins[self._number(index)]
+
+    def is_alone(self, index: int) -> bool:
+        number = self._number(index)
+        return not self._lines[number][: index - self._begins[number]].strip()
+
+    def is_apart(self, index: int) -> bool:
+        number = self._number(index)
+        return number > 0 and not self._lines[number - 1].strip()
+
+    def _number(self, index: int) -> int:
+        return bisect_right(self._begins, index) - 1

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from parquetry import project
+from parquetry.compiler.changes import CODES as CHANGES
+from parquetry.compiler.explaining import UnknownCodeError, explain_code
+from parquetry.project.codes import CODES
+from parquetry.project.explanation import UnknownSettingError, explain_table
+from tests.support.spec_cases import CASES, POLICY, PROJECT, TABLE, diagnostics_of, write_project
+
+LAYERED = {
+    "parquetry.yml": PROJECT.replace(
+        "dev: {warehouse: ./warehouse}",
+        "dev: {warehouse: ./warehouse, overrides: {sizing: {max_file_size: 90MiB}, tags: [d]}}",
+    )
+    + "defaults: {tags: [a], sizing: {max_file_size: 130MiB, small_file_limit: 50MiB}}\n",
+    "policies/standard.yml": POLICY + "sizing: {max_file_size: 140MiB}\n",
+    "tables/flights.yml": TABLE + 'policy: standard\ntags: [b]\nsizing: {max_file_size: "{{ 3 * 50 }}MiB"}\n',
+}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    result = project.load(write_project(tmp_path_factory.mktemp("explained"), LAYERED))
+    assert result.project is not None, result.diagnostics
+    return result.project.tables[0]
+
+
+def test_a_setting_has_all_its_layers_with_their_places(table):
+    found = explain_table(table, "sizing.max_file_size")
+    assert [(one.value, one.origin.layer.value, str(one.origin)) for one in found.layers] == [
+        ("120MiB", "default", "default"),
+        ("130MiB", "defaults", "parquetry.yml:7:32"),
+        ("140MiB", "policy", "policies/standard.yml:5:10"),
+        ("150MiB", "table", "tables/flights.yml:9:10"),
+        ("90MiB", "overrides", "parquetry.yml:6:54"),
+    ]
+    (setting,) = found.settings
+    assert (setting.value, setting.origin) == ("90MiB", found.layers[-1].origin)
+    assert found.description.hudi == "hoodie.parquet.max.file.size"
+    assert not found.is_united
+
+
+def test_the_strongest_layer_is_the_value_everywhere(table):
+    history = table.history()
+    for path, value in table.settings.items():
+        if path == "tags":
+            assert value == ["a", "b", "d"]
+            assert [entry.value for entry in history[path]] == [["a"], ["b"], ["d"]]
+        else:
+            assert history[path][-1].value == value
+            assert history[path][-1].origin == table.origin(path)
+
+
+@pytest.mark.parametrize("path", ["columns.id.type", "columns[id].type", "columns.id"])
+def test_entries_of_lists_go_by_their_names(table, path):
+    assert ("columns.id.type", "string") in [(s.path, s.value) for s in explain_table(table, path).settings]
+
+
+def test_a_known_key_without_a_value_says_its_default(table):
+    found = explain_table(table, "clustering.plan.target_file_size")
+    assert (found.settings, found.layers) == ((), ())
+    assert found.description.default == "sizing.max_file_size"
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("sizing.max_file", "did you mean 'sizing.max_file_size'?"),
+        ("sizng", "did you mean 'sizing'?"),
+        ("columns.nosuch.type", "setting 'columns.nosuch.type'"),
+        ("queries.first.where", "setting 'queries.first.where'"),
+        ("x.y.z", "keys are"),
+    ],
+)
+def test_an_unknown_setting_is_named(table, path, hint):
+    with pytest.raises(UnknownSettingError) as caught:
+        explain_table(table, path)
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if (case.verdict, case.kind) == ("positive", "table")],
+    ids=lambda case: case.path.stem,
+)
+def test_every_written_setting_can_be_explained(case, tmp_path):
+    assert diagnostics_of(case, tmp_path) == ()
+    for table in project.load(tmp_path).project.tables:
+        assert [s.path for s in explain_table(table).settings] == list(table.settings)
+        for path in table.settings:
+            found = explain_table(table, path)
+            assert found.settings[0].value == table.settings[path]
+            assert found.description is not None, path
+
+
+@pytest.mark.parametrize("code", [*CODES, *CHANGES])
+def test_every_code_has_words(code):
+    found = explain_code(code)
+    assert found.title
+    assert found.kind in {"error", "warning", "change"}
+
+
+def test_an_unknown_code_is_refused():
+    with pytest.raises(UnknownCodeError, match="there is no code PQ999"):
+        explain_code("PQ999")
