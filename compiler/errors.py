@@ -41,3 +41,7 @@ class UsageError(ParquetryError):
     """The values given do not make a request that can be carried out."""
 
     exit_code: ClassVar[int] = 2
+
+
+class UnacceptableDriftError(ParquetryError):
+    """A table has changed in a way that no spec can say."""

@@ -28,7 +28,7 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
     :func:`ahead_ms`; one further ahead is refused.
     """
     check_readable(handle.store, handle.config)
-    for problem in _problems(handle.config):
+    for problem in writing_problems(handle.config):
         raise UnsupportedTableError(f"{handle.store.uri}: {problem}")
     _check_schema_history(handle, timeline)
     ahead = ahead_ms(timeline, handle.config.timezone, now_ms)
@@ -45,7 +45,8 @@ def ahead_ms(timeline: Timeline, timezone: Timezone, now_ms: int) -> int:
     return 0 if newest is None else max(0, parse_instant_ms(newest, timezone) - now_ms)
 
 
-def _problems(config: TableConfig) -> Iterator[str]:
+def writing_problems(config: TableConfig) -> Iterator[str]:
+    """Every property with which a table cannot be written safely, and the remedy."""
     if config.metadata_partitions:
         yield (
             f"hoodie.table.metadata.partitions={','.join(config.metadata_partitions)}: readers that use the "

@@ -90,7 +90,8 @@ class TableHandle:
 
     def schema_json(self, timeline: Timeline, columns: Iterable[Column]) -> str:
         """The Avro schema that a commit with these columns carries, in the table's own names."""
-        return schema_json(self.config.name, columns, recorded_schema(timeline, self.config))
+        keys = {field.partition(".")[0] for field in self.config.record_key}
+        return schema_json(self.config.name, columns, recorded_schema(timeline, self.config), keys=keys)
 
     def key_encoding(self, view: FileSystemView) -> KeyEncoding:
         """How record keys are spelled; one file is read where the key generator leaves it open."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -35,6 +36,15 @@ def workspace_of(request: ProjectRequest) -> Workspace:
         raise click.exceptions.Exit(error.exit_code) from error
 
 
+def reloader(request: ProjectRequest) -> Callable[[], Workspace]:
+    """What gives the request's whole project as its files are then; SpecError when they are invalid."""
+    from parquetry.compiler.workspace import open_workspace
+
+    return lambda: open_workspace(
+        request.directory, target=request.target, variables=request.variables, environment=os.environ
+    )
+
+
 def store_named(request: ProjectRequest, table: str) -> ObjectStore:
     """The store of a table: a name in the project, or a path or URI of any table."""
     if "/" in table or table in (".", ".."):
@@ -45,11 +55,11 @@ def store_named(request: ProjectRequest, table: str) -> ObjectStore:
     return workspace.store(workspace.table(table))
 
 
-def plan_for(request: ProjectRequest) -> Plan:
-    """The plan of the request's project and tables, as of now."""
+def plan_for(request: ProjectRequest, *, due: bool = False) -> Plan:
+    """The plan of the request's project and tables, as of now; ``due`` adds what every table owes."""
     from parquetry.compiler.planning import plan_workspace
 
-    return plan_workspace(workspace_of(request), now_ms=now_ms())
+    return plan_workspace(workspace_of(request), now_ms=now_ms(), due=due)
 
 
 def now_ms() -> int:

@@ -25,6 +25,7 @@ _VARYING = (
     (re.compile(r'("parquetry\.(table_id|nonce)": )"[^"]+"'), r'\1"<id>"'),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r'("created_ms": )\d+'), r"\1<ms>"),
+    (re.compile(r"(for |_seconds\": )\d+(,| s,)"), r"\1<n>\2"),
 )
 
 
@@ -42,6 +43,13 @@ def transcript(script, directory, monkeypatch):
             continue
         if words[0] == "cp":
             shutil.copy(words[1], words[2])
+            continue
+        if words[0] == "mkdir":
+            Path(words[1]).mkdir(exist_ok=True)
+            continue
+        if words[0] == "rm":
+            doomed = Path(words[1])
+            shutil.rmtree(doomed) if doomed.is_dir() else doomed.unlink()
             continue
         if words[0] == "cat":
             lines.append(Path(words[1]).read_text(encoding="utf-8"))

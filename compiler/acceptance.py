@@ -1,0 +1,97 @@
+"""Accepting drift: what somebody else changed of an applied table is written into its spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from parquetry.compiler.drift import Drift, drifts
+from parquetry.compiler.errors import UnacceptableDriftError, UsageError
+from parquetry.compiler.spec_edit import with_column, with_nullable, with_type
+from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.errors import ParquetryError
+from parquetry.project import ResolvedTable
+from parquetry.runtime.adoption import adopt_table
+from parquetry.runtime.spec import Column
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table_schema import live_columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """What was written into ``file`` and recorded as applied; nothing where there was no drift."""
+
+    table: str
+    file: str
+    location: str
+    applied_number: int
+    accepted: tuple[Drift, ...]
+
+
+def accept_drift(
+    workspace: Workspace, table: ResolvedTable, handle: TableHandle, *, reload: Callable[[], Workspace]
+) -> Acceptance:
+    """Write the drift of an applied table into its spec and record that as applied.
+
+    UsageError when the spec has changes of its own that are not applied; UnacceptableDriftError,
+    with nothing changed, for drift that no spec can express.
+    """
+    applied, spec = handle.applied, handle.spec
+    assert applied is not None, "the caller has seen an applied record"
+    assert spec is not None, "an applied record has a spec"
+    found = tuple(drifts(handle, spec))
+    if spec_of(table) != spec:
+        raise UsageError(
+            f"{table.file} has changes that are not applied: apply them or take them back, then adopt"
+        )
+    refused = next((drift for drift in found if not drift.acceptable), None)
+    if refused is not None:
+        remedy = refused.remedy or "`parquetry apply` puts it back"
+        raise UnacceptableDriftError(f"{table.name}: {refused.path} cannot be accepted; {remedy}")
+    number = applied.number
+    if found:
+        number = _record(workspace, table, handle, found, reload)
+    return Acceptance(
+        table=table.name,
+        file=table.file,
+        location=table.location,
+        applied_number=number,
+        accepted=found,
+    )
+
+
+def _record(
+    workspace: Workspace,
+    table: ResolvedTable,
+    handle: TableHandle,
+    found: tuple[Drift, ...],
+    reload: Callable[[], Workspace],
+) -> int:
+    file = workspace.project.root / table.file
+    before = file.read_text(encoding="utf-8")
+    live = {c.name: c for c in live_columns(handle.store, handle.timeline(), handle.config)}
+    try:
+        _write(file, table.file, before, found, live)
+        ref = adopt_table(
+            handle.store,
+            spec_of(reload().table(table.name)),
+            project=workspace.project.name,
+            git_commit=workspace.tree.commit,
+        )
+    except ParquetryError:
+        file.write_text(before, encoding="utf-8")
+        raise
+    return ref.number
+
+
+def _write(file: Path, name: str, text: str, found: tuple[Drift, ...], live: dict[str, Column]) -> None:
+    for drift in found:
+        _, column, *attribute = drift.path.split(".")
+        if not attribute:
+            text = with_column(text, live[column], file=name)
+        elif attribute == ["type"]:
+            text = with_type(text, live[column], file=name)
+        else:
+            text = with_nullable(text, column, file=name)
+    file.write_text(text, encoding="utf-8")

@@ -1,0 +1,180 @@
+"""`adopt`: an existing Hudi table becomes one of the project's, its spec written from what it records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from parquetry.compiler.acceptance import Acceptance, accept_drift
+from parquetry.compiler.errors import UsageError
+from parquetry.compiler.hudi_options import settings_of
+from parquetry.compiler.known_locations import remember
+from parquetry.compiler.observation import observe
+from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, table_text, with_settings
+from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.errors import ParquetryError
+from parquetry.project import ResolvedTable
+from parquetry.project.locations import LocationProblem, contains, normalised
+from parquetry.runtime.adoption import adopt_table, check_adoptable
+from parquetry.runtime.errors import TableNotFoundError
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import Action
+
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """What adopting did: the file that declares the table now, and the number of its applied record.
+
+    ``settings`` are those that were found recorded in the table and are declared now.
+    """
+
+    table: str
+    file: str
+    location: str
+    applied_number: int
+    columns: int
+    settings: Mapping[str, Any]
+
+
+def adopt(
+    workspace: Workspace, location: str, *, name: str | None, reload: Callable[[], Workspace]
+) -> Adopted | Acceptance:
+    """The table at ``location``, an absolute path or a URI, as a table of the project.
+
+    ``reload`` gives the same project as its files say then.
+
+    For a table that the project declares there already, its drift is accepted into the spec.
+    UnsupportedTableError says why a table cannot be written, and what to do; UsageError that the
+    name is taken or is none; SpecError what the written spec would break. Then nothing is changed.
+    """
+    try:
+        place = normalised(location)
+    except LocationProblem as problem:
+        raise UsageError(f"{problem.summary}; {problem.hint}") from problem
+    store = workspace.store_at(place)
+    observation = observe(store)
+    if observation is None:
+        raise TableNotFoundError(f"{store.uri}: there is no Hudi table; give the folder that holds .hoodie")
+    known = next((table for table in workspace.project.tables if table.location == place), None)
+    handle = observation.handle
+    if known is not None and observation.is_applied and handle.project == workspace.project.name:
+        return accept_drift(workspace, known, handle, reload=reload)
+    if known is not None:
+        raise UsageError(
+            f"{known.file} declares a table at {place} already; remove it, adopt again, and put back from it "
+            f"what you want"
+        )
+    return _adopt(workspace, handle, place, name or handle.config.name, reload)
+
+
+def _adopt(
+    workspace: Workspace, handle: TableHandle, place: str, name: str, reload: Callable[[], Workspace]
+) -> Adopted:
+    check_adoptable(handle, project=workspace.project.name)
+    _check_name(workspace, name, named=handle.config.name)
+    file = workspace.project.root / "tables" / f"{name}.yml"
+    if file.exists():
+        raise UsageError(f"tables/{name}.yml exists; give the table another name with --name")
+    timeline = handle.timeline()
+    wanted = _with_required_keys(replace(handle.effective_spec(timeline), name=name))
+    document = structure(wanted, location=_declared_location(workspace, place, name))
+    recorded = {} if handle.spec else settings_of(_recorded_options(handle))
+    document = with_settings(document, recorded)
+    try:
+        sections = LAYERED if handle.spec else ("partitioning",)
+        table, settings = _settled(reload, file, document, wanted, sections)
+        ref = adopt_table(
+            handle.store,
+            spec_of(table),
+            project=workspace.project.name,
+            git_commit=workspace.tree.commit,
+        )
+    except ParquetryError:
+        file.unlink(missing_ok=True)
+        raise
+    remember(workspace.project.root, workspace.project.target.name, {name: table.location_declared})
+    return Adopted(
+        table=name,
+        file=f"tables/{name}.yml",
+        location=place,
+        applied_number=ref.number,
+        columns=len(table.columns),
+        settings=recorded | settings,
+    )
+
+
+def _settled(
+    reload: Callable[[], Workspace],
+    file: Path,
+    document: dict[str, Any],
+    wanted: TableSpec,
+    sections: Collection[str],
+) -> tuple[ResolvedTable, dict[str, Any]]:
+    """The table as the project resolves its file, which is left written; and the settings it took.
+
+    Settings depend on each other, so that what is missing is looked for until nothing is.
+    """
+    settings: dict[str, Any] = {}
+    for _ in range(_ROUNDS):
+        table = _resolved(reload, file, document)
+        missing = missing_settings(wanted, spec_of(table), sections=sections)
+        if not missing:
+            break
+        settings |= missing
+        document = with_settings(document, missing)
+    return _resolved(reload, file, document), settings
+
+
+def _resolved(reload: Callable[[], Workspace], file: Path, document: Mapping[str, Any]) -> ResolvedTable:
+    """Write the file and load the project with it; SpecError for what the file breaks."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(table_text(document), encoding="utf-8")
+    return reload().table(document["name"])
+
+
+def _check_name(workspace: Workspace, name: str, *, named: str) -> None:
+    if not (name.isascii() and name.isidentifier()):
+        given = "the table's own name" if name == named else "the name"
+        raise UsageError(
+            f"{given} {name!r} is no name of letters, digits and '_'; give it one with --name NAME"
+        )
+    taken = next((table for table in workspace.project.tables if table.name == name), None)
+    if taken is not None:
+        raise UsageError(f"{taken.file} declares another table {name!r}; give this one a name with --name")
+
+
+def _declared_location(workspace: Workspace, place: str, name: str) -> str | None:
+    """The location as the spec has to say it; None where the table lies where its name says."""
+    warehouse = workspace.project.target.warehouse.rstrip("/")
+    if not contains(warehouse, place) or place == warehouse:
+        return place
+    below = place.removeprefix(f"{warehouse}/")
+    return None if below == name else below
+
+
+def _with_required_keys(spec: TableSpec) -> TableSpec:
+    """The key columns may not be null: Hudi's schemas say that they may, and its writers refuse it."""
+    keys = {field.partition(".")[0] for field in spec.record_key}
+    columns = (replace(c, nullable=False) if c.name in keys else c for c in spec.columns)
+    return spec.with_columns(tuple(columns))
+
+
+def _recorded_options(handle: TableHandle) -> dict[str, str]:
+    """The ``hoodie.*`` options in the properties, the newest clustering plan and the newest commit."""
+    timeline = handle.timeline()
+    found = dict(handle.config.raw)
+    for instant in reversed(timeline.completed_writes):
+        plan = (
+            timeline.requested_replace(instant.time).plan if instant.action is Action.REPLACECOMMIT else None
+        )
+        if plan is not None:
+            found |= plan.strategy_params
+            break
+    if timeline.completed_writes:
+        found |= timeline.commit_metadata(timeline.completed_writes[-1].time).extra
+    return {key: value for key, value in found.items() if key.startswith("hoodie.")}

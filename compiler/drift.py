@@ -1,0 +1,225 @@
+"""Drift: what somebody else changed of a table after its spec was applied, who it was, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from parquetry.compiler.observation import observe
+from parquetry.compiler.rereading import read_again
+from parquetry.compiler.workspace import Workspace
+from parquetry.project import ResolvedTable
+from parquetry.runtime.admission import writing_problems
+from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
+from parquetry.runtime.column_types import is_widening, parse_type
+from parquetry.runtime.creation import VERSION_KEY
+from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.properties import PROPERTIES_PATH
+from parquetry.runtime.property_drift import property_drift
+from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table_schema import live_columns
+from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
+from parquetry.runtime.timeline.instant import Action, format_instant
+from parquetry.runtime.timeline.timeline import Timeline
+
+CODES = {
+    "DR100": "the table cannot be read or written as it is now",
+    "DR101": "a property of the table was changed",
+    "DR201": "a column was added",
+    "DR202": "the type of a column was changed",
+    "DR203": "a column was dropped",
+    "DR204": "a column may be null that must not be",
+    "DR301": "files were clustered by another program",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """One difference.
+
+    ``path`` is ``properties.KEY``, ``columns.NAME``, that with ``.type`` or ``.nullable``, ``files``
+    or ``table``.
+    ``instant`` is the commit that made it, or when the properties were written, in the table's time
+    zone; ``writer`` who did. ``restorable``: `apply` can put it back without losing rows.
+    ``remedy`` is what to do where neither `apply` nor `adopt` helps.
+    """
+
+    code: str
+    path: str
+    applied: Any
+    live: Any
+    instant: str | None = None
+    writer: str | None = None
+    restorable: bool = False
+    acceptable: bool = False
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDrift:
+    """The drift of one table; ``is_applied`` False when nothing is applied that could drift."""
+
+    table: str
+    location: str
+    is_applied: bool
+    drifts: tuple[Drift, ...] = ()
+
+
+def drift_of_workspace(workspace: Workspace) -> tuple[TableDrift, ...]:
+    """The drift of every selected table, read side by side; nothing is written."""
+    return tuple(map_each(workspace.tables, lambda table: _drift_at(workspace, table)))
+
+
+def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
+    return table_drift(workspace.store(table), table=table.name, location=table.location_declared)
+
+
+@read_again
+def table_drift(store: ObjectStore, *, table: str, location: str) -> TableDrift:
+    """The drift of the table in a store."""
+    try:
+        observation = observe(store)
+    except UnsupportedTableError as refusal:
+        drift = Drift(code="DR100", path="table", applied=None, live=None, remedy=str(refusal))
+        return TableDrift(table=table, location=location, is_applied=True, drifts=(drift,))
+    if observation is None or not observation.is_applied or observation.spec is None:
+        return TableDrift(table=table, location=location, is_applied=False)
+    found = tuple(drifts(observation.handle, observation.spec))
+    return TableDrift(table=table, location=location, is_applied=True, drifts=found)
+
+
+def drifts(handle: TableHandle, spec: TableSpec) -> Iterator[Drift]:
+    """What differs between the applied spec and the live table: properties, columns, layout."""
+    timeline = handle.timeline()
+    yield from _properties(handle, spec)
+    yield from _columns(handle, timeline, spec)
+    yield from _layout(timeline, spec)
+
+
+def _properties(handle: TableHandle, spec: TableSpec) -> Iterator[Drift]:
+    when = _written_at(handle)
+    for problem in writing_problems(handle.config):
+        yield Drift(code="DR100", path="table", applied=None, live=None, instant=when, remedy=problem)
+    for drift in property_drift(handle, spec):
+        yield Drift(
+            code="DR101",
+            path=f"properties.{drift.key}",
+            applied=drift.applied,
+            live=drift.live,
+            instant=when,
+            writer=f"whoever wrote {PROPERTIES_PATH} last",
+            restorable=True,
+        )
+
+
+def _written_at(handle: TableHandle) -> str | None:
+    info = handle.store.stat(PROPERTIES_PATH)
+    return None if info is None else format_instant(info.modified_ms, handle.config.timezone)
+
+
+def _columns(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
+    live = {c.name: c for c in live_columns(handle.store, timeline, handle.config)}
+    applied = {c.name: c for c in spec.columns}
+    if not live:
+        return
+    keys = {field.partition(".")[0] for field in spec.record_key}
+    for name, column in applied.items():
+        drift = _column(column, live.get(name), is_key=name in keys)
+        if drift is not None:
+            yield _told(drift, name, live.get(name), timeline)
+    for name, column in live.items():
+        if name not in applied:
+            added = Drift(
+                code="DR201", path=f"columns.{name}", applied=None, live=column.type, acceptable=True
+            )
+            yield _told(added, name, column, timeline)
+
+
+def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | None:
+    path = f"columns.{applied.name}"
+    if live is None:
+        return Drift(code="DR203", path=path, applied=applied.type, live=None, restorable=True)
+    stored = _stored(applied)
+    if stored.type != live.type:
+        narrower, wider = parse_type(stored.type), parse_type(live.type)
+        return Drift(
+            code="DR202",
+            path=f"{path}.type",
+            applied=applied.type,
+            live=live.type,
+            acceptable=is_widening(narrower, wider),
+            restorable=is_widening(wider, narrower),
+            remedy=None
+            if is_widening(narrower, wider) or is_widening(wider, narrower)
+            else "its files hold other values now: restore a savepoint, or write the table anew",
+        )
+    if not applied.nullable and live.nullable and not is_key:
+        return Drift(code="DR204", path=f"{path}.nullable", applied=False, live=True, acceptable=True)
+    return None
+
+
+def _stored(column: Column) -> Column:
+    """The column as a commit's schema spells it: small integers are ints."""
+    (stored,) = columns_from_avro(table_avro_schema("t", [replace(column, nullable=True)]))
+    return stored
+
+
+def _told(drift: Drift, name: str, live: Column | None, timeline: Timeline) -> Drift:
+    """The drift with the oldest of the newest commits that all have the column as it is now."""
+
+    def is_so(columns: Sequence[Column]) -> bool:
+        return next((column for column in columns if column.name == name), None) == live
+
+    instant, metadata = _first_since(timeline, is_so)
+    if metadata is None:
+        return drift
+    return replace(drift, instant=instant, writer=writer_of(metadata))
+
+
+def _first_since(
+    timeline: Timeline, holds: Callable[[Sequence[Column]], bool]
+) -> tuple[str | None, CommitMetadata | None]:
+    found: tuple[str | None, CommitMetadata | None] = (None, None)
+    for instant in reversed(timeline.completed_writes):
+        metadata = timeline.commit_metadata(instant.time)
+        if not metadata.schema or metadata.operation in SCHEMA_PRESERVING_OPERATIONS:
+            continue
+        if not holds(columns_from_avro(metadata.schema)):
+            break
+        found = instant.time, metadata
+    return found
+
+
+def writer_of(metadata: CommitMetadata) -> str:
+    """Who made a commit: parquetry of a version, or another program, and by which operation."""
+    version = metadata.extra.get(VERSION_KEY)
+    program = f"parquetry {version}" if version else "another program"
+    return f"{program}, {metadata.operation.lower()}"
+
+
+def _layout(timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
+    """Clusterings of others after the newest one of ours, where the spec wants the files to be ours."""
+    clustering = spec.extra.get("clustering") or {}
+    if clustering.get("trigger", "off") == "off":
+        return
+    for instant in reversed(timeline.completed_writes):
+        if instant.action is not Action.REPLACECOMMIT:
+            continue
+        if not timeline.requested_replace(instant.time).is_clustering:
+            continue
+        metadata = timeline.commit_metadata(instant.time)
+        if VERSION_KEY in metadata.extra:
+            return
+        yield Drift(
+            code="DR301",
+            path="files",
+            applied=clustering["execution"]["columns"],
+            live=f"{sum(len(ids) for ids in metadata.replaced.values())} files replaced",
+            instant=instant.time,
+            writer=writer_of(metadata),
+            remedy="turn that service off; `parquetry run` lays the files out again",
+        )

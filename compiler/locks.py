@@ -1,0 +1,52 @@
+"""Who holds the locks of tables, and since when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parquetry.compiler.observation import observe
+from parquetry.compiler.workspace import Workspace
+from parquetry.runtime.lock import lock_path, read_lock
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.timing import DEFAULT_TIMING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldLock:
+    """A lock that stands. ``instant`` is None for another program's, whose end nobody can see.
+
+    ``abandoned``: its holder is a writer of parquetry that is dead; the next writer removes it.
+    """
+
+    table: str
+    path: str
+    holder: str
+    age_seconds: int
+    instant: str | None
+    abandoned: bool
+
+
+def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
+    """The locks of the selected tables that are held now."""
+    found = map_each(workspace.tables, lambda table: held_lock(workspace.store(table), name=table.name))
+    return tuple(lock for lock in found if lock is not None)
+
+
+def held_lock(store: ObjectStore, *, name: str | None = None) -> HeldLock | None:
+    """The lock of the table in a store; None when there is no table, or nobody holds it."""
+    observation = observe(store)
+    if observation is None:
+        return None
+    config = observation.handle.config
+    found = read_lock(store, lock_path(config.raw))
+    if found is None:
+        return None
+    return HeldLock(
+        table=name or config.name,
+        path=f"{store.uri}/{found.path}",
+        holder=found.holder,
+        age_seconds=max(0, (store.now_ms() - found.modified_ms) // 1000),
+        instant=found.instant,
+        abandoned=found.is_dead(store, DEFAULT_TIMING),
+    )

@@ -1,0 +1,76 @@
+"""Small edits in the text of a table's file: everything else in it stays as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parquetry.compiler.errors import UnacceptableDriftError
+from parquetry.compiler.spec_yaml import column_entry, flow
+from parquetry.project.document import Node, parse_text
+from parquetry.project.source import LINE_END, Position, SourceText
+from parquetry.runtime.spec import Column
+
+
+def with_column(text: str, column: Column, *, file: str) -> str:
+    """The text with the column after the last one that is listed."""
+    columns = _columns(text, file)
+    last = columns.children[len(columns.children) - 1]
+    entry = flow(column_entry(column))
+    if _character(text, columns.span.start) == "[":
+        offset = _offset(text, last.span.end)
+        return f"{text[:offset]}, {entry}{text[offset:]}"
+    dash = _line(text, last.span.start.line)
+    indent = dash[: dash.index("-")]
+    end = max(leaf.span.end for leaf in _leaves(last))
+    offset = _offset(text, Position(end.line, len(_line(text, end.line)) + 1))
+    return f"{text[:offset]}\n{indent}- {entry}{text[offset:]}"
+
+
+def with_type(text: str, column: Column, *, file: str) -> str:
+    """The text with another type for the column."""
+    return _replaced(text, _column(text, column.name, file).children["type"], flow(column.type))
+
+
+def with_nullable(text: str, name: str, *, file: str) -> str:
+    """The text with a column that may be null."""
+    return _replaced(text, _column(text, name, file).children["nullable"], "true")
+
+
+def _columns(text: str, file: str) -> Node:
+    document = parse_text(SourceText(path=file, text=text))
+    columns = None if document.root is None else document.root.children.get("columns")
+    if columns is None or not isinstance(columns.value, list):
+        raise UnacceptableDriftError(
+            f"{file}: the columns are not listed in this file; change the file that lists them, then apply"
+        )
+    return columns
+
+
+def _column(text: str, name: str, file: str) -> Node:
+    entries = _columns(text, file).children.values()
+    return next(entry for entry in entries if entry.value["name"] == name)
+
+
+def _replaced(text: str, node: Node, new: str) -> str:
+    start, end = _offset(text, node.span.start), _offset(text, node.span.end)
+    return f"{text[:start]}{new}{text[end:]}"
+
+
+def _leaves(node: Node) -> Iterator[Node]:
+    if not node.children:
+        yield node
+    for child in node.children.values():
+        yield from _leaves(child)
+
+
+def _line(text: str, number: int) -> str:
+    return LINE_END.split(text)[number - 1]
+
+
+def _character(text: str, position: Position) -> str:
+    return text[_offset(text, position)]
+
+
+def _offset(text: str, position: Position) -> int:
+    ends = [0, *(found.end() for found in LINE_END.finditer(text))]
+    return ends[position.line - 1] + position.column - 1

@@ -1,0 +1,142 @@
+"""A table's spec as the text of ``tables/NAME.yml``: canonical, and only what the layers below do not say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+
+from parquetry.compiler.words import document as words
+from parquetry.compiler.words import flatten, format_size
+from parquetry.project.canonical import canonical
+from parquetry.project.source import SourceText
+from parquetry.runtime.spec import Column, Source, TableSpec
+
+_LINE: Final = 100
+_HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}
+_ORDER: Final = (
+    *("apiVersion", "kind", "name", "description", "owner", "tags", "location", "columns"),
+    *("record_key", "key_scope", "ordering", "partition_by", "partitioning", "policy"),
+    *("sizing", "clustering", "retention", "files", "sources", "queries", "tests"),
+)
+LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning")
+
+
+def structure(spec: TableSpec, *, location: str | None) -> dict[str, Any]:
+    """What no layer of a project can supply: name, columns, keys, and what the spec declares by name."""
+    extra = spec.extra
+    document = {
+        **_HEAD,
+        "name": spec.name,
+        "description": extra.get("description"),
+        "owner": extra.get("owner"),
+        "tags": list(extra.get("tags") or ()),
+        "location": location,
+        "columns": [column_entry(column) for column in spec.columns],
+        "record_key": list(spec.record_key),
+        "ordering": spec.ordering,
+        "partition_by": list(spec.partition_by),
+        "sources": [_source(source) for source in spec.sources],
+        "queries": [_query(query) for query in extra.get("queries") or ()],
+        "tests": [_test(test) for test in extra.get("tests") or ()],
+    }
+    return {key: value for key, value in document.items() if value not in (None, [])}
+
+
+def column_entry(column: Column) -> dict[str, Any]:
+    """A column as an entry of ``columns``."""
+    entry: dict[str, Any] = {"name": column.name, "type": column.type}
+    if not column.nullable:
+        entry["nullable"] = False
+    optional = {"description": column.description, "generated": column.generated}
+    entry |= {key: value for key, value in optional.items() if value is not None}
+    return entry | ({"pii": True} if column.pii else {})
+
+
+def missing_settings(
+    wanted: TableSpec, resolved: TableSpec, *, sections: Collection[str] = LAYERED
+) -> dict[str, Any]:
+    """The settings, by dotted path, that have to be declared for ``resolved`` to become ``wanted``.
+
+    What is None in ``wanted`` cannot be declared: a layer below that sets it stays in force.
+    """
+    want, have = _settings(wanted, sections), _settings(resolved, sections)
+    return {
+        path: value for path, value in want.items() if value not in (None, []) and value != have.get(path)
+    }
+
+
+def with_settings(document: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with values at dotted paths."""
+    result: dict[str, Any] = json.loads(json.dumps(document))
+    for path, value in settings.items():
+        *parents, last = path.split(".")
+        place = result
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return result
+
+
+def table_text(document: Mapping[str, Any]) -> str:
+    """The YAML of a table's document: keys in their usual order, one line per key, column or source."""
+    keys = sorted(document, key=_ORDER.index)
+    text = "".join(_entry(key, document[key]) for key in keys)
+    return canonical(SourceText(path=f"{document['name']}.yml", text=text))
+
+
+def flow(value: Any) -> str:
+    """A value on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    if isinstance(value, str):
+        # Quoted when another type, a comment or a template could be read out of it.
+        text = yaml.safe_dump([value], default_flow_style=True, width=1_000_000, allow_unicode=True)
+        return text.strip().removeprefix("[").removesuffix("]")
+    return json.dumps(value)
+
+
+def _entry(key: str, value: Any) -> str:
+    line = f"{key}: {flow(value)}"
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        return f"{key}:\n" + "".join(f"  - {flow(item)}\n" for item in value)
+    if isinstance(value, Mapping) and len(line) > _LINE:
+        return f"{key}:\n" + "".join(f"  {inner}: {flow(item)}\n" for inner, item in value.items())
+    return f"{line}\n"
+
+
+def _settings(spec: TableSpec, sections: Collection[str]) -> dict[str, Any]:
+    document = words(spec)
+    if not spec.partition_by:
+        # How partitions are spelled has no effect then, and declaring it is a finding.
+        del document["partitioning"], document["key_scope"]
+    return flatten({key: document[key] for key in LAYERED if key in document and key in sections})
+
+
+def _source(source: Source) -> dict[str, Any]:
+    plain = Source(name=source.name, format=source.format, path=source.path)
+    entry: dict[str, Any] = {"name": source.name, "format": source.format, "path": source.path}
+    for key in ("options", "select", "read", "drop_duplicates", "delete_when", "drop", "match"):
+        value = getattr(source, key)
+        if value != getattr(plain, key):
+            entry[key] = list(value) if isinstance(value, tuple) else value
+    return entry | {"operation": str(source.operation)}
+
+
+def _query(query: Mapping[str, Any]) -> dict[str, Any]:
+    entry = {"name": query["name"], "where": query["where"]}
+    return entry if query.get("weight", 1) == 1 else entry | {"weight": query["weight"]}
+
+
+def _test(test: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = test["arguments"]
+    if test["kind"] == "file_size":
+        sizes = {key: arguments.get(f"{key}_bytes") for key in ("min", "max")}
+        shown = {key: format_size(size) for key, size in sizes.items() if size is not None}
+        arguments = {"percentile": arguments["percentile"]} | shown
+    entry = {test["kind"]: arguments}
+    return entry if test["severity"] == "error" else entry | {"severity": test["severity"]}

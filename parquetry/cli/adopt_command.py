@@ -1,0 +1,31 @@
+"""`parquetry adopt`: an existing Hudi table becomes one of the project's."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="adopt")
+@click.argument("location")
+@click.option("--name", help="Name of the table in the project; the table's own by default.")
+@project_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output, location: str, name: str | None) -> int:
+    """Write tables/NAME.yml for the Hudi table at LOCATION, a path or URI, and record it as applied.
+
+    Columns, keys, partitioning and the settings that the table records are taken over; the next
+    plan is empty. For a table of the project's, what somebody else changed of it is written into
+    its spec. Nothing that other programs read is changed.
+    """
+    from parquetry.cli.adopt_view import AdoptView
+    from parquetry.cli.workspaces import reloader, workspace_of
+    from parquetry.compiler.adoption import adopt
+
+    place = location if ":" in location else os.path.abspath(location)  # noqa: PTH100  # keeps URIs out
+    output.show(AdoptView(), adopt(workspace_of(request), place, name=name, reload=reloader(request)))
+    return 0

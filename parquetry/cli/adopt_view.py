@@ -1,0 +1,52 @@
+"""What adopting did, in text and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import count
+from parquetry.compiler.acceptance import Acceptance
+from parquetry.compiler.adoption import Adopted
+from parquetry.runtime.codec import to_json_value
+
+
+class AdoptView:
+    """The file and the record; the settings that were found, or the drift that was accepted."""
+
+    def text(self, outcome: Adopted | Acceptance, paint: Paint) -> str:
+        """A headline, what was taken over, and the next command."""
+        match outcome:
+            case Adopted():
+                head = (
+                    f"{paint.good('adopted')} {paint.bold(outcome.table)} at {outcome.location}: "
+                    f"{outcome.file}, {count(outcome.columns, 'column')}, record {outcome.applied_number}"
+                )
+                lines = [
+                    head,
+                    *(f"  {path}: {_shown(value)}" for path, value in sorted(outcome.settings.items())),
+                ]
+            case Acceptance(accepted=()):
+                return f"{paint.bold(outcome.table)} at {outcome.location} has not drifted: nothing to accept"
+            case Acceptance():
+                head = (
+                    f"{paint.good('accepted')} {count(len(outcome.accepted), 'change')} of "
+                    f"{paint.bold(outcome.table)}: {outcome.file}, record {outcome.applied_number}"
+                )
+                lines = [
+                    head,
+                    *(f"  {d.path}: {_shown(d.applied)} -> {_shown(d.live)}" for d in outcome.accepted),
+                ]
+        return "\n".join([*lines, f"\nnext: review {outcome.file} and commit it"])
+
+    def json(self, outcome: Adopted | Acceptance) -> Any:
+        """Every field; ``accepted`` only where drift was accepted."""
+        return to_json_value(outcome)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_shown(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

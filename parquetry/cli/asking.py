@@ -1,0 +1,21 @@
+"""Asking before something is done that cannot be taken back."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+def is_terminal() -> bool:
+    """Whether somebody can answer."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str, *, auto_approve: bool) -> None:
+    """Return when somebody wants it; click.Abort when not, UsageError where nobody can be asked."""
+    if auto_approve:
+        return
+    if not is_terminal():
+        raise click.UsageError("nobody can be asked here: give --auto-approve")
+    click.confirm(question, abort=True, err=True)

@@ -1,0 +1,29 @@
+"""`parquetry drift`: applied against live."""
+
+from __future__ import annotations
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+DRIFTED = 3
+
+
+@click.command(name="drift")
+@click.option("--check", is_flag=True, help="Exit with 3 when something has drifted.")
+@project_options
+@output_options("text", "json")
+def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
+    """Show what others changed of the tables since their specs were applied: who, and when.
+
+    Properties, columns, and clusterings by other programs. `parquetry apply` puts back what can be
+    put back without losing rows, `parquetry adopt LOCATION` accepts into the spec what a spec can say.
+    """
+    from parquetry.cli.drift_view import DriftView
+    from parquetry.cli.workspaces import workspace_of
+    from parquetry.compiler.drift import drift_of_workspace
+
+    found = drift_of_workspace(workspace_of(request))
+    output.show(DriftView(), found)
+    return DRIFTED if check and any(table.drifts for table in found) else 0

@@ -1,0 +1,71 @@
+"""Drift in text and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import count
+from parquetry.compiler.drift import CODES, Drift, TableDrift
+from parquetry.runtime.codec import to_json_value
+
+
+class DriftView:
+    """Every table that has drifted, each difference with who made it and what helps."""
+
+    def text(self, outcome: Sequence[TableDrift], paint: Paint) -> str:
+        """A block per drifted table, then the summary."""
+        blocks = [
+            "\n".join([paint.bold(table.table), *_lines(table, paint)]) for table in outcome if table.drifts
+        ]
+        return "\n\n".join([*blocks, _summary(outcome, paint)])
+
+    def json(self, outcome: Sequence[TableDrift]) -> Any:
+        """All tables, those without drift too."""
+        return {"tables": [to_json_value(table) for table in outcome]}
+
+
+def _lines(table: TableDrift, paint: Paint) -> Iterator[str]:
+    for drift in table.drifts:
+        difference = f": {_value(drift.applied)} -> {_value(drift.live)}" if drift.path != "table" else ""
+        yield f"  {paint.warn(drift.code)} {drift.path}"
+        yield f"    {CODES[drift.code]}{difference}"
+        told = ", ".join(part for part in (drift.writer, drift.instant and f"at {drift.instant}") if part)
+        if told:
+            yield paint.dim(f"    by {told}" if drift.writer else f"    {told}")
+        yield f"    {_help(drift, table)}"
+
+
+def _help(drift: Drift, table: TableDrift) -> str:
+    if drift.remedy is not None:
+        return drift.remedy
+    if drift.restorable:
+        return "`parquetry apply` puts it back"
+    if drift.acceptable:
+        place = table.location if ":" in table.location or "/" in table.location else f"./{table.location}"
+        return f"`parquetry adopt {place}` accepts it into the spec"
+    return "declare the column as it is now with nullable: true, then apply"
+
+
+def _summary(outcome: Sequence[TableDrift], paint: Paint) -> str:
+    found = sum(len(table.drifts) for table in outcome)
+    drifted = sum(bool(table.drifts) for table in outcome)
+    waiting = [table.table for table in outcome if not table.is_applied]
+    unapplied = f"; not applied: {', '.join(waiting)}" if waiting else ""
+    applied = len(outcome) - len(waiting)
+    if not found:
+        return f"{paint.good('no drift')} in {count(applied, 'applied table')}{unapplied}"
+    return f"{count(found, 'difference')} in {drifted} of {count(applied, 'applied table')}{unapplied}"
+
+
+def _value(value: Any) -> str:
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case list():
+            return ", ".join(map(str, value)) or "none"
+        case _:
+            return str(value)

@@ -1,0 +1,59 @@
+"""Locks in text and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.compiler.locks import HeldLock
+from parquetry.runtime.codec import to_json_value
+
+
+class LocksView:
+    """The locks that are held."""
+
+    def text(self, outcome: Sequence[HeldLock], paint: Paint) -> str:
+        """Holder and age of each, and what to do about it."""
+        if not outcome:
+            return "no lock is held"
+        return "\n".join(_lines(lock, paint) for lock in outcome)
+
+    def json(self, outcome: Sequence[HeldLock]) -> Any:
+        """Every field of every lock."""
+        return {"locks": [to_json_value(lock) for lock in outcome]}
+
+
+class ReleaseView:
+    """The lock that was released."""
+
+    def text(self, outcome: HeldLock, paint: Paint) -> str:
+        """Which, and whose it was."""
+        return f"{paint.good('released')} the lock of {paint.bold(outcome.table)}: held by {outcome.holder}"
+
+    def json(self, outcome: HeldLock) -> Any:
+        """Every field."""
+        return {"released": to_json_value(outcome)}
+
+
+def _lines(lock: HeldLock, paint: Paint) -> str:
+    advice = (
+        "its writer is dead: the next write removes it"
+        if lock.abandoned
+        else f"wait for it to end; once its holder is really dead: `parquetry unlock {lock.table}`"
+    )
+    return (
+        f"{paint.bold(lock.table)}  held by {lock.holder}\n"
+        f"  for {_age(lock.age_seconds)}, {lock.path}\n"
+        f"  {advice}"
+    )
+
+
+def _age(seconds: int) -> str:
+    if seconds < 2 * _MINUTE:
+        return f"{seconds} s"
+    return f"{seconds // _MINUTE} min" if seconds < 2 * _HOUR else f"{seconds // _HOUR} h"
+
+
+_MINUTE = 60
+_HOUR = 3600

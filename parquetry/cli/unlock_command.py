@@ -1,0 +1,44 @@
+"""`parquetry unlock`: who holds the locks, and taking one away."""
+
+from __future__ import annotations
+
+import click
+
+from parquetry.cli.asking import confirm
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="unlock")
+@click.argument("table", required=False)
+@click.option("--list", "only_list", is_flag=True, help="Only say who holds the locks; without TABLE too.")
+@click.option("--auto-approve", is_flag=True, help="Do not ask.")
+@project_options
+@output_options("text", "json")
+def command(
+    *, request: ProjectRequest, output: Output, table: str | None, only_list: bool, auto_approve: bool
+) -> int:
+    """Say who holds the lock of TABLE and since when, ask, and release it.
+
+    TABLE is a name in the project, or a path or URI. A write of parquetry that holds the lock is
+    rolled back first. Release another program's lock only when that program is really dead: it
+    would go on writing without one.
+    """
+    from parquetry.cli.lock_view import LocksView, ReleaseView
+    from parquetry.cli.workspaces import store_named, workspace_of
+    from parquetry.compiler.locks import held_lock, held_locks
+    from parquetry.runtime.services.locking import unlock
+    from parquetry.runtime.table import open_table
+
+    if table is None:
+        output.show(LocksView(), held_locks(workspace_of(request)))
+        return 0
+    store = store_named(request, table)
+    found = held_lock(store)
+    if found is None or only_list:
+        output.show(LocksView(), () if found is None else (found,))
+        return 0
+    confirm(f"Release the lock of {found.table}, held by {found.holder}?", auto_approve=auto_approve)
+    unlock(open_table(store))
+    output.show(ReleaseView(), found)
+    return 0

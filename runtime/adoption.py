@@ -1,0 +1,135 @@
+"""Taking an existing table over: whose it is from now on, and the spec it is written by.
+
+Nothing that another program reads changes: two small files are put beside the timeline.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from parquetry.runtime.admission import check_writable
+from parquetry.runtime.applied import (
+    IDENTITY_PATH,
+    SIDECAR_FOLDER,
+    AppliedRef,
+    TableIdentity,
+    read_identity,
+    write_applied,
+)
+from parquetry.runtime.creation import check_spec
+from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
+from parquetry.runtime.job import digest_of
+from parquetry.runtime.key_encoding import sampled_row
+from parquetry.runtime.partition_path import KeyRules, partition_path
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage import ObjectStore, PutOutcome
+from parquetry.runtime.table_handle import TableHandle, open_table
+
+NO_PROJECT: Final = "python"
+"""The owner of a table that was created from Python without naming a project."""
+
+_SAMPLED_PARTITIONS: Final = 8
+
+
+def check_adoptable(handle: TableHandle, *, project: str) -> None:
+    """Return when the table may be written and is nobody else's; else UnsupportedTableError and a remedy.
+
+    The partition paths of a few files are compared with what their rows would be written to.
+    """
+    if handle.project not in (None, NO_PROJECT, project):
+        raise UnsupportedTableError(
+            f"{handle.store.uri} belongs to project {handle.project!r}; adopt it from that project, or, once "
+            f"that project has given it up, delete {handle.store.uri}/{SIDECAR_FOLDER} and adopt it again"
+        )
+    check_writable(handle, handle.timeline(), handle.store.now_ms())
+    _check_partition_paths(handle)
+
+
+def adopt_table(
+    store: ObjectStore, spec: TableSpec, *, project: str, git_commit: str | None = None
+) -> AppliedRef:
+    """Record the project as the table's owner and the spec as applied to it.
+
+    Doing it again changes nothing. UnsupportedTableError as of :func:`check_adoptable`,
+    InvalidDataError for a spec that contradicts the table, StalePlanError when somebody else applied
+    or adopted at that moment.
+    """
+    handle = open_table(store)
+    check_adoptable(handle, project=project)
+    check_spec(spec)
+    _check_identity(handle, spec)
+    digest = digest_of(spec.to_json())
+    _own(store, project)
+    if handle.applied is not None and handle.applied.digest == digest:
+        return handle.applied
+    number = (handle.applied.number if handle.applied else 0) + 1
+    return write_applied(store, spec, number=number, digest=digest, git_commit=git_commit)
+
+
+def _own(store: ObjectStore, project: str) -> None:
+    """Put the identity; of two that adopt at once one wins."""
+    known = read_identity(store)
+    if known is not None and known.project == project:
+        return
+    if known is not None:
+        store.put(IDENTITY_PATH, replace(known, project=project).to_bytes())
+        return
+    identity = TableIdentity(table_id=str(uuid.uuid4()), project=project)
+    outcome = store.put_if_absent(IDENTITY_PATH, identity.to_bytes(), nonce=identity.table_id)
+    winner = read_identity(store) if outcome is PutOutcome.LOST else identity
+    if winner is None or winner.project != project:
+        raise StalePlanError(
+            f"{store.uri} was taken over by project {winner.project if winner else '?'!r} at this moment; "
+            f"adopt it from there"
+        )
+
+
+def _check_identity(handle: TableHandle, spec: TableSpec) -> None:
+    config = handle.config
+    wanted: Mapping[str, Any] = {
+        "record_key": config.record_key,
+        "ordering": config.ordering,
+        "partition_by": config.partition_by,
+        **({"hive_style": config.hive_style, "url_encode": config.url_encode} if config.partition_by else {}),
+    }
+    for name, value in wanted.items():
+        if getattr(spec, name) != value:
+            raise InvalidDataError(
+                f"{handle.store.uri}: the table's {name} is {value!r}, the spec says "
+                f"{getattr(spec, name)!r}; declare it as the table has it"
+            )
+
+
+def _check_partition_paths(handle: TableHandle) -> None:
+    """Refuse a table whose folders are not named as we would name them: its rows would be written twice."""
+    config = handle.config
+    if not config.partition_by:
+        return
+    rules = KeyRules(
+        record_key=config.record_key,
+        partition_by=config.partition_by,
+        hive_style=config.hive_style,
+        url_encode=config.url_encode,
+        named_key=False,
+    )
+    view = handle.view(handle.timeline())
+    for partition in view.partitions()[:_SAMPLED_PARTITIONS]:
+        newest = max(view.slices(partition), key=lambda part: part.instant, default=None)
+        row = None if newest is None else sampled_row(handle.store, newest.path, config.partition_by)
+        if row is None:
+            continue
+        try:
+            expected = partition_path(rules, row)
+        except InvalidDataError:
+            # Floats: their text depends on the writer, which `validate` warns about.
+            continue
+        if expected != partition:
+            raise UnsupportedTableError(
+                f"{handle.store.uri}: a row of partition {partition!r} would be written to {expected!r}, so "
+                f"its folders are not named by the values of {', '.join(config.partition_by)} as "
+                f"{config.key_generator_class or 'the table'} says; write the table anew, partitioned by a "
+                f"column that holds what the folders are named by"
+            )

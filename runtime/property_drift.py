@@ -1,0 +1,100 @@
+"""What ``hoodie.properties`` should say of a table under its applied spec, what it says, and mending it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from parquetry.runtime.applied import read_identity
+from parquetry.runtime.claims import open_session
+from parquetry.runtime.creation import table_properties
+from parquetry.runtime.key_generator import choose_key_generator
+from parquetry.runtime.properties import CHECKSUM_KEY, read_table_properties, update_table_properties
+from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table_handle import TableHandle, open_table
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+_KEYS = "hoodie.table.recordkey.fields"
+_ORDERING = "hoodie.table.precombine.field"
+_PARTITIONS = "hoodie.table.partition.fields"
+_HIVE = "hoodie.datasource.write.hive_style_partitioning"
+_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
+_GENERATOR = "hoodie.table.keygenerator.class"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyDrift:
+    """A property that does not say what was applied; None is an absent one."""
+
+    key: str
+    applied: str | None
+    live: str | None
+
+
+def property_drift(handle: TableHandle, spec: TableSpec) -> tuple[PropertyDrift, ...]:
+    """The properties of an applied table that another program has changed, by key.
+
+    Compared is what they mean, so that the spellings of Hudi 0.x and 1.x are equal. For a table
+    that parquetry made all of them are known, for an adopted one those that its spec repeats.
+    """
+    raw = read_table_properties(handle.store)
+    live, wanted = TableConfig.from_properties(raw, place=handle.store.uri), _expected(handle, spec)
+    meant = TableConfig.from_properties({**raw, **wanted}, place=handle.store.uri)
+    same: Mapping[str, bool] = {
+        _KEYS: live.record_key == spec.record_key,
+        _ORDERING: live.ordering_fields == ((spec.ordering,) if spec.ordering else ()),
+        _PARTITIONS: live.partition_by == spec.partition_by,
+        _HIVE: live.hive_style == spec.hive_style,
+        _ENCODE: live.url_encode == spec.url_encode,
+        _GENERATOR: live.key_generator == meant.key_generator,
+    }
+    return tuple(
+        PropertyDrift(key=key, applied=value or None, live=raw.get(key))
+        for key, value in sorted(wanted.items())
+        if not same.get(key, (raw.get(key) or "").lower() == value.lower())
+    )
+
+
+def restore_properties(store: ObjectStore, spec: TableSpec, *, timing: Timing = DEFAULT_TIMING) -> None:
+    """Make the properties say again what was applied, under the table's lock; a reader sees them whole."""
+    handle = open_table(store)
+    if not property_drift(handle, spec):
+        return
+    timeline = handle.timeline()
+    with open_session(
+        store, purpose="properties", after=timeline.last_instant, zone=handle.config.timezone, timing=timing
+    ) as session:
+        with table_lock(handle, session):
+            found = property_drift(handle, spec)
+            update_table_properties(
+                store,
+                {drift.key: drift.applied for drift in found if drift.applied is not None},
+                remove=[drift.key for drift in found if drift.applied is None],
+                comment="put back by parquetry apply",
+            )
+        session.acknowledge()
+
+
+def _expected(handle: TableHandle, spec: TableSpec) -> dict[str, str]:
+    """The properties by key; an empty text asks that there be none."""
+    made = read_identity(handle.store)
+    expected = {
+        _KEYS: ",".join(spec.record_key),
+        _ORDERING: spec.ordering or "",
+        _PARTITIONS: ",".join(spec.partition_by),
+    }
+    if spec.partition_by:
+        expected |= {_HIVE: _text(value=spec.hive_style), _ENCODE: _text(value=spec.url_encode)}
+    if made is not None and made.spec is not None:
+        known = table_properties(made.spec)
+        del known[CHECKSUM_KEY]
+        expected = known | expected
+        expected[_GENERATOR] = choose_key_generator(spec.record_key, spec.partition_by).class_name
+    return expected
+
+
+def _text(*, value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,392 @@
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from parquetry.compiler.adoption import adopt
+from parquetry.compiler.applying import apply_plan
+from parquetry.compiler.drift import CODES, drift_of_workspace
+from parquetry.compiler.errors import SpecError, UnacceptableDriftError, UsageError
+from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.spec_edit import with_column
+from parquetry.compiler.workspace import spec_of
+from parquetry.runtime.adoption import adopt_table
+from parquetry.runtime.applied import read_applied, read_identity
+from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.errors import StalePlanError, TableNotFoundError, UnsupportedTableError
+from parquetry.runtime.job import digest_of
+from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
+from parquetry.runtime.property_drift import restore_properties
+from parquetry.runtime.spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
+from parquetry.runtime.table import open_table, write_applied
+from parquetry.runtime.table_config import TIMEZONE_KEY
+from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
+from tests.support.project_folder import ProjectFolder
+
+PROPERTIES = ".hoodie/hoodie.properties"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return ProjectFolder.create(tmp_path / "shop")
+
+
+def foreign(folder, place=None, **changes):
+    """A table that parquetry knows nothing of."""
+    table = HandmadeTable(place or folder.root / "warehouse" / "t", spec(**changes) if changes else None)
+    table.commit("1", {"p=a": {"f-0": [("k", 1)]}, "p=b": {"f-1": [("l", 2)]}})
+    shutil.rmtree(table.folder / ".hoodie" / ".parquetry")
+    return table
+
+
+def edit(table, **changes):
+    properties = parse_properties(table.store.read(PROPERTIES))
+    for key, value in changes.items():
+        name = key.replace("__", ".")
+        properties.pop(name, None)
+        if value is not None:
+            properties[name] = value
+    properties[CHECKSUM_KEY] = table_checksum(properties)
+    table.store.put(PROPERTIES, format_properties(properties, comment="edited"))
+
+
+def do(folder, location, name=None):
+    return adopt(folder.workspace(), str(location), name=name, reload=folder.workspace)
+
+
+def written(folder, name="t"):
+    return yaml.safe_load((folder.root / "tables" / f"{name}.yml").read_text())
+
+
+def plan(folder, **options):
+    return plan_workspace(folder.workspace(select=("t",)), now_ms=0)
+
+
+def files_below(root):
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def evolve(table, columns, time="2", **extra):
+    """A commit of another program with these columns."""
+    table.schema = table_avro_schema("t", columns)
+    table.commit(time, {"p=a": {"f-0": [("k", 3)]}})
+
+
+def test_a_foreign_table_gets_a_spec_and_the_next_plan_is_empty(folder):
+    table = foreign(folder)
+    before = files_below(table.folder)
+    adopted = do(folder, table.folder)
+    assert written(folder) == {
+        "apiVersion": "parquetry/v1",
+        "kind": "table",
+        "name": "t",
+        "columns": [
+            {"name": "id", "type": "string", "nullable": False},
+            {"name": "p", "type": "string"},
+            {"name": "n", "type": "bigint"},
+        ],
+        "record_key": ["id"],
+        "partition_by": ["p"],
+    }
+    assert (adopted.table, adopted.applied_number, adopted.columns) == ("t", 1, 3)
+    assert plan(folder).is_empty
+    handle = open_table(table.store)
+    assert (handle.project, handle.first_instant) == ("shop", None)
+    after = files_below(table.folder)
+    assert {path: after[path] for path in before} == before
+    assert all(".hoodie/.parquetry/" in str(path) for path in after.keys() - before.keys())
+
+
+def test_adopting_twice_changes_nothing(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+    before = files_below(folder.root)
+    again = do(folder, table.folder)
+    assert again.accepted == ()
+    assert files_below(folder.root) == before
+
+
+def test_recorded_settings_are_declared(folder):
+    table = foreign(folder, hive_style=False)
+    shutil.rmtree(table.folder / "p=a")
+    shutil.rmtree(table.folder / "p=b")
+    table.commit("3", {"a": {"f-3": [("k", 1)]}})
+    edit(
+        table,
+        hoodie__parquet__max__file__size="125829120",
+        hoodie__parquet__small__file__limit="0",
+        hoodie__keep__min__commits="40",
+        hoodie__clustering__plan__strategy__sort__columns="n",
+        hoodie__layout__optimize__strategy="Z-ORDER",
+        hoodie__parquet__page__size="many",
+    )
+    do(folder, table.folder)
+    declared = written(folder)
+    assert declared["sizing"] == {"max_file_size": "120MiB", "small_file_limit": 0}
+    assert declared["retention"] == {"archive": {"keep_commits": 40}}
+    assert declared["clustering"] == {"execution": {"columns": ["n"], "strategy": "zorder"}}
+    assert declared["partitioning"] == {"hive_style": False}
+    assert "files" not in declared
+    assert plan(folder).is_empty
+
+
+def test_a_table_of_ours_keeps_every_setting_it_was_applied_with(folder):
+    table = HandmadeTable(folder.root / "elsewhere")
+    applied = spec(
+        columns=(*COLUMNS, Column(name="day", type="date", generated="to_date('2026-01-01')", pii=True)),
+        sizing=SizingPolicy(max_file_size_bytes=10**8, small_file_limit_bytes=10**7, min_fill=0.25),
+        files=FilesPolicy(compression="snappy", row_group_size_bytes=2**24),
+        retention=RetentionPolicy(keep_commits=3, max_age_seconds=86_400, archive_keep_commits=12),
+        sources=(
+            Source(
+                name="feed",
+                format="csv",
+                path="landing/*.csv",
+                options={"header": "true"},
+                operation=Operation.UPSERT,
+                delete_when="op = 'D: yes'",
+                drop=("op",),
+            ),
+        ),
+        extra={
+            "description": "Rows: many # of them",
+            "tags": ["gold"],
+            "queries": [{"name": "q", "where": "n = 1", "weight": 0.5}],
+            "tests": [
+                {
+                    "kind": "file_size",
+                    "severity": "warn",
+                    "arguments": {"percentile": 95, "min_bytes": None, "max_bytes": 132 * 2**20},
+                },
+                {"kind": "unique", "severity": "error", "arguments": ["id"]},
+            ],
+        },
+    )
+    write_applied(table.store, applied, number=1, digest=digest_of(applied.to_json()))
+    (table.folder / ".hoodie/.parquetry/table.json").unlink()
+    do(folder, table.folder)
+    declared = written(folder)
+    assert declared["location"] == str(table.folder)
+    resolved = spec_of(folder.workspace().table("t"))
+    for field in ("columns", "sizing", "files", "retention", "sources"):
+        assert getattr(resolved, field) == getattr(applied, field), field
+    assert {key: resolved.extra[key] for key in applied.extra} == applied.extra
+    assert read_applied(table.store).ref.number == 2
+    assert plan(folder).is_empty
+
+
+def test_a_location_in_the_warehouse_is_declared_relative_to_it(folder):
+    table = foreign(folder, folder.root / "warehouse" / "raw" / "t")
+    do(folder, table.folder)
+    assert written(folder)["location"] == "raw/t"
+    assert plan(folder).is_empty
+
+
+def test_a_name_that_is_none_or_is_taken_asks_for_another(folder):
+    table = foreign(folder, name="orders")
+    with pytest.raises(UsageError, match=r"orders.yml declares another table 'orders'; .*--name"):
+        do(folder, table.folder)
+    with pytest.raises(UsageError, match="'a-b' is no name"):
+        do(folder, table.folder, "a-b")
+    do(folder, table.folder, "old_orders")
+    assert written(folder, "old_orders")["location"] == "t"
+    assert plan_workspace(folder.workspace(select=("old_orders",)), now_ms=0).is_empty
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"hoodie__table__metadata__partitions": "files"}, "hoodie.metadata.enable=false"),
+        ({"hoodie__table__version": "8"}, "downgrade_table"),
+        ({"hoodie__populate__meta__fields": "false"}, "write the table anew with true"),
+        ({"hoodie__table__type": "MERGE_ON_READ"}, "copy-on-write"),
+        ({"hoodie__table__keygenerator__class": "com.example.Ours"}, "unknown key generator"),
+    ],
+)
+def test_what_cannot_be_written_says_why_and_nothing_is_left(folder, change, said):
+    table = foreign(folder)
+    edit(table, **change)
+    before = files_below(folder.root)
+    with pytest.raises(UnsupportedTableError, match=said):
+        do(folder, table.folder)
+    assert files_below(folder.root) == before
+
+
+def test_folders_that_are_not_named_by_their_rows_are_refused(folder):
+    table = foreign(folder)
+    edit(table, hoodie__datasource__write__hive_style_partitioning="false")
+    with pytest.raises(UnsupportedTableError, match="'p=a' would be written to 'a'"):
+        do(folder, table.folder)
+    assert not (folder.root / "tables" / "t.yml").exists()
+
+
+def test_a_spec_that_the_project_refuses_is_taken_back(folder):
+    columns = (*COLUMNS, Column(name="flag", type="boolean"))
+    table = foreign(folder, columns=columns, ordering="flag")
+    before = files_below(folder.root)
+    with pytest.raises(SpecError, match="PQ404"):
+        do(folder, table.folder)
+    assert files_below(folder.root) == before
+
+
+def test_no_table_and_another_projects_table_are_refused(folder):
+    with pytest.raises(TableNotFoundError):
+        do(folder, folder.root / "nothing")
+    table = HandmadeTable(folder.root / "warehouse" / "t")
+    with pytest.raises(UnsupportedTableError, match="belongs to project 'tests'"):
+        do(folder, table.folder)
+
+
+def test_of_two_projects_that_adopt_at_once_one_wins(folder):
+    table = foreign(folder)
+    adopt_table(table.store, spec(), project="first")
+    (table.folder / ".hoodie/.parquetry/applied").rename(folder.root / "gone")
+    with pytest.raises(UnsupportedTableError, match="belongs to project 'first'"):
+        adopt_table(table.store, spec(), project="second")
+    assert read_identity(table.store).project == "first"
+
+
+def test_a_spec_recorded_by_somebody_else_meanwhile_is_stale(folder, monkeypatch):
+    table = foreign(folder)
+    other = spec(ordering=None, sizing=SizingPolicy(max_file_size_bytes=5))
+    monkeypatch.setattr(
+        "parquetry.runtime.adoption._own",
+        lambda store, _: write_applied(store, other, number=1, digest="sha256:other"),
+    )
+    with pytest.raises(StalePlanError):
+        adopt_table(table.store, spec(), project="shop")
+
+
+def drifted(folder):
+    (found,) = drift_of_workspace(folder.workspace(select=("t",)))
+    return found
+
+
+def test_an_adopted_table_has_not_drifted_and_neither_has_one_of_ours(folder):
+    table = foreign(folder)
+    assert not drift_of_workspace(folder.workspace())[0].is_applied
+    do(folder, table.folder)
+    assert drifted(folder).drifts == ()
+
+
+def test_a_column_that_another_program_added_is_drift_until_it_is_adopted(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+    path = folder.root / "tables" / "t.yml"
+    path.write_text(path.read_text().replace("record_key", "# the key\nrecord_key"))
+    evolve(table, (*COLUMNS, Column(name="more", type="int")))
+    table.commit("3", {"p=a": {"f-0": [("k", 4)]}})
+    (drift,) = drifted(folder).drifts
+    assert (drift.code, drift.path, drift.live) == ("DR201", "columns.more", "int")
+    assert (drift.instant, drift.writer) == (at("2"), "another program, upsert")
+    accepted = do(folder, table.folder)
+    assert [change.path for change in accepted.accepted] == ["columns.more"]
+    assert "- {name: more, type: int}\n# the key" in path.read_text()
+    assert drifted(folder).drifts == ()
+    assert plan(folder).is_empty
+
+
+def test_a_widened_type_and_a_lifted_not_null_are_accepted_where_they_stand(folder):
+    columns = (COLUMNS[0], COLUMNS[1], Column(name="n", type="int", nullable=False))
+    table = foreign(folder, columns=columns)
+    do(folder, table.folder)
+    evolve(table, (COLUMNS[0], COLUMNS[1], Column(name="n", type="bigint")))
+    assert [drift.path for drift in drifted(folder).drifts] == ["columns.n.type"]
+    do(folder, table.folder)
+    assert [drift.path for drift in drifted(folder).drifts] == ["columns.n.nullable"]
+    do(folder, table.folder)
+    assert written(folder)["columns"][2] == {"name": "n", "type": "bigint", "nullable": True}
+    assert drifted(folder).drifts == ()
+
+
+def test_a_dropped_column_cannot_be_accepted(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+    evolve(table, COLUMNS[:2])
+    (drift,) = drifted(folder).drifts
+    assert (drift.code, drift.path, drift.restorable) == ("DR203", "columns.n", True)
+    before = files_below(folder.root)
+    with pytest.raises(UnacceptableDriftError, match=r"columns.n cannot be accepted; `parquetry apply`"):
+        do(folder, table.folder)
+    assert files_below(folder.root) == before
+
+
+def test_changed_properties_are_drift_and_can_be_put_back(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+    edit(
+        table, hoodie__table__precombine__field="n", hoodie__datasource__write__partitionpath__urlencode=None
+    )
+    found = {drift.path: (drift.applied, drift.live) for drift in drifted(folder).drifts}
+    assert found == {
+        "properties.hoodie.table.precombine.field": (None, "n"),
+        "properties.hoodie.datasource.write.partitionpath.urlencode": ("true", None),
+    }
+    restore_properties(table.store, read_applied(table.store).spec)
+    assert drifted(folder).drifts == ()
+    assert open_table(table.store).config.ordering is None
+
+
+def test_the_spellings_of_hudi_1_are_no_drift(folder):
+    table = foreign(folder, ordering="n")
+    do(folder, table.folder)
+    edit(
+        table,
+        hoodie__table__precombine__field=None,
+        hoodie__table__ordering__fields="n",
+        hoodie__table__keygenerator__class=None,
+        hoodie__table__keygenerator__type="SIMPLE",
+    )
+    assert drifted(folder).drifts == ()
+
+
+def test_a_feature_that_forbids_writing_is_drift(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+    edit(table, hoodie__table__metadata__partitions="files")
+    (drift,) = drifted(folder).drifts
+    assert drift.code == "DR100"
+    assert "hoodie.metadata.enable=false" in drift.remedy
+    edit(table, hoodie__table__metadata__partitions=None, hoodie__table__version="8")
+    (drift,) = drifted(folder).drifts
+    assert (drift.code, "downgrade_table" in drift.remedy) == ("DR100", True)
+
+
+def test_the_lost_time_zone_of_a_table_of_ours_is_drift(folder):
+    apply_plan(plan_workspace(folder.workspace(), now_ms=0), folder.workspace())
+    store = folder.workspace().store(folder.workspace().table("orders"))
+    properties = parse_properties(store.read(PROPERTIES))
+    store.put(
+        PROPERTIES,
+        format_properties({k: v for k, v in properties.items() if k != TIMEZONE_KEY}, comment="edited"),
+    )
+    (drift,) = drift_of_workspace(folder.workspace())[0].drifts
+    assert (drift.path, drift.applied, drift.live) == (f"properties.{TIMEZONE_KEY}", "UTC", None)
+    restore_properties(store, read_applied(store).spec)
+    assert drift_of_workspace(folder.workspace())[0].drifts == ()
+
+
+def test_columns_in_one_line_and_in_block_style_take_another_one():
+    column = Column(name="b", type="map<string,int>", nullable=False)
+    flow = "columns: [{name: a, type: int}]  # all\n"
+    assert with_column(flow, column, file="t.yml") == (
+        "columns: [{name: a, type: int}, {name: b, type: 'map<string,int>', nullable: false}]  # all\n"
+    )
+    block = "columns:\n- name: a\n  type: int  # small\n\nrecord_key: [a]\n"
+    assert with_column(block, column, file="t.yml") == (
+        "columns:\n- name: a\n  type: int  # small\n"
+        "- {name: b, type: 'map<string,int>', nullable: false}\n\nrecord_key: [a]\n"
+    )
+    with pytest.raises(UnacceptableDriftError, match="not listed in this file"):
+        with_column("columns: {file: x.avsc}\n", column, file="t.yml")
+
+
+def test_every_drift_code_is_documented():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
+    found = re.findall(r"^\| (DR\d+) \|", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert found == list(CODES)
