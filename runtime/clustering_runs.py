@@ -8,8 +8,7 @@ Computer Programming, volume 3, section 5.4.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -35,28 +34,17 @@ def in_order_by_ranges(
 
     What does not fit lies in the folder for temporary files until the last row is taken.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="parquetry-clustering-") as folder,
-        ExitStack() as opened,
-    ):
+    with tempfile.TemporaryDirectory(prefix="parquetry-clustering-") as folder:
         runs = []
         for number, run in enumerate(_runs(batches, run_bytes)):
             path = Path(folder, f"{number}.arrow")
-            bounds = _write_run(path, taken(run), keys, cuts)
-            source = opened.enter_context(pa.memory_map(str(path)))
-            runs.append((pa.ipc.open_file(source), bounds))
+            runs.append((path, _write_run(path, taken(run), keys, cuts)))
         for number in range(cuts.ranges):
-            pieces = [
-                batch
-                for reader, bounds in runs
-                for batch in _pieces(reader, bounds[number], bounds[number + 1])
-            ]
-            if not pieces:
-                continue
+            pieces = _pieces(runs, number)
             if number in cuts.single:
                 yield from pieces
-            else:
-                yield from in_order(taken(pieces), keys, batch_bytes=batch_bytes)
+            elif held := list(pieces):
+                yield from in_order(taken(held), keys, batch_bytes=batch_bytes)
 
 
 def _runs(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[pa.RecordBatch]]:
@@ -87,8 +75,15 @@ def _write_run(path: Path, rows: pa.Table, keys: OrderKeys, cuts: Cuts) -> list[
     return bounds
 
 
-def _pieces(reader: pa.RecordBatchFileReader, first: int, end: int) -> Iterator[pa.RecordBatch]:
-    return (reader.get_batch(number) for number in range(first, end))
+def _pieces(runs: Sequence[tuple[Path, Sequence[int]]], number: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, run by run. Files are read, not mapped: their pages would count as memory."""
+    for path, bounds in runs:
+        first, end = bounds[number], bounds[number + 1]
+        if first < end:
+            with pa.OSFile(str(path)) as source:
+                reader = pa.ipc.open_file(source)
+                for at in range(first, end):
+                    yield reader.get_batch(at)
 
 
 def _taken_by(rows: pa.Table, order: pa.Array, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
