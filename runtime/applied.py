@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -95,15 +95,24 @@ def read_identity(store: ObjectStore) -> TableIdentity | None:
 
 def read_applied(store: ObjectStore) -> AppliedRecord | None:
     """The newest applied record, None before the first: one listing and one read."""
-    numbers = [
-        int(match[1])
-        for info in store.list(APPLIED_FOLDER)
-        if (match := _APPLIED_NAME.fullmatch(info.path.rpartition("/")[2]))
-    ]
+    numbers = _applied_numbers(store)
     if not numbers:
         return None
     path = _applied_path(max(numbers))
     return _record_from_bytes(store.read(path), max(numbers), place=f"{store.uri}/{path}")
+
+
+def applied_history(store: ObjectStore) -> Iterator[tuple[int, TableSpec]]:
+    """When each applied record was made (milliseconds since 1970) and its spec, the newest first.
+
+    One listing, and one read for each that is asked for.
+    """
+    for number in sorted(_applied_numbers(store), reverse=True):
+        path = _applied_path(number)
+        place = f"{store.uri}/{path}"
+        content = store.read(path)
+        applied_at_ms = _load(content, place).get("applied_at_ms", 0)
+        yield applied_at_ms, _record_from_bytes(content, number, place=place).spec
 
 
 def write_applied(
@@ -144,6 +153,14 @@ def write_applied(
         f"{store.uri}: record {number} was applied by somebody else (plan {winner.plan_id}, "
         f"commit {winner.git_commit}); plan again"
     )
+
+
+def _applied_numbers(store: ObjectStore) -> list[int]:
+    return [
+        int(match[1])
+        for info in store.list(APPLIED_FOLDER)
+        if (match := _APPLIED_NAME.fullmatch(info.path.rpartition("/")[2]))
+    ]
 
 
 def _applied_path(number: int) -> str:

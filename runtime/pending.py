@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from parquetry.runtime.claims import (
+    Claim,
     Session,
     claim_path,
     heartbeat_path,
@@ -29,6 +31,9 @@ from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import Timing
 
 _LOG = logging.getLogger(__name__)
+
+SCHEDULED: Final = "clustering plan"
+"""The purpose of a claim on an instant whose plan is left for another process to carry out."""
 
 _HUDI_HEARTBEAT_SECONDS = 180.0
 
@@ -103,7 +108,7 @@ def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
         claim = read_claim(store, instant.time)
         if claim is None:
             foreign.append(instant)
-        elif not is_alive(store, claim, timing):
+        elif not (is_alive(store, claim, timing) or _waits(timeline, instant, claim, timing)):
             dead.append(instant)
     return Unfinished(
         ours=tuple(ours),
@@ -112,6 +117,14 @@ def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
         blocking=tuple(blocking),
         foreign=tuple(foreign),
     )
+
+
+def _waits(timeline: Timeline, instant: Instant, claim: Claim, timing: Timing) -> bool:
+    """Whether this is a clustering plan that has not expired, for which nobody needs to live."""
+    requested = timeline.files.get(instant.with_state(State.REQUESTED).file_name)
+    if claim.purpose != SCHEDULED or instant.state is not State.REQUESTED or requested is None:
+        return False
+    return timeline.store.now_ms() - requested.modified_ms <= timing.plan_expires_seconds * 1000
 
 
 def _finish(table: TableHandle, session: Session, timeline: Timeline) -> list[str]:

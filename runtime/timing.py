@@ -22,6 +22,7 @@ class Timing:
     ``live_lock_seconds``; an older writer that is about to change the same files is given way
     for ``give_way_seconds``. A write that lost is repeated up to ``retries`` times, after a
     pause that doubles from ``backoff_seconds`` to ``longest_backoff_seconds``, with jitter.
+    A clustering plan that nobody has begun to carry out is given up after ``plan_expires_seconds``.
     """
 
     heartbeat_seconds: float = 20.0
@@ -35,6 +36,7 @@ class Timing:
     retries: int = 10
     backoff_seconds: float = 0.1
     longest_backoff_seconds: float = 10.0
+    plan_expires_seconds: float = 24 * 3600.0
     sleep: Callable[[float], None] = time.sleep
 
     def pause_before_retry(self, attempt: int) -> None:

@@ -64,7 +64,7 @@ def _extents(files: Sequence[ClusteringFile], column: str) -> list[Extent | None
     kinds = {_kind(low) for found in bounds if found is not None for low in found}
     if len(kinds) != 1:
         return [None] * len(files)
-    values = sorted({value for found in bounds if found is not None for value in found})  # type: ignore[type-var]  # one kind only
+    values = sorted({value for found in bounds if found is not None for value in found})
     rank = {value: position for position, value in enumerate(values)}
     return [None if found is None else Extent(*sorted((rank[found[0]], rank[found[1]]))) for found in bounds]
 

@@ -1,0 +1,111 @@
+"""A clustering plan as the timeline keeps it: Hudi's Avro, which Hudi can carry out too.
+
+Source: ClusteringPlanStrategy.buildClusteringPlan and ClusteringUtils of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.codec import from_json_value, to_json_value
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.services.undo import absolute_path
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringSlice
+
+EXECUTION_KEY: Final = "parquetry.execution"
+TARGET_KEY: Final = "parquetry.target_file_size_bytes"
+STRATEGY_KEY: Final = "parquetry.plan_strategy"
+
+SORT_COLUMNS_PARAM: Final = "hoodie.clustering.plan.strategy.sort.columns"
+TARGET_PARAM: Final = "hoodie.clustering.plan.strategy.target.file.max.bytes"
+LAYOUT_PARAM: Final = "hoodie.layout.optimize.strategy"
+
+_MB: Final = 1024 * 1024
+_LAYOUTS: Final = {"sort": "LINEAR", "zorder": "ZORDER", "hilbert": "HILBERT"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedExecution:
+    """How the groups of a plan of this project are to be written, whatever was applied since."""
+
+    execution: ExecutionPolicy
+    target_file_size_bytes: int
+    plan_strategy: str
+
+
+def avro_plan(store: ObjectStore, groups: Iterable[PlannedGroup], spec: ClusteringSpec) -> ClusteringPlan:
+    """The plan of these groups by that policy."""
+    execution = spec.execution
+    params = {TARGET_PARAM: str(spec.plan.target_file_size_bytes)}
+    if execution.columns:
+        params[SORT_COLUMNS_PARAM] = ",".join(execution.columns)
+        params[LAYOUT_PARAM] = _LAYOUTS.get(execution.strategy, "LINEAR")
+    return ClusteringPlan(
+        groups=tuple(_avro_group(store, group) for group in groups),
+        strategy_params=params,
+        extra={
+            EXECUTION_KEY: json.dumps(to_json_value(execution), sort_keys=True),
+            TARGET_KEY: str(spec.plan.target_file_size_bytes),
+            STRATEGY_KEY: spec.plan.strategy,
+        },
+    )
+
+
+def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
+    """How a plan of this project is to be carried out; None for another program's.
+
+    CorruptTableError when the plan says so in a way that is not understood.
+    """
+    if EXECUTION_KEY not in plan.extra:
+        return None
+    try:
+        return PlannedExecution(
+            execution=from_json_value(
+                ExecutionPolicy,
+                json.loads(plan.extra[EXECUTION_KEY]),
+                place=f"clustering plan: {EXECUTION_KEY}",
+            ),
+            target_file_size_bytes=int(plan.extra[TARGET_KEY]),
+            plan_strategy=plan.extra[STRATEGY_KEY],
+        )
+    except (ValueError, KeyError) as error:
+        raise CorruptTableError(
+            f"a clustering plan does not say how it is to be carried out ({error!r}); roll it back"
+        ) from error
+
+
+def _avro_group(store: ObjectStore, group: PlannedGroup) -> ClusteringGroup:
+    size = group.size_bytes / _MB
+    return ClusteringGroup(
+        slices=tuple(_avro_slice(store, file) for file in group.files),
+        output_files=group.output_files,
+        metrics={
+            "TOTAL_IO_READ_MB": size,
+            "TOTAL_IO_WRITE_MB": size,
+            "TOTAL_IO_MB": 2 * size,
+            "TOTAL_LOG_FILES": 0.0,
+            "TOTAL_LOG_FILES_SIZE": 0.0,
+        },
+    )
+
+
+def _avro_slice(store: ObjectStore, file: ClusteringFile) -> ClusteringSlice:
+    return ClusteringSlice(
+        partition=file.partition,
+        file_id=file.file_id,
+        path=f"{_scheme(store)}{absolute_path(store, file.path)}",
+    )
+
+
+def _scheme(store: ObjectStore) -> str:
+    """What Hadoop puts before an absolute path: ``file:``, or ``s3a://`` with the bucket."""
+    scheme, _, rest = store.uri.partition("://")
+    if scheme == "file":
+        return "file:"
+    return f"{'s3a' if scheme == 's3' else scheme}://{rest.partition('/')[0]}"

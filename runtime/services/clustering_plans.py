@@ -1,0 +1,204 @@
+"""Clustering plans on the timeline: made under the lock, taken up by whoever carries them out.
+
+A plan is the file ``T.replacecommit.requested``. From then on no writer of this project fills the
+small files it names; writers that change rows of them go on, and win.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from parquetry.runtime.claims import (
+    Claim,
+    Heartbeat,
+    Session,
+    claim_path,
+    is_alive,
+    open_session,
+    read_claim,
+)
+from parquetry.runtime.conflicts import CLUSTER
+from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.layout.clustering_model import PlannedGroup
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec
+from parquetry.runtime.owner import Owner
+from parquetry.runtime.pending import SCHEDULED, settle
+from parquetry.runtime.services.clustering_avro import PlannedExecution, avro_plan, execution_of
+from parquetry.runtime.services.clustering_survey import (
+    commits_since_clustering,
+    observe,
+    reserved_groups,
+)
+from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.storage import PutOutcome
+from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.timeline.clustering_plan import RequestedReplace
+from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.transaction import Transaction
+
+__all__ = [
+    "PlannedExecution",
+    "ScheduledPlan",
+    "begin_clustering",
+    "commits_since_clustering",
+    "execution_of",
+    "observe",
+    "schedule",
+    "take_up",
+]
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledPlan:
+    """A plan that waits on the timeline: its instant, and the groups that are in it."""
+
+    instant: str
+    groups: tuple[PlannedGroup, ...]
+
+
+@contextmanager
+def begin_clustering(
+    table: TableHandle, groups: Sequence[PlannedGroup], *, timing: Timing = DEFAULT_TIMING
+) -> Iterator[Transaction | None]:
+    """A transaction whose plan is on the timeline, to be carried out by this process.
+
+    Groups that have changed since they were planned, or that a living writer has announced, are not
+    in it; None when none is left. When the process dies, the next writer rolls the plan back.
+
+    Raises what :func:`~parquetry.runtime.pending.settle` raises, UnsupportedTableError for a table
+    that may not be written to, LockHeldError when the lock is not given up.
+    """
+    with _session(table, timing, purpose=CLUSTER) as (session, timeline):
+        if _request(table, session, timeline, groups) is None:
+            session.acknowledge()
+            yield None
+            return
+        yield _transaction(table, session)
+
+
+def schedule(
+    table: TableHandle, groups: Sequence[PlannedGroup], *, timing: Timing = DEFAULT_TIMING
+) -> ScheduledPlan | None:
+    """A plan left on the timeline for :func:`take_up`; None when no group of it is left.
+
+    After ``timing.plan_expires_seconds`` the next writer rolls it back. Errors as those of
+    :func:`begin_clustering`.
+    """
+    with _session(table, timing, purpose=SCHEDULED) as (session, timeline):
+        requested = _request(table, session, timeline, groups)
+        if requested is None:
+            session.acknowledge()
+            return None
+        session.withdraw()
+        return ScheduledPlan(instant=session.instant, groups=requested)
+
+
+@contextmanager
+def take_up(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> Iterator[Transaction]:
+    """The transaction of a plan that waits on the timeline, Hudi's too; it is this process's from now on.
+
+    InvalidDataError when no plan of that instant waits there, ConflictError when somebody carries it
+    out already; else the errors of :func:`begin_clustering`.
+    """
+    store = table.store
+    owner = Owner.here()
+    claim = Claim(instant=instant, purpose=CLUSTER, run=instant, attempt=0, owner=owner)
+    heartbeat = Heartbeat(store, instant, timing)
+    try:
+        with _session(table, timing, purpose="take up a clustering plan") as (session, _):
+            with table_lock(table, session):
+                _check_waiting(table, instant, timing)
+                heartbeat.start()
+                store.put(claim_path(instant), claim.to_bytes())
+            session.acknowledge()
+        yield _transaction(table, Session(store=store, claim=claim, heartbeat=heartbeat, timing=timing))
+    finally:
+        heartbeat.stop()
+        owner.finish()
+
+
+@contextmanager
+def _session(table: TableHandle, timing: Timing, *, purpose: str) -> Iterator[tuple[Session, Timeline]]:
+    """A session on a fresh instant, after what is dead was rolled back, and the timeline before it."""
+    store = table.store
+    timeline = Timeline.load(store)
+    check_writable(table, timeline, store.now_ms())
+    timeline, _ = settle(table, timeline, timing=timing)
+    zone = table.config.timezone
+    with open_session(
+        store, purpose=purpose, after=timeline.last_instant, zone=zone, timing=timing
+    ) as session:
+        yield session, timeline
+
+
+def _transaction(table: TableHandle, session: Session) -> Transaction:
+    timeline = Timeline.load(table.store)
+    return Transaction(session, table, timeline, action=Action.REPLACECOMMIT, operation=CLUSTER)
+
+
+def _request(
+    table: TableHandle, session: Session, timeline: Timeline, groups: Sequence[PlannedGroup]
+) -> tuple[PlannedGroup, ...] | None:
+    """Put the plan under the lock; the groups that are in it, None when there is nothing to plan."""
+    store = table.store
+    spec = table.effective_spec(timeline)
+    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{store.uri}: applied spec.extra")
+    requested = Instant(time=session.instant, action=Action.REPLACECOMMIT, state=State.REQUESTED)
+    with table_lock(table, session) as lock:
+        now = timeline.reload()
+        check_writable(table, now, store.now_ms())
+        standing = _standing(table, now, groups, timing=session.timing)
+        if not standing:
+            return None
+        plan = RequestedReplace(operation=CLUSTER, plan=avro_plan(store, standing, policy))
+        if store.put_if_absent(requested.path, plan.encode()) is PutOutcome.LOST:
+            _LOG.warning("%s: another program has taken %s", store.uri, requested.file_name)
+            return None
+        if lock.is_held():
+            return standing
+        # Who took the lock from a process that slept may have published, or planned, the same files.
+        store.delete(requested.path)
+        _LOG.warning("%s: the lock was lost while %s was planned; plan again", store.uri, session.instant)
+        return None
+
+
+def _standing(
+    table: TableHandle, now: Timeline, groups: Sequence[PlannedGroup], *, timing: Timing
+) -> tuple[PlannedGroup, ...]:
+    """The groups all of whose files are still the newest, and that nobody has reserved."""
+    view = table.view(now)
+    partitions = {group.partition for group in groups}
+    current = {part.path for partition in sorted(partitions) for part in view.slices(partition)}
+    reserved = reserved_groups(now, timing=timing)
+    return tuple(
+        group
+        for group in groups
+        if all(file.path in current and file.key not in reserved for file in group.files)
+    )
+
+
+def _check_waiting(table: TableHandle, instant: str, timing: Timing) -> None:
+    """Return when a plan of that instant waits to be carried out, and nobody is at it."""
+    store = table.store
+    now = Timeline.load(store)
+    if instant not in now.pending_clusterings:
+        waiting = ", ".join(sorted(now.pending_clusterings)) or "none"
+        raise InvalidDataError(
+            f"{store.uri}: no clustering plan {instant} waits here; those that wait: {waiting}"
+        )
+    claim = read_claim(store, instant)
+    write = now.write_at(instant)
+    has_begun = write is not None and write.state is State.INFLIGHT
+    if has_begun or (claim is not None and claim.purpose != SCHEDULED and is_alive(store, claim, timing)):
+        who = "another program" if claim is None else str(claim.owner)
+        raise ConflictError(
+            f"{store.uri}: {who} is carrying out the clustering {instant}; wait for its end, or undo it with "
+            f"`parquetry service rollback TABLE {instant}`"
+        )

@@ -1,0 +1,176 @@
+"""What a table's timeline, listings and statistics say to a clustering plan; nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from parquetry.runtime.applied import applied_history
+from parquetry.runtime.claims import is_alive, read_claim
+from parquetry.runtime.conflicts import CLUSTER
+from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, Partitioning, Situation
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing
+from parquetry.runtime.layout.file_statistics import FileStatistics
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.statistics import look_up
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import Action, Instant, format_instant
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+RUN_KEY: Final = "parquetry.clustering"
+"""Where a replacecommit says how many groups of its plan were left out."""
+
+_ROUNDS_BEFORE_WAITING: Final = 3
+
+
+def observe(
+    table: TableHandle, timeline: Timeline, *, timing: Timing = DEFAULT_TIMING
+) -> tuple[ClusteringSpec, tuple[ClusteringFile, ...], Situation]:
+    """The policy in force, the newest slices of all partitions, and what else a plan has to know.
+
+    One listing per partition, one sidecar per instant of a slice, and footers only of files that no
+    sidecar has. InvalidDataError when the applied spec is not understood.
+    """
+    spec = table.effective_spec(timeline)
+    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{table.store.uri}: applied spec.extra")
+    slices = table.view(timeline).all_slices()
+    names = {*policy.execution.columns, *policy.execution.split_by}
+    known = look_up(table.store, slices, columns=names)
+    files = tuple(clustering_file(part, known.get(part.path)) for part in slices)
+    return policy, files, situation_of(table, timeline, spec, policy, timing=timing)
+
+
+def clustering_file(part: FileSlice, known: FileStatistics | None) -> ClusteringFile:
+    """A slice with what its statistics say, None when nothing is known."""
+    return ClusteringFile(
+        partition=part.partition,
+        file_id=part.file_id,
+        instant=part.instant,
+        path=part.path,
+        size_bytes=part.size_bytes,
+        rows=None if known is None else known.rows,
+        digest=None if known is None else known.clustering,
+        columns={} if known is None else {name.lower(): c for name, c in known.columns.items()},
+    )
+
+
+def situation_of(
+    table: TableHandle,
+    timeline: Timeline,
+    spec: TableSpec,
+    policy: ClusteringSpec,
+    *,
+    timing: Timing = DEFAULT_TIMING,
+) -> Situation:
+    """What holds for a plan by that policy on the table as it is."""
+    types = {column.name: column.type for column in spec.columns}
+    return Situation(
+        max_file_size_bytes=spec.sizing.max_file_size_bytes,
+        partitioning=Partitioning(
+            columns=tuple((name, types.get(name, "string")) for name in table.config.partition_by)
+            if table.paths_hold_values
+            else (),
+            hive_style=table.config.hive_style,
+            url_encode=table.config.url_encode,
+        ),
+        reserved={**_waiting(timeline, policy), **reserved_groups(timeline, timing=timing)},
+        kept_until=_kept_until(table, policy),
+    )
+
+
+def reserved_groups(timeline: Timeline, *, timing: Timing, but: str | None = None) -> dict[FileKey, str]:
+    """Why file groups must be left alone: living writers have announced them, or a plan names them.
+
+    ``but`` is an instant whose own plan does not count.
+    """
+    reserved: dict[FileKey, str] = {}
+    for instant in timeline.pending_writes:
+        if instant.time in timeline.pending_clusterings:
+            continue
+        claim = read_claim(timeline.store, instant.time)
+        if claim is not None and not is_alive(timeline.store, claim, timing):
+            continue
+        announced = timeline.profile(instant.time)
+        for stat in () if announced is None else announced.all_stats():
+            if stat.file_id:
+                why = f"the write {instant.time} is about to change it"
+                reserved[stat.partition_path, stat.file_id] = why
+    for key, time in timeline.groups_in_pending_clustering.items():
+        if time != but:
+            reserved[key] = f"in the pending clustering {time}"
+    return reserved
+
+
+def commits_since_clustering(timeline: Timeline) -> int:
+    """How many writes the active timeline has after its newest completed clustering."""
+    count = 0
+    for write in reversed(timeline.completed_writes):
+        if _is_clustering(timeline, write):
+            break
+        count += 1
+    return count
+
+
+def _is_clustering(timeline: Timeline, write: Instant) -> bool:
+    if write.action is not Action.REPLACECOMMIT:
+        return False
+    return timeline.commit_metadata(write.time).operation == CLUSTER
+
+
+def _kept_until(table: TableHandle, policy: ClusteringSpec) -> str | None:
+    """The time when this way of arranging rows was first applied, of those that stay from before."""
+    if policy.existing is not Existing.KEEP:
+        return None
+    since_ms = None
+    for applied_at_ms, spec in applied_history(table.store):
+        if ClusteringSpec.of_extra(spec.extra, spec.sizing).execution.digest != policy.execution.digest:
+            break
+        since_ms = applied_at_ms
+    return None if since_ms is None else format_instant(since_ms, table.config.timezone)
+
+
+def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str]:
+    """The file groups that lost to writers so often that they wait, each time twice as long.
+
+    From the third time on they wait as many intervals of ``every_commits`` writes as 2 to the power
+    of the times before.
+    """
+    lost: Counter[FileKey] = Counter()
+    last: dict[FileKey, str] = {}
+    for time, groups in _lost_groups(timeline):
+        lost.update(groups)
+        last.update(dict.fromkeys(groups, time))
+    waiting = {}
+    for key, rounds in lost.items():
+        if rounds < _ROUNDS_BEFORE_WAITING:
+            continue
+        needed = policy.every_commits * 2 ** (rounds - _ROUNDS_BEFORE_WAITING)
+        seen = sum(write.time > last[key] for write in timeline.completed_writes)
+        if seen < needed:
+            waiting[key] = f"lost {rounds} times to writers; waits for {needed - seen} more commits"
+    return waiting
+
+
+def _lost_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
+    """By clustering, the file groups of its plan that it had to leave to writers."""
+    for write in timeline.completed_writes:
+        if not _is_clustering(timeline, write):
+            continue
+        metadata = timeline.commit_metadata(write.time)
+        if not _left_out(metadata.extra.get(RUN_KEY, "")):
+            continue
+        plan = timeline.requested_replace(write.time).plan
+        replaced = {(path, name) for path, names in metadata.replaced.items() for name in names}
+        groups = () if plan is None else plan.groups
+        yield write.time, {(s.partition, s.file_id) for g in groups for s in g.slices} - replaced
+
+
+def _left_out(description: str) -> int:
+    try:
+        return int(json.loads(description)["left_out"])
+    except (ValueError, KeyError, TypeError):
+        return 0
