@@ -121,14 +121,58 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFigures:
+    """How many files a declared query reads, of how many."""
+
+    name: str
+    read: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debt:
+    """What the live files owe a policy.
+
+    ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of
+    ``budget_bytes``, after which the table has ``files_after`` files; ``seconds`` is what they take
+    at the rate of the table's own writes, None without any. Small files are filled by the next
+    writes, expired versions are deleted by the next clean.
+    """
+
+    rewrite_bytes: int
+    rewrite_files: int
+    files_after: int
+    small_files: int
+    small_bytes: int
+    expired_files: int
+    expired_bytes: int
+    budget_bytes: int
+    runs: int
+    seconds: int | None = None
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether a run would find nothing to do for it."""
+        return not self.rewrite_bytes and not self.expired_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFigures:
-    """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit."""
+    """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit.
+
+    ``sizes_before`` counts files by tenths of the declared largest size, what is above it last;
+    ``sizes_after`` is the prediction for when the debt is paid.
+    """
 
     instant: str | None
     files: int
     size_bytes: int
     small_files_before: int
     small_files_after: int
+    sizes_before: tuple[int, ...] = ()
+    sizes_after: tuple[int, ...] = ()
+    queries: tuple[QueryFigures, ...] = ()
+    debt: Debt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +187,16 @@ class PlanWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was seen, and when (milliseconds since 1970, UTC)."""
+    """What was seen, and when (milliseconds since 1970, UTC).
+
+    ``figures`` are of the tables that change; ``due``, where it was asked for, says what every table
+    owes the policy that is applied to it.
+    """
 
     created_ms: int
     tables: int
     figures: Mapping[str, TableFigures] = field(default_factory=dict)
+    due: Mapping[str, Debt] | None = None
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()
 

@@ -15,6 +15,7 @@ from parquetry.compiler.plan import (
     Blocked,
     Change,
     ChangeClass,
+    Debt,
     Evidence,
     Intent,
     JobReference,
@@ -93,8 +94,12 @@ def make_plan(
     context: PlanContext,
     reader: TableReader,
     undeclared: Iterable[Undeclared] = (),
+    due: Mapping[str, Debt] | None = None,
 ) -> Plan:
-    """The plan for the tables, in their order; every table that is in the way is named at once."""
+    """The plan for the tables, in their order; every table that is in the way is named at once.
+
+    ``due`` is what tables owe the policies that are applied to them, where that was asked for.
+    """
     tables = tuple(declared)
     outcomes: list[Action | Blocked] = []
     figures: dict[str, TableFigures] = {}
@@ -122,6 +127,7 @@ def make_plan(
         created_ms=context.now_ms,
         tables=len(tables) + len(gone),
         figures=figures,
+        due=due,
         warnings=unused(((table.spec.name, table.allowed) for table in tables), outcomes),
     )
     return plan_of(intent, evidence)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.allowing import Allowance
+from parquetry.compiler.figures import DEFAULT_RUN_BUDGET, figures_of
 from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
 from parquetry.compiler.observation import Observation, admit, observe
-from parquetry.compiler.plan import JobReference, Plan, TableFigures
+from parquetry.compiler.plan import Debt, JobReference, Plan
 from parquetry.compiler.planner import Declared, PlanContext, TableReader, make_plan
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import UnsupportedTableError
-from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_files import join_base
 from parquetry.runtime.spec import Column
@@ -21,8 +21,11 @@ from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table_schema import live_columns
 
 
-def plan_workspace(workspace: Workspace, *, now_ms: int) -> Plan:
-    """The plan for the selected tables; raises what reading their stores raises."""
+def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> Plan:
+    """The plan for the selected tables; raises what reading their stores raises.
+
+    With ``due`` every applied table is measured, for what it owes the policy that is applied to it.
+    """
     stores = {table.name: workspace.store(table) for table in workspace.tables}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
     target = workspace.project.target
@@ -33,18 +36,23 @@ def plan_workspace(workspace: Workspace, *, now_ms: int) -> Plan:
         now_ms=now_ms,
         byte_ceiling=target.budget.per_apply_bytes or 0,
     )
+    budget_bytes = target.budget.per_run_bytes or DEFAULT_RUN_BUDGET
     reader = TableReader(
         observe=lambda table: seen[table.spec.name].get(),
         find_elsewhere=lambda table: _elsewhere(workspace, table),
         admit=admit,
         live_columns=_live_columns,
-        measure=measure,
+        measure=lambda table, observation: figures_of(
+            observation.handle, observation.spec or table.spec, table.spec, budget_bytes=budget_bytes
+        ),
     )
+    debts = {name: _due(seen[name].observation, budget_bytes) for name in stores} if due else {}
     return make_plan(
         (declared(workspace, table) for table in workspace.tables),
         context=context,
         reader=reader,
         undeclared=find_undeclared(workspace) if workspace.is_whole else (),
+        due={name: debt for name, debt in debts.items() if debt is not None} if due else None,
     )
 
 
@@ -69,19 +77,12 @@ def declared(workspace: Workspace, table: ResolvedTable) -> Declared:
     )
 
 
-def measure(table: Declared, observation: Observation) -> TableFigures:
-    """The live files by number and size, and how many are small under the old and the new limit."""
-    handle = observation.handle
-    timeline = handle.timeline()
-    slices = handle.view(timeline).all_slices()
-    before = (observation.spec or table.spec).sizing
-    return TableFigures(
-        instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
-        files=len(slices),
-        size_bytes=sum(part.size_bytes for part in slices),
-        small_files_before=sum(is_small(part.size_bytes, before) for part in slices),
-        small_files_after=sum(is_small(part.size_bytes, table.spec.sizing) for part in slices),
-    )
+def _due(observation: Observation | None, budget_bytes: int) -> Debt | None:
+    """What the table owes the policy that is applied to it; None where nothing is applied."""
+    if observation is None or not observation.is_applied or observation.spec is None:
+        return None
+    spec = observation.spec
+    return figures_of(observation.handle, spec, spec, budget_bytes=budget_bytes).debt
 
 
 def _live_columns(observation: Observation) -> tuple[Column, ...]:

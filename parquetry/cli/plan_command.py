@@ -18,10 +18,15 @@ from parquetry.cli.output import Output
     envvar="PARQUETRY_DETAILED_EXITCODE",
     help="Exit with 3 when there are changes.",
 )
+@click.option(
+    "--due", is_flag=True, envvar="PARQUETRY_DUE", help="Add what every table owes its applied policy."
+)
 @project_options
 @output_options("text", "json")
-def command(*, request: ProjectRequest, output: Output, out: Path | None, detailed_exitcode: bool) -> int:
-    """Show what apply would change.
+def command(
+    *, request: ProjectRequest, output: Output, out: Path | None, detailed_exitcode: bool, due: bool
+) -> int:
+    """Show what apply would change, and with --due what runs would work off.
 
     Starts no JVM and writes nothing to any table. A blocked change exits with 1, and the plan is
     saved all the same.
@@ -30,7 +35,7 @@ def command(*, request: ProjectRequest, output: Output, out: Path | None, detail
     from parquetry.cli.workspaces import plan_for
     from parquetry.compiler.plan_codec import encode
 
-    plan = plan_for(request)
+    plan = plan_for(request, due=due)
     if out is not None:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,11 @@ from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import (
     commit_text,
     creation_lines,
+    debt_text,
+    files_text,
     kind_of,
+    query_lines,
+    small_text,
     steps_line,
     summary,
     value_text,
@@ -24,6 +28,7 @@ from parquetry.compiler.plan import (
     Blocked,
     Change,
     ChangeClass,
+    Debt,
     Plan,
     PlanWarning,
     RecipeStep,
@@ -52,6 +57,8 @@ class PlanView:
             lines += [*_action(action, outcome, paint), ""]
         for blocked in outcome.intent.blocked:
             lines += [*_blocked(blocked, paint), ""]
+        if outcome.evidence.due is not None:
+            lines += [*_due(outcome.evidence.due, paint), ""]
         for warning in outcome.evidence.warnings:
             lines += [*_warning(warning, paint), ""]
         return "\n".join([*lines, paint.bold(summary(outcome)), *self._next(outcome)])
@@ -65,6 +72,8 @@ class PlanView:
             return ["Next: resolve what is blocked, or leave these tables out with --exclude."]
         if plan.intent.actions and not self.applying:
             return [f"Next: parquetry apply{f' {self.saved}' if self.saved else ''}"]
+        if plan.is_empty and any(not debt.is_paid for debt in (plan.evidence.due or {}).values()):
+            return ["Next: parquetry run"]
         return []
 
 
@@ -82,7 +91,7 @@ def _action(action: Action, plan: Plan, paint: Paint) -> Iterator[str]:
     yield from _change_lines(action.changes, paint)
     figures = plan.evidence.figures.get(action.table)
     if figures is not None and figures.files:
-        yield f"    now 0 B; {_figures(figures)}"
+        yield from _figures(figures)
     yield f"    {steps_line(action)}"
 
 
@@ -92,13 +101,26 @@ def _sign(action: Action, paint: Paint) -> str:
     return paint.dim("-") if Step.FORGET in action.steps else paint.warn("~")
 
 
-def _figures(figures: TableFigures) -> str:
-    small = (
-        f"{figures.small_files_before} small"
-        if figures.small_files_before == figures.small_files_after
-        else f"small files {figures.small_files_before} -> {figures.small_files_after}"
-    )
-    return f"{count(figures.files, 'file')}, {human_size(figures.size_bytes)}, {small}"
+def _figures(figures: TableFigures) -> Iterator[str]:
+    owed = "" if figures.debt is None else f"; debt {debt_text(figures.debt)}"
+    yield from _wrapped(f"now 0 B{owed}")
+    yield f"    {files_text(figures)}, {human_size(figures.size_bytes)}, {small_text(figures)}"
+    yield from (f"    {line}" for line in query_lines(figures))
+
+
+def _due(due: Mapping[str, Debt], paint: Paint) -> Iterator[str]:
+    """What tables owe the policies that are applied to them, and what small files wait for."""
+    yield paint.bold("due")
+    width = max((len(name) for name in due), default=0)
+    for name, debt in due.items():
+        small = (
+            f"; {count(debt.small_files, 'small file')} ({human_size(debt.small_bytes)}) for the next writes"
+            if debt.small_files
+            else ""
+        )
+        yield from _wrapped(f"{name.ljust(width)}  now 0 B; debt {debt_text(debt)}{small}")
+    if not due:
+        yield "    no table is applied"
 
 
 def _blocked(blocked: Blocked, paint: Paint) -> Iterator[str]:
@@ -142,7 +164,7 @@ def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:
         if fits or not place:
             yield f"    {text.ljust(beside if place else 0)}  {paint.dim(place)}".rstrip()
         else:
-            yield f"    {text}"
+            yield from _wrapped(text, hang=4)
             yield f"        {paint.dim(place)}"
         if change.allowed is not None:
             yield from _wrapped(f"allowed: {change.allowed}", indent=8)

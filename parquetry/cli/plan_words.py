@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, assert_never
 
-from parquetry.cli.views import count
-from parquetry.compiler.plan import Action, Plan, Step
+from parquetry.cli.views import count, human_size
+from parquetry.compiler.plan import Action, Debt, Plan, Step, TableFigures
+from parquetry.compiler.review import quoted
 from parquetry.compiler.words import format_size
 
 _ABSENT = "(none)"
 _SHORT_COMMIT = 12
+_MINUTE, _HOUR = 60, 3600
 
 
 def kind_of(action: Action) -> str:
@@ -43,8 +45,52 @@ def value_text(value: Any) -> str:
     if value is None or value in ([], {}):
         return _ABSENT
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(map(value_text, value))
+    if isinstance(value, str):
+        return value if value.isprintable() else quoted(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def debt_text(debt: Debt) -> str:
+    """What a table owes, such as ``2.1 GB to rewrite, about 3 runs at 1GiB``, or ``none``."""
+    parts = []
+    if debt.rewrite_bytes:
+        runs = f"about {count(debt.runs, 'run')} at {format_size(debt.budget_bytes)}"
+        seconds = "" if debt.seconds is None else f", {duration_text(debt.seconds)} at the pace of its writes"
+        parts.append(f"{human_size(debt.rewrite_bytes)} to rewrite, {runs}{seconds}")
+    if debt.expired_files:
+        expired = count(debt.expired_files, "expired version")
+        parts.append(f"{expired} to delete ({human_size(debt.expired_bytes)})")
+    return "; ".join(parts) or "none"
+
+
+def duration_text(seconds: int) -> str:
+    """A duration in its largest sensible unit, such as ``about 4 min``."""
+    for unit, length in (("h", _HOUR), ("min", _MINUTE)):
+        if seconds >= length:
+            return f"about {round(seconds / length)} {unit}"
+    return f"about {max(seconds, 1)} s"
+
+
+def files_text(figures: TableFigures) -> str:
+    """The files before and, where paying the debt changes their number, after."""
+    debt = figures.debt
+    if debt is None or debt.files_after == figures.files:
+        return count(figures.files, "file")
+    return f"{figures.files:,} -> {debt.files_after:,} files"
+
+
+def small_text(figures: TableFigures) -> str:
+    """How many files are small, before and after the change."""
+    before, after = figures.small_files_before, figures.small_files_after
+    return f"{before} small" if before == after else f"small files {before} -> {after}"
+
+
+def query_lines(figures: TableFigures) -> list[str]:
+    """What each declared query reads."""
+    return [
+        f"query {query.name}: reads {query.read} of {count(query.total, 'file')}" for query in figures.queries
+    ]
 
 
 def creation_lines(action: Action) -> list[str]:

@@ -9,15 +9,25 @@ import click
 from parquetry.cli.options import output_options
 from parquetry.cli.output import Output
 
+_LEAST_BYTES = 2_000
+
 
 @click.command(name="show")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@output_options("text", "json")
-def command(*, file: Path, output: Output) -> int:
-    """Print the plan saved in FILE."""
-    from parquetry.cli.plan_view import PlanView
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(min=_LEAST_BYTES),
+    default=60_000,
+    show_default=True,
+    envvar="PARQUETRY_MAX_BYTES",
+    help="The most that markdown may take; details go first.",
+)
+@output_options("text", "json", "markdown", "html", "github")
+def command(*, file: Path, output: Output, max_bytes: int) -> int:
+    """Print the plan saved in FILE: for a terminal, a script, a pull request, a browser, a workflow."""
+    from parquetry.cli.plan_views import show_plan
     from parquetry.compiler.plan_codec import decode
 
     plan = decode(file.read_text(encoding="utf-8"), name=str(file))
-    output.show(PlanView(saved=file), plan)
+    show_plan(plan, output, saved=file, max_bytes=max_bytes)
     return 0

@@ -1,0 +1,196 @@
+"""A live table in numbers: its files, what its queries read, and what it owes a policy.
+
+Everything is read from listings, commits and recorded statistics; nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC
+from statistics import median
+from typing import Final
+
+from parquetry.compiler.plan import Debt, QueryFigures, TableFigures
+from parquetry.runtime.layout.clustering import debt as clustering_debt
+from parquetry.runtime.layout.clustering_model import ClusteringFile, Partitioning, Situation
+from parquetry.runtime.layout.clustering_model import Debt as ClusteringDebt
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
+from parquetry.runtime.layout.file_statistics import FileStatistics
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.sizing import is_small
+from parquetry.runtime.layout.skipping import column_types, parse_where, touched
+from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
+from parquetry.runtime.spec import RetentionPolicy, TableSpec
+from parquetry.runtime.statistics import look_up
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import parse_instant_ms
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.view import FileSystemView
+
+DEFAULT_RUN_BUDGET: Final = 10 * 2**30
+"""What services may rewrite in one run of a target that has no budget."""
+
+BUCKETS: Final = 11
+"""Sizes are counted in tenths of the largest size; the last bucket is for what is above it."""
+
+_PAST_WRITES: Final = 10
+
+
+def figures_of(
+    handle: TableHandle, before: TableSpec, after: TableSpec, *, budget_bytes: int
+) -> TableFigures:
+    """The table under the spec that is in force and the one that would be.
+
+    ``debt`` is what it would owe ``after``; one run may rewrite ``budget_bytes``.
+    """
+    timeline = handle.timeline()
+    view = handle.view(timeline)
+    slices = view.all_slices()
+    names = {query["name"]: query["where"] for query in after.extra.get("queries") or ()}
+    policy = ClusteringSpec.of_extra(after.extra, after.sizing)
+    wants_statistics = bool(names) or policy.trigger is not Trigger.OFF
+    statistics = look_up(handle.store, slices) if wants_statistics else {}
+    clustering = _clustering(handle, timeline, slices, statistics, after)
+    sizes = [part.size_bytes for part in slices]
+    largest = after.sizing.max_file_size_bytes
+    return TableFigures(
+        instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
+        files=len(slices),
+        size_bytes=sum(sizes),
+        small_files_before=sum(is_small(size, before.sizing) for size in sizes),
+        small_files_after=sum(is_small(size, after.sizing) for size in sizes),
+        sizes_before=_histogram(sizes, largest),
+        sizes_after=_histogram(_sizes_after(slices, clustering), largest),
+        queries=_queries(names, statistics, after),
+        debt=_debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes),
+    )
+
+
+def _debt(
+    handle: TableHandle,
+    view: FileSystemView,
+    slices: Sequence[FileSlice],
+    clustering: ClusteringDebt,
+    spec: TableSpec,
+    *,
+    budget_bytes: int,
+) -> Debt:
+    small = [part.size_bytes for part in slices if is_small(part.size_bytes, spec.sizing)]
+    expired = _expired(handle, view, spec.retention)
+    rewritten = clustering.rewritten_bytes
+    rate = _bytes_per_second(handle, view.timeline)
+    return Debt(
+        rewrite_bytes=rewritten,
+        rewrite_files=clustering.files_before,
+        files_after=len(slices) - clustering.files_before + clustering.files_after,
+        small_files=len(small),
+        small_bytes=sum(small),
+        expired_files=len(expired),
+        expired_bytes=sum(expired),
+        budget_bytes=budget_bytes,
+        runs=-(-rewritten // budget_bytes) if budget_bytes else 0,
+        seconds=round(rewritten / rate) if rate and rewritten else None,
+    )
+
+
+def _clustering(
+    handle: TableHandle,
+    timeline: Timeline,
+    slices: Sequence[FileSlice],
+    statistics: Mapping[str, FileStatistics],
+    spec: TableSpec,
+) -> ClusteringDebt:
+    """What clustering would rewrite; nothing where it is off."""
+    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing)
+    if policy.trigger is Trigger.OFF:
+        return ClusteringDebt()
+    pending = timeline.groups_in_pending_clustering
+    newest = timeline.completed_writes[-1].time if timeline.completed_writes else None
+    situation = Situation(
+        max_file_size_bytes=spec.sizing.max_file_size_bytes,
+        partitioning=Partitioning(
+            columns=tuple((name, _type_of(name, spec)) for name in handle.config.partition_by),
+            hive_style=handle.config.hive_style,
+            url_encode=handle.config.url_encode,
+        ),
+        reserved={key: f"in the pending clustering {time}" for key, time in pending.items()},
+        kept_until=newest if policy.existing is Existing.KEEP else None,
+    )
+    return clustering_debt(policy, [_file(part, statistics.get(part.path)) for part in slices], situation)
+
+
+def _file(part: FileSlice, known: FileStatistics | None) -> ClusteringFile:
+    columns = known.columns if known else {}
+    return ClusteringFile(
+        partition=part.partition,
+        file_id=part.file_id,
+        instant=part.instant,
+        path=part.path,
+        size_bytes=part.size_bytes,
+        rows=known.rows if known else None,
+        digest=known.clustering if known else None,
+        columns={name.lower(): bounds for name, bounds in columns.items()},
+    )
+
+
+def _type_of(name: str, spec: TableSpec) -> str:
+    return next((column.type for column in spec.columns if column.name == name), "string")
+
+
+def _queries(
+    conditions: Mapping[str, str], statistics: Mapping[str, FileStatistics], spec: TableSpec
+) -> tuple[QueryFigures, ...]:
+    types = column_types(spec.columns)
+    files = list(statistics.values())
+    return tuple(
+        QueryFigures(
+            name=name,
+            read=touched(files, parse_where(where, types=types, time_zone=UTC), types).files,
+            total=len(files),
+        )
+        for name, where in conditions.items()
+    )
+
+
+def _expired(handle: TableHandle, view: FileSystemView, retention: RetentionPolicy) -> list[int]:
+    """The sizes of the versions that the next clean deletes."""
+    limits = clean_horizon(view.timeline, retention, handle.config, now_ms=handle.store.now_ms())
+    if limits is None:
+        return []
+    expiry = plan_expiry(view, limits, view.partitions())
+    gone = {path for paths in expiry.files.values() for path in paths}
+    versions = (part for partition in expiry.files for part in view.base_files(partition))
+    return [part.size_bytes for part in versions if part.path in gone]
+
+
+def _bytes_per_second(handle: TableHandle, timeline: Timeline) -> float | None:
+    """How fast the table's own last writes were, from their instants to their completion."""
+    rates = []
+    for write in timeline.completed_writes[-_PAST_WRITES:]:
+        finished = timeline.files.get(write.path.rpartition("/")[2])
+        stats = timeline.commit_metadata(write.time).stats.values()
+        written = sum(stat.file_size_bytes for partition in stats for stat in partition)
+        if finished is None or not written:
+            continue
+        spent_ms = finished.modified_ms - parse_instant_ms(write.time, handle.config.timezone)
+        if spent_ms > 0:
+            rates.append(written * 1000 / spent_ms)
+    return median(rates) if rates else None
+
+
+def _sizes_after(slices: Sequence[FileSlice], clustering: ClusteringDebt) -> list[int]:
+    rewritten = {file.path for group in clustering.groups for file in group.files}
+    kept = [part.size_bytes for part in slices if part.path not in rewritten]
+    made = (
+        group.size_bytes // group.output_files
+        for group in clustering.groups
+        for _ in range(group.output_files)
+    )
+    return [*kept, *made]
+
+
+def _histogram(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
+    counts = [0] * BUCKETS
+    for size in sizes:
+        counts[min(max(size - 1, 0) * (BUCKETS - 1) // largest, BUCKETS - 1)] += 1
+    return tuple(counts)

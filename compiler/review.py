@@ -1,0 +1,99 @@
+"""What a reviewer wants to see of a changed table: its YAML before and after."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from parquetry.compiler.plan import Action, Blocked, Change, Step
+from parquetry.compiler.words import document, flatten
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
+from parquetry.runtime.spec import TableSpec
+
+DiffLine = tuple[str, str]
+"""``+``, ``-`` or a blank, and the line of YAML."""
+
+_ENTRY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "columns": {"nullable": True, "pii": False},
+    "sources": {"read": "new", "drop_duplicates": False},
+    "queries": {"weight": 1.0},
+}
+_QUANTITY = re.compile(r"\d+([KMGT]i?B|B|[smhd])")
+
+
+def yaml_diff(entry: Action | Blocked) -> tuple[DiffLine, ...]:
+    """The changed fields as a diff of YAML, in the order of their paths; for a new table all it says."""
+    if isinstance(entry, Action) and Step.CREATE in entry.steps:
+        return tuple(_nested(_said(entry.spec), parents="+"))
+    ordered = sorted(entry.changes, key=lambda change: change.path.split("."))
+    return tuple(_nested((_pair(change) for change in ordered), parents=" "))
+
+
+def _said(spec: TableSpec) -> Iterator[tuple[str, Any, Any]]:
+    """What a new table's spec says beyond the defaults."""
+    default = flatten(document(TableSpec(name=spec.name, columns=())))
+    for path, value in flatten(document(spec)).items():
+        section, _, name = path.partition(".")
+        unsaid = value in (None, [], {}) or default.get(path) == value
+        if section == "clustering":
+            unsaid = unsaid or not _clusters(spec)
+        elif section in _ENTRY_DEFAULTS:
+            unsaid = unsaid or _ENTRY_DEFAULTS[section].get(name.rpartition(".")[2]) == value
+        if not unsaid:
+            yield path, None, value
+
+
+def _clusters(spec: TableSpec) -> bool:
+    return ClusteringSpec.of_extra(spec.extra, spec.sizing).trigger is not Trigger.OFF
+
+
+def _pair(change: Change) -> tuple[str, Any, Any]:
+    return change.path, change.old, change.new
+
+
+def _nested(fields: Iterable[tuple[str, Any, Any]], *, parents: str) -> Iterator[DiffLine]:
+    """The lines of fields by dotted path; the mappings that they lie in are named once, as ``parents``."""
+    open_path: tuple[str, ...] = ()
+    for path, old, new in fields:
+        *above, name = path.split(".")
+        shared = 0
+        while shared < min(len(open_path), len(above)) and open_path[shared] == above[shared]:
+            shared += 1
+        for depth in range(shared, len(above)):
+            yield parents, f"{'  ' * depth}{above[depth]}:"
+        open_path = tuple(above)
+        indent = "  " * len(above)
+        if old is not None:
+            yield "-", f"{indent}{name}: {scalar(old)}"
+        if new is not None:
+            yield "+", f"{indent}{name}: {scalar(new)}"
+
+
+def scalar(value: Any) -> str:
+    """The value on one line of YAML."""
+    if isinstance(value, str):
+        return value if value.isprintable() and _is_plain(value) else quoted(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(scalar(item) for item in value)}]"
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def quoted(text: str) -> str:
+    """The text between double quotes, for YAML and for terminals: what cannot be seen is escaped."""
+    escaped = json.dumps(text, ensure_ascii=False)
+    return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in escaped)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether YAML reads the text, written as it stands, as itself."""
+    special = set(":{}[],&*#?|<>=!%@`\"'\\")
+    words = {"true", "false", "null", "yes", "no", "on", "off"}
+    return bool(_QUANTITY.fullmatch(text)) or (
+        bool(text)
+        and text == text.strip()
+        and text[0].isalpha()
+        and not special & set(text)
+        and text.lower() not in words
+    )

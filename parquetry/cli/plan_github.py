@@ -1,0 +1,55 @@
+"""A plan as annotations of a GitHub workflow: each change at the line that causes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parquetry.cli.plan_words import kind_of, summary, value_text
+from parquetry.compiler.plan import Change, Plan
+
+_PARTS = 3
+
+
+def render_github(plan: Plan) -> str:
+    """Workflow commands: an error for each blocked table, warnings, a notice for each changed field."""
+    return "".join(f"{line}\n" for line in _lines(plan))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    for blocked in plan.intent.blocked:
+        place = next((change.origin for change in blocked.changes if change.origin), None)
+        message = f"{blocked.reason}; {blocked.remedy}"
+        yield _command("error", place, f"{blocked.table} blocked {blocked.code}", message)
+    for warning in plan.evidence.warnings:
+        yield _command("warning", warning.origin, f"{warning.table} {warning.code}", warning.message)
+    for action in plan.intent.actions:
+        title = f"{action.table} {kind_of(action)}"
+        if not action.changes:
+            yield _command("notice", None, title, f"{action.table} at {action.location}")
+        for change in action.changes:
+            yield _command("notice", change.origin, title, _change(change))
+    yield _command("notice", None, "parquetry plan", summary(plan))
+
+
+def _change(change: Change) -> str:
+    return f"{change.path}: {value_text(change.old)} -> {value_text(change.new)}"
+
+
+def _command(kind: str, origin: str | None, title: str, message: str) -> str:
+    properties = {**_place(origin), "title": title}
+    said = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{kind} {said}::{_data(message)}"
+
+
+def _place(origin: str | None) -> dict[str, str]:
+    """``file:line:column`` as properties; nothing for a value that no file says."""
+    parts = [] if origin is None else origin.rsplit(":", 2)
+    return dict(zip(("file", "line", "col"), parts, strict=True)) if len(parts) == _PARTS else {}
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,216 @@
+"""A plan as a comment on a pull request, within a byte budget."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from parquetry.cli.plan_words import (
+    commit_text,
+    debt_text,
+    files_text,
+    kind_of,
+    query_lines,
+    small_text,
+    steps_line,
+    summary,
+    value_text,
+)
+from parquetry.cli.views import count
+from parquetry.compiler.plan import Action, Blocked, Plan, TableFigures
+from parquetry.compiler.review import yaml_diff
+
+_ROOM_FOR_NOTE = 200
+_LEAST_FENCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A table's details; ``rank`` says how much they matter."""
+
+    rank: int
+    text: str
+
+
+def render_markdown(plan: Plan, *, max_bytes: int) -> str:
+    """The plan in GitHub's Markdown, at most ``max_bytes`` long in UTF-8.
+
+    Summary first. Where the room is short, details are left out table by table, those of the
+    mildest changes first, then rows of the summary from its end; what is left out is counted.
+    """
+    intent = plan.intent
+    top = f"<!-- parquetry:plan project={intent.project} target={intent.target} -->\n"
+    top += f"### parquetry plan for `{intent.target}`: {_inline(summary(plan))}\n"
+    footer = _footer(plan)
+    room = max_bytes - _size(top) - _size(footer) - _ROOM_FOR_NOTE
+    rows, rows_left = _fitting([_row(action, plan) for action in intent.actions], room - _size(_HEADER))
+    table = f"\n{_HEADER}{''.join(rows)}" if rows else ""
+    room -= _size(table)
+    blocked, blocked_left = _fitting([_blocked(entry) for entry in intent.blocked], room)
+    room -= sum(map(_size, blocked))
+    warnings, warnings_left = _fitting([*_warnings(plan)], room)
+    room -= sum(map(_size, warnings))
+    details, details_left = _most_important([*_sections(plan)], room)
+    note = _note(rows_left=rows_left + warnings_left, blocked_left=blocked_left, details_left=details_left)
+    return "".join([top, table, *blocked, *warnings, *details, note, footer])
+
+
+_HEADER = "| table | change | class | now | debt | files | queries |\n|---|---|---|---|---|---|---|\n"
+
+
+def _row(action: Action, plan: Plan) -> str:
+    figures = plan.evidence.figures.get(action.table)
+    fields = count(len(action.changes), "field") if action.changes else kind_of(action)
+    debt = "" if figures is None or figures.debt is None else debt_text(figures.debt)
+    files = "" if figures is None else files_text(figures)
+    queries = (
+        "" if figures is None else "; ".join(line.removeprefix("query ") for line in query_lines(figures))
+    )
+    cells = (f"`{action.table}`", fields, kind_of(action), "0 B", debt, files, queries)
+    return f"| {' | '.join(_inline(cell) for cell in cells)} |\n"
+
+
+def _blocked(blocked: Blocked) -> str:
+    lines = [
+        f"\n#### Blocked: `{blocked.table}` {blocked.code}\n",
+        f"{_inline(blocked.reason)}.\n",
+        f"**What to do:** {_inline(blocked.remedy)}\n",
+    ]
+    for number, step in enumerate(blocked.recipe, start=1):
+        lines.append(f"{number}. {_inline(step.text)}")
+        if step.commands:
+            lines.append(_indented(_fenced("\n".join(step.commands), "sh")))
+    if blocked.changes:
+        lines.append(_details("The change", _diff(blocked)))
+    return "\n".join(lines) + "\n"
+
+
+def _warnings(plan: Plan) -> Iterator[str]:
+    for warning in plan.evidence.warnings:
+        place = f"`{warning.origin}` " if warning.origin else ""
+        yield f"\n> **warning** {place}{warning.code} {_inline(warning.message)}\n"
+
+
+def _sections(plan: Plan) -> Iterator[_Section]:
+    for action in plan.intent.actions:
+        parts = [_diff(action), f"{_inline(steps_line(action))}\n"]
+        allowed = [change for change in action.changes if change.allowed is not None]
+        parts += [f"`{change.path}` is allowed: {_inline(change.allowed or '')}\n" for change in allowed]
+        live = [change for change in action.changes if change.live not in (None, change.old, change.new)]
+        parts += [f"`{change.path}` is {_inline(value_text(change.live))} in the table\n" for change in live]
+        figures = plan.evidence.figures.get(action.table)
+        if figures is not None and figures.files:
+            parts.append(_figures(figures, action.spec.sizing.max_file_size_bytes))
+        fields = f", {count(len(action.changes), 'field')}" if action.changes else ""
+        title = f"<code>{html.escape(action.table)}</code>: {kind_of(action)}{fields}"
+        yield _Section(action.change_class.rank, "\n" + _details(title, "\n".join(parts)))
+    drift = plan.evidence.drift
+    if drift:
+        lines = [
+            f"- `{d.path}`: {_inline(value_text(d.old))} -> {_inline(value_text(d.live))}" for d in drift
+        ]
+        yield _Section(0, "\n" + _details(f"Drift: {count(len(drift), 'field')}", "\n".join(lines) + "\n"))
+
+
+def _figures(figures: TableFigures, largest: int) -> str:
+    lines = [
+        f"{files_text(figures)}, {small_text(figures)}\n",
+        *(f"- {_inline(q)}" for q in query_lines(figures)),
+    ]
+    tenths = len(figures.sizes_before) - 1
+    rows = [
+        f"| {_bucket(index, tenths)} | {before} | {after} |"
+        for index, (before, after) in enumerate(zip(figures.sizes_before, figures.sizes_after, strict=True))
+        if before or after
+    ]
+    if rows:
+        lines += [
+            "",
+            f"| size, of {largest:,} B | files now | with the debt paid |",
+            "|---|---:|---:|",
+            *rows,
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _bucket(index: int, tenths: int) -> str:
+    return "above" if index == tenths else f"up to {(index + 1) * 100 // tenths} %"
+
+
+def _diff(entry: Action | Blocked) -> str:
+    lines = [f"{sign}{text}" for sign, text in yaml_diff(entry)]
+    return _fenced("\n".join(lines), "diff") if lines else ""
+
+
+def _details(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{body}\n</details>\n"
+
+
+def _footer(plan: Plan) -> str:
+    intent = plan.intent
+    made = f"plan `{plan.plan_id}`, parquetry {intent.parquetry}"
+    commit = commit_text(plan)
+    commands = (
+        f"parquetry plan --target {intent.target}",
+        f"parquetry apply --target {intent.target} --approved {plan.plan_id}",
+    )
+    return f"\n---\n{made}{f', {commit}' if commit else ''}\n\n{_fenced(chr(10).join(commands), 'sh')}"
+
+
+def _note(*, rows_left: int, blocked_left: int, details_left: int) -> str:
+    parts = [
+        what.format(number)
+        for number, what in (
+            (rows_left, "{} rows of the summary and warnings"),
+            (blocked_left, "{} of the blocked tables"),
+            (details_left, "the details of {} tables"),
+        )
+        if number
+    ]
+    return f"\n*Left out for want of room: {', '.join(parts)}. `parquetry show` has all.*\n" if parts else ""
+
+
+def _fitting(texts: Sequence[str], room: int) -> tuple[list[str], int]:
+    """As many of the texts as fit, from the first on, and how many do not."""
+    taken: list[str] = []
+    for text in texts:
+        room -= _size(text)
+        if room < 0:
+            break
+        taken.append(text)
+    return taken, len(texts) - len(taken)
+
+
+def _most_important(sections: Sequence[_Section], room: int) -> tuple[list[str], int]:
+    """The sections that fit, in their order, taken from those that matter most."""
+    taken: set[int] = set()
+    for index in sorted(range(len(sections)), key=lambda i: (-sections[i].rank, i)):
+        size = _size(sections[index].text)
+        if size > room:
+            break
+        room -= size
+        taken.add(index)
+    return [sections[index].text for index in sorted(taken)], len(sections) - len(taken)
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
+
+
+def _fenced(text: str, language: str) -> str:
+    """A block of code that nothing in the text can end."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(_LEAST_FENCE, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}\n"
+
+
+def _indented(text: str) -> str:
+    return "".join(f"   {line}\n" for line in text.splitlines())
+
+
+def _inline(text: str) -> str:
+    """Text within a line or a cell: one line, no HTML, no cell's end, and nobody is called by it."""
+    escaped = html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
+    return escaped.replace("@", "&#64;")

@@ -1,0 +1,27 @@
+"""The shapes a saved plan is shown in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from parquetry.cli.output import Output
+from parquetry.cli.plan_github import render_github
+from parquetry.cli.plan_html import render_html
+from parquetry.cli.plan_markdown import render_markdown
+from parquetry.cli.plan_view import PlanView
+from parquetry.compiler.plan import Plan
+
+
+def show_plan(plan: Plan, output: Output, *, saved: Path, max_bytes: int) -> None:
+    """Write the plan to stdout in the format that was asked for; ``max_bytes`` is for Markdown."""
+    match output.format:
+        case "markdown":
+            click.echo(render_markdown(plan, max_bytes=max_bytes), nl=False)
+        case "html":
+            click.echo(render_html(plan), nl=False)
+        case "github":
+            click.echo(render_github(plan), nl=False)
+        case _:
+            output.show(PlanView(saved=saved), plan)

@@ -1,0 +1,156 @@
+"""What a plan says of live tables: small files, expired versions, clustering debt, and what queries read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from parquetry.cli.output import Paint
+from parquetry.cli.plan_view import PlanView
+from parquetry.compiler.applying import apply_plan
+from parquetry.compiler.figures import BUCKETS
+from parquetry.compiler.plan_codec import decode, encode
+from parquetry.compiler.planning import plan_workspace
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import open_table
+from tests.support.project_folder import ProjectFolder
+from tests.support.small_table import FAST, SmallTable
+from tests.support.stores import CountingStore, ReadOnlyStore
+
+NOW = 1_800_000_000_000
+CLUSTERING = {
+    "trigger": "async",
+    "plan": {"target_file_size": "8KiB", "small_file_limit": "6KiB"},
+    "execution": {"strategy": "sort", "columns": ["v"]},
+}
+EVENTS = {
+    "apiVersion": "parquetry/v1",
+    "kind": "table",
+    "name": "events",
+    "columns": [
+        {"name": "id", "type": "string", "nullable": False},
+        {"name": "v", "type": "bigint"},
+        {"name": "p", "type": "string"},
+    ],
+    "record_key": ["id"],
+    "partition_by": ["p"],
+    "sizing": {"max_file_size": "8KiB", "small_file_limit": "6KiB"},
+    "retention": {"clean": {"keep_commits": 2}},
+    "queries": [{"name": "low", "where": "v < 3"}],
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A project with ``events`` in 6 small files, of which one has two versions that expired."""
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables/orders.yml").unlink()
+    folder.write("tables/events.yml", EVENTS)
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    table = events(folder)
+    for n in range(6):
+        table.insert({f"k{n}-{i}": (n, "a") for i in range(4)})
+    for n in range(4):
+        table.upsert({"k0-0": (n, "a")})
+    return folder
+
+
+def events(folder):
+    return SmallTable(open_store(folder.root / "warehouse/events"), timing=FAST)
+
+
+def due(folder, **options):
+    return plan_workspace(folder.workspace(**options), now_ms=NOW, due=True)
+
+
+def test_debt_counts_small_files_and_expired_versions(folder):
+    debt = due(folder).evidence.due["events"]
+    sizes = [path.stat().st_size for path in (folder.root / "warehouse/events/p=a").glob("*.parquet")]
+    assert (debt.small_files, debt.expired_files) == (6, 2)
+    assert debt.small_bytes + debt.expired_bytes < sum(sizes)
+    assert (debt.rewrite_bytes, debt.runs, debt.files_after, debt.seconds) == (0, 0, 6, None)
+
+
+def test_what_a_clean_deletes_is_what_was_due(folder):
+    owed = due(folder).evidence.due["events"].expired_files
+    result = clean(open_table(open_store(folder.root / "warehouse/events")), timing=FAST)
+    assert result.files_deleted == owed
+    assert due(folder).evidence.due["events"].expired_files == 0
+
+
+def test_debt_of_clustering_is_priced_in_runs(folder):
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
+    folder.project(targets={"dev": {"warehouse": "./warehouse", "budget": {"per_run": "4KiB"}}})
+    result = due(folder)
+    # Not applied yet: the change says what it would make, and nothing is due.
+    assert result.evidence.due["events"].rewrite_bytes == 0
+    figures = result.evidence.figures["events"]
+    assert figures.debt.rewrite_files == 6
+    assert figures.debt.rewrite_bytes == figures.size_bytes
+    assert figures.debt.runs == -(-figures.size_bytes // 4096)
+    assert figures.debt.files_after < figures.files == 6
+    assert (sum(figures.sizes_before), sum(figures.sizes_after)) == (6, figures.debt.files_after)
+    assert figures.debt.seconds is not None
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    after = due(folder)
+    assert after.is_empty
+    assert replace(after.evidence.due["events"], seconds=None) == replace(figures.debt, seconds=None)
+    said = PlanView().text(after, Paint(enabled=False))
+    assert "at 4KiB" in said
+    assert said.endswith("Next: parquetry run")
+
+
+def test_files_that_a_policy_keeps_owe_it_nothing(folder):
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING | {"existing": "keep"}})
+    assert due(folder).evidence.figures["events"].debt.rewrite_bytes == 0
+
+
+def test_queries_say_how_many_files_they_read(folder):
+    folder.write("tables/events.yml", EVENTS | {"description": "Changed."})
+    (query,) = due(folder).evidence.figures["events"].queries
+    assert (query.name, query.read, query.total) == ("low", 3, 6)
+
+
+def test_sizes_are_counted_in_tenths_of_the_largest(folder):
+    folder.write("tables/events.yml", EVENTS | {"sizing": {"max_file_size": "1KiB", "small_file_limit": 0}})
+    figures = due(folder).evidence.figures["events"]
+    assert len(figures.sizes_before) == BUCKETS
+    assert figures.sizes_before[-1] == 6
+
+
+def test_figures_are_evidence_and_no_part_of_the_plans_id(folder):
+    folder.write("tables/events.yml", EVENTS | {"description": "Changed."})
+    before = due(folder)
+    events(folder).insert({"more": (1, "a")})
+    after = due(folder)
+    assert before.plan_id == after.plan_id
+    assert before.evidence.figures["events"].files + 1 == after.evidence.figures["events"].files
+    assert decode(encode(after), name="plan.json") == after
+    assert json.loads(encode(after))["evidence"]["due"]["events"]["small_files"] == 7
+
+
+def test_measuring_writes_nothing_and_reads_no_data_file(folder, tmp_path):
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
+    logs = []
+
+    def opened(location, options):
+        logs.append(
+            CountingStore(ReadOnlyStore(open_store(location, options)), tmp_path / f"{len(logs)}.log")
+        )
+        return logs[-1]
+
+    assert plan_workspace(replace(folder.workspace(), open=opened), now_ms=NOW, due=True).evidence.due
+    read = [path for log in logs for kind, path in log.calls() if kind in ("read", "open_input")]
+    assert read
+    assert not [path for path in read if path.endswith(".parquet") and "/stats/" not in path]
+
+
+def test_without_due_an_unchanged_table_is_not_measured(folder):
+    result = plan_workspace(folder.workspace(), now_ms=NOW)
+    assert result.evidence.due is None
+    assert result.evidence.figures == {}

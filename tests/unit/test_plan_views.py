@@ -1,0 +1,325 @@
+"""A plan for a pull request, a workflow and a browser: what each says, and what nobody can smuggle in."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parquetry.cli.output import Paint
+from parquetry.cli.plan_github import render_github
+from parquetry.cli.plan_html import render_html
+from parquetry.cli.plan_markdown import render_markdown
+from parquetry.cli.plan_view import PlanView
+from parquetry.cli.plan_words import duration_text
+from parquetry.compiler.changes import spec_changes
+from parquetry.compiler.plan import (
+    Action,
+    Blocked,
+    Change,
+    ChangeClass,
+    Debt,
+    Evidence,
+    Intent,
+    Plan,
+    PlanWarning,
+    QueryFigures,
+    RecipeStep,
+    Step,
+    TableFigures,
+)
+from parquetry.compiler.plan_codec import decode, encode, plan_of
+from parquetry.compiler.review import scalar, yaml_diff
+from parquetry.runtime.job import Requirements
+from parquetry.runtime.spec import Column, TableSpec
+
+SPEC = TableSpec(name="t", columns=(Column(name="a", type="int"),), record_key=("a",))
+EXISTS = Requirements(exists=True)
+DEBT = Debt(
+    rewrite_bytes=3 * 2**30,
+    rewrite_files=24,
+    files_after=6,
+    small_files=20,
+    small_bytes=10**6,
+    expired_files=2,
+    expired_bytes=5000,
+    budget_bytes=2**30,
+    runs=3,
+    seconds=240,
+)
+FIGURES = TableFigures(
+    instant="20261121000000000",
+    files=24,
+    size_bytes=3 * 2**30,
+    small_files_before=3,
+    small_files_after=20,
+    sizes_before=(20, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0),
+    sizes_after=(0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0),
+    queries=(QueryFigures(name="by_day", read=9, total=24),),
+    debt=DEBT,
+)
+NASTY = "Ends ``` and ~~~~ </details><script>alert(1)</script> | @everyone\n::error::x %0A"
+
+
+def change(path="description", old="a", new="b", change_class=ChangeClass.METADATA, **rest):
+    return Change(path=path, old=old, new=new, code="SC101", change_class=change_class, **rest)
+
+
+def action(table="orders", changes=(), change_class=ChangeClass.POLICY):
+    return Action(
+        table=table,
+        location=f"warehouse/{table}",
+        change_class=change_class,
+        code="SC201",
+        steps=(Step.RECORD,),
+        changes=tuple(changes),
+        requirements=EXISTS,
+        spec=SPEC,
+    )
+
+
+def blocked(table="billing", changes=()):
+    return Blocked(
+        table=table,
+        location="w",
+        code="SC401",
+        reason="the record key changed",
+        remedy="make a new table",
+        changes=tuple(changes),
+        recipe=(RecipeStep(text="Copy.", commands=("cp a b",)), RecipeStep(text="Edit b.")),
+    )
+
+
+def plan(actions=(), blocked_tables=(), **evidence):
+    intent = Intent(
+        project="shop",
+        target="prod",
+        git_commit="0123456789abcdef",
+        parquetry="0.1.0",
+        actions=tuple(actions),
+        blocked=tuple(blocked_tables),
+    )
+    tables = len(intent.actions) + len(intent.blocked)
+    return plan_of(intent, Evidence(created_ms=1_800_000_000_000, tables=tables, **evidence))
+
+
+FULL = plan(
+    [
+        action(changes=[change("sizing.max_file_size", "120MiB", "64MiB", origin="tables/orders.yml:9:3")]),
+        action("items", [change(origin="tables/items.yml:4:1")], ChangeClass.METADATA),
+    ],
+    [blocked()],
+    figures={"orders": FIGURES},
+    warnings=(PlanWarning(code="SC601", table="items", message="not needed", origin="parquetry.yml:8:5"),),
+)
+
+
+def test_a_comment_begins_with_the_marker_and_says_what_there_is_to_know():
+    text = render_markdown(FULL, max_bytes=60_000)
+    assert text.startswith("<!-- parquetry:plan project=shop target=prod -->\n### ")
+    assert "1 metadata, 1 policy, 1 blocked, 0 unchanged." in text.splitlines()[1]
+    (row,) = [line for line in text.splitlines() if line.startswith("| `orders` |")]
+    assert "3.2 GB to rewrite, about 3 runs at 1GiB, about 4 min" in row
+    assert "24 -&gt; 6 files" in row
+    assert "by_day: reads 9 of 24 files" in row
+    assert "-  max_file_size: 120MiB\n+  max_file_size: 64MiB\n" in text
+    assert "| up to 10 % | 20 | 0 |" in text
+    assert "   cp a b\n" in text
+    assert f"--approved {FULL.plan_id}" in text
+    assert "commit 0123456789ab" in text
+
+
+def test_a_comment_without_room_keeps_the_summary_and_counts_what_it_leaves_out():
+    many = plan(
+        [
+            action(f"mild{n}", [change(new="x" * 500)], ChangeClass.METADATA) if n % 2 else
+            action(f"grave{n}", [change("columns.a", "int", None, ChangeClass.BREAKING)], ChangeClass.BREAKING)
+            for n in range(20)
+        ]
+    )  # fmt: skip
+    text = render_markdown(many, max_bytes=5_000)
+    assert len(text.encode()) <= 5_000
+    assert text.count("| `") == 20
+    assert all(f"<code>grave{n}</code>" in text for n in range(0, 20, 2))
+    assert "<code>mild19</code>" not in text
+    left = int(re.search(r"the details of (\d+) tables", text)[1])
+    assert left == 20 - text.count("<details>")
+    assert f"--approved {many.plan_id}" in text
+
+
+words = st.text(max_size=30)
+names = st.from_regex(r"[a-z]{1,20}", fullmatch=True)
+changes = st.lists(
+    st.builds(
+        change,
+        path=st.sampled_from(["description", "sizing.max_file_size", "columns.a.type", "columns.a"]),
+        old=words,
+        new=words,
+        change_class=st.sampled_from(ChangeClass),
+        allowed=st.none() | words,
+        live=st.none() | words,
+    ),
+    max_size=4,
+    unique_by=lambda c: c.path,
+)
+plans = st.builds(
+    plan,
+    st.lists(st.builds(action, table=names, changes=changes, change_class=st.sampled_from(ChangeClass)), max_size=30),
+    st.lists(st.builds(blocked, table=names, changes=changes), max_size=10),
+)  # fmt: skip
+
+
+@given(plans, st.integers(2_000, 20_000))
+def test_a_comment_never_takes_more_than_its_bytes_and_its_blocks_are_closed(made, max_bytes):
+    text = render_markdown(made, max_bytes=max_bytes)
+    assert len(text.encode()) <= max_bytes
+    assert text.count("<details>") == text.count("</details>")
+    assert text.endswith("\n```\n")
+
+
+@given(plans)
+def test_plans_of_any_text_round_trip_and_are_shown_in_every_shape(made):
+    back = decode(encode(made), name="plan.json")
+    # One table per name in a real plan: places are kept by table and path.
+    assert back.plan_id == made.plan_id
+    assert PlanView().text(made, Paint(enabled=False))
+    annotations = render_github(made)
+    assert all(line.startswith("::") for line in annotations.split("\n")[:-1])
+    assert "<script>" not in render_html(made)
+
+
+class Tags(HTMLParser):
+    """What a page loads, and whether its elements are closed in order."""
+
+    VOID = frozenset({"meta", "line", "rect", "br"})
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.seen = set()
+        self.references = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        self.references += [value for name, value in attrs if name in ("src", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def tags_of(text):
+    parser = Tags()
+    parser.feed(text)
+    assert parser.open == []
+    return parser
+
+
+def test_a_page_is_whole_and_needs_nothing_beside_it():
+    text = render_html(FULL)
+    parser = tags_of(text)
+    assert parser.references == []
+    assert "script" not in parser.seen
+    assert "url(" not in text
+    assert "@import" not in text
+    assert {"orders", "items", "billing"} <= set(re.findall(r"<h2>(\w+)", text))
+    assert "<title>20 files now</title>" in text
+    assert "tables/orders.yml:9:3" in text
+
+
+def test_nobody_writes_markup_into_a_page_or_a_comment():
+    entry = action(changes=[change(new=NASTY, allowed=NASTY, live=NASTY, origin="tables/a.yml:1:1")])
+    made = plan([entry], [dataclasses.replace(blocked(), reason=NASTY)])
+    assert "script" not in tags_of(render_html(made)).seen
+    text = render_markdown(made, max_bytes=60_000)
+    fence = re.search(r"^(`+)diff$", text, flags=re.MULTILINE)[1]
+    diff = text.split(f"{fence}diff\n")[1].split(f"\n{fence}\n")[0]
+    outside = text.replace(diff, "")
+    assert len(fence) == 4
+    assert "<script>" in diff
+    assert "<script>" not in outside
+    assert "@everyone" not in outside
+    (notice, summary) = [line for line in render_github(made).splitlines() if line.startswith("::notice")]
+    assert notice.startswith(
+        "::notice file=tables/a.yml,line=1,col=1,title=orders policy::description: a -> "
+    )
+    assert "::error::x %250A" in notice
+    assert summary.endswith("::1 policy, 1 blocked, 0 unchanged.")
+
+
+def test_annotations_stand_at_the_lines_that_cause_them():
+    lines = render_github(FULL).splitlines()
+    assert lines[0].startswith("::error title=billing blocked SC401::")
+    assert lines[1] == "::warning file=parquetry.yml,line=8,col=5,title=items SC601::not needed"
+    assert lines[2].startswith("::notice file=tables/orders.yml,line=9,col=3,title=orders policy::")
+
+
+def test_a_diff_of_yaml_is_yaml_on_both_sides():
+    old = dataclasses.replace(SPEC, extra={"description": "it's: a #1", "tags": ["x, y"], "owner": "7d"})
+    new = dataclasses.replace(
+        old, ordering="a", columns=(*old.columns, Column(name="b", type="map<string,int>")), hive_style=False
+    )
+    found = spec_changes(old, new, origin=lambda _: None)
+    lines = yaml_diff(action(changes=found))
+    assert yaml.safe_load("\n".join(text for sign, text in lines if sign != "-")) == {
+        "columns": {"b": "map<string,int>"},
+        "ordering": "a",
+        "partitioning": {"hive_style": False},
+    }
+    whole = yaml_diff(dataclasses.replace(action(), steps=(Step.CREATE, Step.RECORD), spec=old))
+    assert {sign for sign, _ in whole} == {"+"}
+    assert yaml.safe_load("\n".join(text for _, text in whole)) == {
+        "columns": {"a": {"type": "int"}},
+        "record_key": ["a"],
+        "description": "it's: a #1",
+        "tags": ["x, y"],
+        "owner": "7d",
+    }
+
+
+values = st.recursive(
+    st.text()
+    | st.integers()
+    | st.booleans()
+    | st.sampled_from(["120MiB", "25d", "yes", "1e3", "0x1f", "1:30"]),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(values)
+def test_a_value_on_a_line_of_yaml_is_read_as_itself(value):
+    assert yaml.safe_load(f"k: {scalar(value)}") == {"k": value}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "about 1 s"), (59, "about 59 s"), (240, "about 4 min"), (7200, "about 2 h")]
+)
+def test_durations_are_rounded_to_what_can_be_known(seconds, text):
+    assert duration_text(seconds) == text
+
+
+def test_lines_keep_to_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    long = [change(f"clustering.plan.partitions.{'x' * 20}", "a" * 20, "b" * 20, origin="tables/a.yml:100:1")]
+    text = PlanView().text(
+        plan([action(changes=long)], [blocked()], figures={"orders": FIGURES}), Paint(enabled=False)
+    )
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_plan_that_is_empty_and_debt_that_is_not_leads_to_run():
+    owing = plan(due={"orders": DEBT})
+    said = PlanView().text(owing, Paint(enabled=False))
+    assert "3.2 GB to rewrite" in said
+    assert said.endswith("Next: parquetry run")
+    paid = dataclasses.replace(DEBT, rewrite_bytes=0, expired_files=0)
+    assert "Next" not in PlanView().text(plan(due={"orders": paid}), Paint(enabled=False))
+    assert isinstance(owing, Plan)
