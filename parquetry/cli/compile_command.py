@@ -10,16 +10,26 @@ from parquetry.cli.output import Output
 
 @click.command(name="compile")
 @project_options
-@output_options("text", "json")
+@output_options("text", "json", "hudi-options", "ddl")
 def command(*, request: ProjectRequest, output: Output) -> int:
     """Write target/manifest.json, and target/jobs/TABLE/ with one job per verb.
 
     Each job is there as JSON, for `python -m parquetry.runtime`, and as a PySpark script, for
     `spark-submit`. No table is looked at.
+
+    With --format hudi-options or ddl nothing is written: the same policy is printed as options for
+    Hudi's own writers, or as CREATE TABLE ... USING hudi for Spark SQL.
     """
     from parquetry.cli.compile_view import CompileView
     from parquetry.cli.workspaces import workspace_of
     from parquetry.compiler.manifest import compile_project
 
-    output.show(CompileView(), compile_project(workspace_of(request)))
+    if output.format in ("text", "json"):
+        output.show(CompileView(), compile_project(workspace_of(request)))
+        return 0
+    from parquetry.cli.export_view import DdlView, OptionsView
+    from parquetry.compiler.exports import export_tables
+
+    view = DdlView() if output.format == "ddl" else OptionsView()
+    output.show(view, export_tables(workspace_of(request)))
     return 0

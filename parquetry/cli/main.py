@@ -15,6 +15,7 @@ from parquetry.version import VERSION
 
 # Name -> help line. The module of a command is imported when it runs, so that help is instant.
 COMMANDS = {
+    "init": "Make a project that plans, applies and runs at once, with sample data.",
     "fmt": "Write the project's files in canonical YAML; comments are kept.",
     "validate": "Check the project's files: offline, no JVM, every error of every file in one pass.",
     "ls": "List the tables that are declared.",
@@ -23,6 +24,7 @@ COMMANDS = {
     "compile": "Write target/manifest.json and one job per table and verb, as JSON and as a PySpark script.",
     "plan": "Show what apply would change, without a JVM and without writing to any table.",
     "show": "Print a saved plan again.",
+    "diff": "Compare the specs with those of a git revision, without looking at any table.",
     "simulate": "Try limits on given file sizes or on a table's own files.",
     "apply": "Close the changes: create tables, record specs, evolve schemas.",
     "run": "Ingest the declared sources, then do the table services that are due.",
@@ -35,8 +37,8 @@ COMMANDS = {
     "doctor": "Check Java, Spark, storage and versions, and how to mend what does not work.",
 }
 _SECTIONS = (
-    ("Author", ("fmt", "validate", "ls", "explain", "schema", "compile")),
-    ("Review", ("plan", "show", "simulate")),
+    ("Author", ("init", "fmt", "validate", "ls", "explain", "schema", "compile")),
+    ("Review", ("plan", "show", "diff", "simulate")),
     (
         "Operate",
         ("apply", "run", "inspect", "timeline", "drift", "service", "adopt", "unlock", "doctor"),

@@ -1,0 +1,78 @@
+"""A table as Spark SQL: ``CREATE TABLE ... USING hudi``, with the policy as table properties.
+
+Source: Hudi 0.15's and 1.2's SQL DDL (HoodieOptionConfig, HoodieCatalogTable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from parquetry.compiler.hudi_options import hudi_options
+from parquetry.runtime.spec import Column, TableSpec
+
+# What the statement says by itself, or in the names of Hudi's SQL.
+_SAID: Final = frozenset(
+    {
+        "hoodie.table.name",
+        "hoodie.datasource.write.table.type",
+        "hoodie.datasource.write.recordkey.field",
+        "hoodie.datasource.write.partitionpath.field",
+        "hoodie.datasource.write.precombine.field",
+    }
+)
+_GENERATOR: Final = "hoodie.datasource.write.keygenerator.class"
+_STORED_GENERATOR: Final = "hoodie.table.keygenerator.class"
+
+
+def create_table(spec: TableSpec, *, location: str) -> str:
+    """The statement, ending in a semicolon and a newline.
+
+    Spark puts partition columns last, in the order of ``PARTITIONED BY``. For a table that is there
+    already Hudi only registers it, and 0.15 takes its time zone from ``hoodie.properties``: see
+    docs/how-to/hudi.md before doing that.
+    """
+    columns = ",\n".join(f"  {_column(column)}" for column in spec.columns)
+    clauses = [f"CREATE TABLE IF NOT EXISTS {_name(spec.name)} (\n{columns}\n)", "USING hudi"]
+    if description := spec.extra.get("description"):
+        clauses.append(f"COMMENT {_text(description)}")
+    if spec.partition_by:
+        clauses.append(f"PARTITIONED BY ({', '.join(map(_name, spec.partition_by))})")
+    clauses.append(f"LOCATION {_text(_for_hadoop(location))}")
+    properties = ",\n".join(f"  {_text(key)} = {_text(value)}" for key, value in _properties(spec).items())
+    clauses.append(f"TBLPROPERTIES (\n{properties}\n)")
+    return "\n".join([*_unmatched(spec), *clauses]) + ";\n"
+
+
+def _properties(spec: TableSpec) -> Mapping[str, str]:
+    options = hudi_options(spec).options
+    properties = {"type": "cow"}
+    if spec.record_key:
+        properties["primaryKey"] = ",".join(spec.record_key)
+    if spec.ordering:
+        properties["preCombineField"] = spec.ordering
+    properties |= {key: value for key, value in options.items() if key not in _SAID}
+    return properties | {_STORED_GENERATOR: options[_GENERATOR]}
+
+
+def _unmatched(spec: TableSpec) -> Iterator[str]:
+    yield from (f"-- no counterpart in Hudi: {part}" for part in hudi_options(spec).unmatched)
+
+
+def _column(column: Column) -> str:
+    null = "" if column.nullable else " NOT NULL"
+    comment = f" COMMENT {_text(column.description)}" if column.description else ""
+    return f"{_name(column.name)} {column.type}{null}{comment}"
+
+
+def _for_hadoop(location: str) -> str:
+    return f"s3a://{location.removeprefix('s3://')}" if location.startswith("s3://") else location
+
+
+def _name(name: str) -> str:
+    return f"`{name}`"
+
+
+def _text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"

@@ -1,0 +1,32 @@
+"""The selected tables in the words of other programs: Hudi's options, Spark's SQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parquetry.compiler.ddl import create_table
+from parquetry.compiler.hudi_options import HudiOptions, hudi_options
+from parquetry.compiler.workspace import Workspace, spec_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """One table: ``options`` for a Hudi writer, ``ddl`` for Spark."""
+
+    table: str
+    location: str
+    options: HudiOptions
+    ddl: str
+
+
+def export_tables(workspace: Workspace) -> tuple[Export, ...]:
+    """The selected tables, in their order. No table is looked at."""
+    return tuple(
+        Export(
+            table=table.name,
+            location=table.location,
+            options=hudi_options(spec_of(table)),
+            ddl=create_table(spec_of(table), location=table.location),
+        )
+        for table in workspace.tables
+    )

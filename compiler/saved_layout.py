@@ -1,0 +1,53 @@
+"""A layout that `inspect --out` saved, read back: for estimates where no table may be looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from parquetry.compiler.errors import UsageError
+from parquetry.compiler.inspection import LayoutReport, PartitionReport
+
+
+def read_layouts(files: Iterable[Path]) -> dict[str, LayoutReport]:
+    """The layouts by table; UsageError for a file that holds none, or a table that is there twice."""
+    found: dict[str, LayoutReport] = {}
+    for file in files:
+        layout = _layout(file)
+        if layout.table in found:
+            raise UsageError(f"{file} is the second layout of table {layout.table}; give one per table")
+        found[layout.table] = layout
+    return found
+
+
+def _layout(file: Path) -> LayoutReport:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+        return LayoutReport(
+            table=_text(document["table"]),
+            instant=document["instant"],
+            partitions=tuple(_partition(entry) for entry in document["partitions"]),
+            queries=(),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{file} is no saved layout ({type(error).__name__}: {error}); write one with "
+            "`parquetry inspect TABLE --out FILE`"
+        ) from error
+
+
+def _partition(entry: Mapping[str, Any]) -> PartitionReport:
+    return PartitionReport(
+        path=_text(entry["path"]),
+        small_files=int(entry["small_files"]),
+        rows=int(entry["rows"]),
+        file_sizes_bytes=tuple(int(size) for size in entry["file_sizes_bytes"]),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

@@ -1,0 +1,220 @@
+"""What changed between the specs of two git revisions, by the classes of a plan: no table is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from parquetry import project
+from parquetry.compiler.changes import IDENTITY_CODES, UNREADABLE_CODES, highest, spec_changes
+from parquetry.compiler.errors import SpecError
+from parquetry.compiler.inspection import LayoutReport
+from parquetry.compiler.plan import Change, ChangeClass
+from parquetry.compiler.revisions import project_at
+from parquetry.compiler.workspace import spec_of
+from parquetry.project import Project, ResolvedTable
+from parquetry.project.folder import PROJECT_FILE
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
+from parquetry.runtime.layout.sizing import is_small
+from parquetry.runtime.spec import TableSpec
+
+
+class Fate(StrEnum):
+    """What became of a table between the revisions."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A saved layout under the old and the new spec; ``instant`` is when it was seen.
+
+    ``rewrite_bytes`` is what clustering would rewrite in time, leaving ``files_after`` files.
+    """
+
+    instant: str | None
+    files: int
+    size_bytes: int
+    small_files_before: int
+    small_files_after: int
+    rewrite_bytes: int
+    files_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDiff:
+    """One table that differs. ``never_in_place``: the change needs a new table beside this one.
+
+    ``unallowed`` are the codes that need an ``allow`` entry which the project does not have.
+    """
+
+    table: str
+    file: str
+    fate: Fate
+    change_class: ChangeClass
+    changes: tuple[Change, ...] = ()
+    never_in_place: bool = False
+    unallowed: tuple[str, ...] = ()
+    estimate: Estimate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecDiff:
+    """Two revisions of a project at one target; ``base`` as it was given."""
+
+    project: str
+    target: str
+    base: str
+    unchanged: int
+    tables: tuple[TableDiff, ...]
+
+
+def diff_specs(
+    directory: Path,
+    *,
+    base: str,
+    target: str | None,
+    variables: Mapping[str, str],
+    select: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    layouts: Mapping[str, LayoutReport] | None = None,
+) -> SpecDiff:
+    """The files as they are now against those of the revision ``base``.
+
+    Neither reads an environment: what comes from one is the placeholder ``${NAME}`` on both sides.
+    ``layouts`` are saved ones by table. Raises SpecError when the project is invalid now, or was at
+    ``base``; RevisionError when there is no such revision.
+    """
+    now = _loaded(directory, target, variables)
+    with _project_before(directory, base, target or now.target.name, variables) as before:
+        chosen = project.select(now.tables, select=select, exclude=exclude) if select or exclude else None
+        names = _names(now, before, chosen)
+        old = {table.name: table for table in before.tables} if before else {}
+        new = {table.name: table for table in now.tables}
+        found = [_diff(name, old.get(name), new.get(name), now, (layouts or {}).get(name)) for name in names]
+    tables = tuple(diff for diff in found if diff is not None)
+    return SpecDiff(
+        project=now.name,
+        target=now.target.name,
+        base=base,
+        unchanged=len(names) - len(tables),
+        tables=tables,
+    )
+
+
+def _loaded(directory: Path, target: str | None, variables: Mapping[str, str]) -> Project:
+    result = project.load(directory, target=target, variables=variables, environment=None)
+    if result.project is None:
+        raise SpecError(result.diagnostics, files=result.files)
+    return result.project
+
+
+@contextmanager
+def _project_before(
+    directory: Path, base: str, target: str, variables: Mapping[str, str]
+) -> Iterator[Project | None]:
+    """The project at the revision; None where there was none yet."""
+    with project_at(directory, base) as folder:
+        yield _loaded(folder, target, variables) if (folder / PROJECT_FILE).exists() else None
+
+
+def _names(now: Project, before: Project | None, chosen: tuple[ResolvedTable, ...] | None) -> list[str]:
+    if chosen is not None:
+        return [table.name for table in chosen]
+    names = {table.name for table in now.tables}
+    return sorted(names | {table.name for table in before.tables} if before else names)
+
+
+def _diff(
+    name: str, old: ResolvedTable | None, new: ResolvedTable | None, now: Project, layout: LayoutReport | None
+) -> TableDiff | None:
+    if new is None:
+        assert old is not None, "a name comes from one of the sides"
+        return TableDiff(table=name, file=old.file, fate=Fate.REMOVED, change_class=ChangeClass.METADATA)
+    if old is None:
+        return TableDiff(table=name, file=new.file, fate=Fate.ADDED, change_class=ChangeClass.CREATE)
+    changes = (*_move(old, new), *_changes(old, new))
+    if not changes:
+        return None
+    allowed = {entry.code: entry.reason for entry in now.allow if entry.table == name}
+    changes = tuple(_with_allowance(change, allowed) for change in changes)
+    breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
+    never = [change for change in breaking if _is_never_in_place(change)]
+    open_codes = {change.code for change in breaking if change not in never and change.allowed is None}
+    return TableDiff(
+        table=name,
+        file=new.file,
+        fate=Fate.CHANGED,
+        change_class=highest(changes),
+        changes=changes,
+        never_in_place=bool(never),
+        unallowed=tuple(sorted(open_codes)),
+        estimate=None if layout is None else _estimate(layout, spec_of(old), spec_of(new)),
+    )
+
+
+def _changes(old: ResolvedTable, new: ResolvedTable) -> tuple[Change, ...]:
+    return spec_changes(
+        spec_of(old),
+        spec_of(new),
+        origin=lambda path: str(new.origin(path)),
+        is_written=lambda path: path in new.settings,
+    )
+
+
+def _move(old: ResolvedTable, new: ResolvedTable) -> Iterator[Change]:
+    if old.location_declared != new.location_declared:
+        yield Change(
+            path="location",
+            old=old.location_declared,
+            new=new.location_declared,
+            code="SC403",
+            change_class=ChangeClass.BREAKING,
+            origin=str(new.origin("location")),
+            reason="the rows stay where they are",
+        )
+
+
+def _with_allowance(change: Change, allowed: Mapping[str, str]) -> Change:
+    if change.change_class is not ChangeClass.BREAKING or _is_never_in_place(change):
+        return change
+    return replace(change, allowed=allowed.get(change.code))
+
+
+def _is_never_in_place(change: Change) -> bool:
+    return change.code in IDENTITY_CODES | UNREADABLE_CODES | {"SC403"}
+
+
+def _estimate(layout: LayoutReport, old: TableSpec, new: TableSpec) -> Estimate:
+    by_partition = [partition.file_sizes_bytes for partition in layout.partitions]
+    sizes = [size for partition in by_partition for size in partition]
+    due = [_due(partition, old, new) for partition in by_partition]
+    target = ClusteringSpec.of_extra(new.extra, new.sizing).plan.target_file_size_bytes
+    return Estimate(
+        instant=layout.instant,
+        files=len(sizes),
+        size_bytes=sum(sizes),
+        small_files_before=sum(is_small(size, old.sizing) for size in sizes),
+        small_files_after=sum(is_small(size, new.sizing) for size in sizes),
+        rewrite_bytes=sum(map(sum, due)),
+        files_after=len(sizes) - sum(map(len, due)) + sum(-(-sum(part) // target) for part in due),
+    )
+
+
+def _due(sizes: Sequence[int], old: TableSpec, new: TableSpec) -> list[int]:
+    """The files of a partition that clustering would rewrite: all when their layout changes, else small ones.
+
+    One small file alone stays: rewriting it gains nothing.
+    """
+    before, after = (ClusteringSpec.of_extra(spec.extra, spec.sizing) for spec in (old, new))
+    if after.trigger is Trigger.OFF or after.existing is Existing.KEEP:
+        return []
+    if after.execution.arranges_rows and before.execution.digest != after.execution.digest:
+        return list(sizes)
+    small = [size for size in sizes if size < after.plan.small_file_limit_bytes]
+    return small if len(small) > 1 else []

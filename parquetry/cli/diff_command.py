@@ -1,0 +1,57 @@
+"""`parquetry diff`: the specs of two git revisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.output import Output
+
+DIFFERENT = 3
+
+
+@click.command(name="diff")
+@click.option(
+    "--base", required=True, metavar="REF", help="Git revision to compare with, such as origin/main."
+)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Layout saved by `inspect --out`, for estimates; one per table.",
+)
+@click.option(
+    "--detailed-exitcode",
+    is_flag=True,
+    envvar="PARQUETRY_DETAILED_EXITCODE",
+    help="Exit with 3 when the specs differ.",
+)
+@project_options
+@output_options("text", "json")
+def command(
+    *, request: ProjectRequest, output: Output, base: str, states: tuple[Path, ...], detailed_exitcode: bool
+) -> int:
+    """Show what the project's files change against those of a git revision.
+
+    No table is looked at and no environment variable read, so it works in a fork without
+    credentials. What an apply would do is what `plan` says: applied may be something else than the
+    base.
+    """
+    from parquetry.cli.diff_view import DiffView
+    from parquetry.compiler.saved_layout import read_layouts
+    from parquetry.compiler.spec_diff import diff_specs
+
+    diff = diff_specs(
+        request.directory,
+        base=base,
+        target=request.target,
+        variables=request.variables,
+        select=request.select,
+        exclude=request.exclude,
+        layouts=read_layouts(states),
+    )
+    output.show(DiffView(), diff)
+    return DIFFERENT if detailed_exitcode and diff.tables else 0

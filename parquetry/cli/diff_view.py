@@ -1,0 +1,89 @@
+"""A difference of specs in text and JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.plan_words import value_text
+from parquetry.cli.views import count, human_size
+from parquetry.compiler.plan import Change
+from parquetry.compiler.plan_codec import changes_json
+from parquetry.compiler.spec_diff import Estimate, Fate, SpecDiff, TableDiff
+from parquetry.runtime.codec import to_json_value
+
+
+class DiffView:
+    """Tables that differ, each changed field with the place that says so."""
+
+    def text(self, outcome: SpecDiff, paint: Paint) -> str:
+        """A block per table, then how many there are of each class."""
+        head = paint.dim(f"project {outcome.project}, target {outcome.target}, against {outcome.base}")
+        blocks = ["\n".join(_table(table, paint)) for table in outcome.tables]
+        return "\n\n".join([head, *blocks, paint.bold(_summary(outcome))])
+
+    def json(self, outcome: SpecDiff) -> Any:
+        """Every field; the class of a table and of a change is under ``class``."""
+        document: dict[str, Any] = to_json_value(outcome)
+        document["tables"] = [_json(table) for table in outcome.tables]
+        return document
+
+
+def _json(table: TableDiff) -> dict[str, Any]:
+    document: dict[str, Any] = to_json_value(table)
+    shown = {"class" if key == "change_class" else key: value for key, value in document.items()}
+    return shown | {"changes": changes_json(table.changes)}
+
+
+def _table(table: TableDiff, paint: Paint) -> Iterator[str]:
+    match table.fate:
+        case Fate.ADDED:
+            yield f"{paint.good('+')} {paint.bold(table.table)}  create"
+            yield f"    {table.file}"
+        case Fate.REMOVED:
+            yield f"{paint.dim('-')} {paint.bold(table.table)}  forget"
+            yield f"    {table.file} is gone; the table's data stays"
+        case Fate.CHANGED:
+            yield f"{paint.warn('~')} {paint.bold(table.table)}  {table.change_class}"
+            yield from (line for change in table.changes for line in _change(change, paint))
+            yield from _advice(table, paint)
+    if table.estimate is not None:
+        yield from _estimate(table.estimate)
+
+
+def _change(change: Change, paint: Paint) -> Iterator[str]:
+    yield f"    {change.path}: {value_text(change.old)} -> {value_text(change.new)}"
+    yield paint.dim(f"        {change.code} {change.origin}")
+    if change.allowed is not None:
+        yield f"        allowed: {change.allowed}"
+
+
+def _advice(table: TableDiff, paint: Paint) -> Iterator[str]:
+    if table.never_in_place:
+        yield f"    {paint.bad('blocked')}: never made in place; `parquetry plan` prints the recipe"
+    for code in table.unallowed:
+        yield f"    {paint.bad('blocked')}: {code} needs an allow entry in parquetry.yml"
+
+
+def _estimate(estimate: Estimate) -> Iterator[str]:
+    seen = f"at {estimate.instant}" if estimate.instant else "without a write"
+    yield (
+        f"    {seen}: {count(estimate.files, 'file')}, {human_size(estimate.size_bytes)}, "
+        f"small {estimate.small_files_before} -> {estimate.small_files_after}"
+    )
+    if estimate.rewrite_bytes:
+        yield (
+            f"    debt: about {human_size(estimate.rewrite_bytes)} to cluster, "
+            f"files {estimate.files} -> {estimate.files_after}"
+        )
+
+
+def _summary(diff: SpecDiff) -> str:
+    if not diff.tables:
+        return f"No differences: {count(diff.unchanged, 'table')} alike."
+    words = {Fate.ADDED: "create", Fate.REMOVED: "forget"}
+    kinds = Counter(words.get(table.fate, str(table.change_class)) for table in diff.tables)
+    parts = [f"{number} {kind}" for kind, number in sorted(kinds.items())]
+    return f"{', '.join(parts)}, {diff.unchanged} alike."
