@@ -1,0 +1,42 @@
+"""Small tables that owe their clustering policy something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.layout.clustering import debt, within
+from parquetry.runtime.layout.clustering_model import PlannedGroup
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.services.clustering_plans import observe
+from parquetry.runtime.table import open_table, read_applied, write_applied
+from tests.support.small_table import FAST, SmallTable, make_table
+
+SORTED = ClusteringSpec(execution=ExecutionPolicy(strategy="sort", columns=("v",)))
+
+
+def apply_clustering(table: SmallTable, section: ClusteringSpec) -> None:
+    applied = read_applied(table.store)
+    spec = replace(applied.spec, extra={"clustering": to_json_value(section)})
+    number = applied.ref.number + 1
+    write_applied(table.store, spec, number=number, digest=f"sha256:{number}")
+
+
+def table_in_debt(path: Path | str, section: ClusteringSpec = SORTED, *, inserts: int = 3) -> SmallTable:
+    """Two partitions with ``inserts`` small files each: rows ``k<n>`` with value n."""
+    table = make_table(path)
+    apply_clustering(table, section)
+    for number in range(inserts):
+        table.insert({f"k{n}": (n, "ab"[n % 2]) for n in range(number * 10, number * 10 + 10)})
+    return table
+
+
+def owed(table: SmallTable, store=None, *, timing=FAST):
+    handle = table.handle if store is None else open_table(store)
+    spec, files, situation = observe(handle, handle.timeline(), timing=timing)
+    return within(debt(spec, files, situation), budget_bytes=None, max_groups=spec.plan.max_groups)
+
+
+def groups_owed(table: SmallTable) -> tuple[PlannedGroup, ...]:
+    return owed(table).groups

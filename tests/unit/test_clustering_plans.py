@@ -1,0 +1,324 @@
+"""Clustering plans on the timeline: who may make them, who takes them up, and how they go away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from parquetry.runtime.claims import claim_path, read_claim
+from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
+from parquetry.runtime.layout.clustering_model import Left
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Existing
+from parquetry.runtime.publish import PartitionProfile, PlannedFile
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.clustering_avro import EXECUTION_KEY, TARGET_KEY, avro_plan, execution_of
+from parquetry.runtime.services.clustering_plans import (
+    begin_clustering,
+    commits_since_clustering,
+    observe,
+    schedule,
+    take_up,
+)
+from parquetry.runtime.services.clustering_survey import RUN_KEY
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace
+from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.transaction import begin
+from tests.support.handmade import at
+from tests.support.orphans import leftovers
+from tests.support.planned_clustering import SORTED, apply_clustering, groups_owed, owed, table_in_debt
+from tests.support.small_table import FAST, rows_of
+from tests.support.stores import CountingStore, Kind
+
+AT_ONCE = replace(FAST, dead_after_seconds=0.0)
+EXPIRED = replace(FAST, plan_expires_seconds=-1.0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "table"
+
+
+@pytest.fixture
+def table(path):
+    return table_in_debt(path)
+
+
+def pending(table):
+    return Timeline.load(table.store).pending_clusterings
+
+
+def test_a_scheduled_plan_is_hudis_avro_and_says_how_to_carry_it_out(table, path):
+    plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    request = pending(table)[plan.instant]
+    assert request.is_clustering
+    assert {s.partition for g in request.plan.groups for s in g.slices} == {"p=a", "p=b"}
+    view = table.handle.view(Timeline.load(table.store))
+    on_disk = {f"file:{path}/{part.path}" for part in view.all_slices()}
+    assert {s.path for g in request.plan.groups for s in g.slices} == on_disk
+    for group in request.plan.groups:
+        assert group.output_files == 1
+        assert set(group.metrics) == {
+            "TOTAL_IO_READ_MB",
+            "TOTAL_IO_WRITE_MB",
+            "TOTAL_IO_MB",
+            "TOTAL_LOG_FILES",
+            "TOTAL_LOG_FILES_SIZE",
+        }
+    planned = execution_of(request.plan)
+    assert planned.execution == SORTED.execution
+    assert planned.target_file_size_bytes == SORTED.plan.target_file_size_bytes
+    assert planned.plan_strategy == "size"
+    assert request.plan.strategy_params["hoodie.clustering.plan.strategy.sort.columns"] == "v"
+
+
+def test_readers_do_not_notice_a_plan(table, path):
+    before = rows_of(path)
+    schedule(table.handle, groups_owed(table), timing=FAST)
+    assert rows_of(path) == before
+
+
+def test_what_a_plan_names_is_not_planned_again(table):
+    schedule(table.handle, groups_owed(table), timing=FAST)
+    again = owed(table)
+    assert not again.groups
+    assert {entry.reason for entry in again.excluded} == {Left.RESERVED}
+    assert all("pending clustering" in entry.words for entry in again.excluded)
+
+
+def test_two_that_planned_the_same_put_one_plan(table):
+    groups = groups_owed(table)
+    assert schedule(table.handle, groups, timing=FAST) is not None
+    assert schedule(table.handle, groups, timing=FAST) is None
+    assert len(pending(table)) == 1
+
+
+def test_a_group_that_a_writer_has_changed_meanwhile_is_not_planned(table):
+    groups = groups_owed(table)
+    table.upsert({"k0": (99, "a")})
+    plan = schedule(table.handle, groups, timing=FAST)
+    assert {group.partition for group in plan.groups} == {"p=b"}
+
+
+def test_a_file_that_a_living_writer_has_announced_is_left_to_it(table):
+    groups = groups_owed(table)
+    file = next(f for group in groups if group.partition == "p=a" for f in group.files)
+    with begin(
+        table.handle, action=Action.COMMIT, operation="UPSERT", timing=FAST, run=None, attempt=0
+    ) as writer:
+        intent = PartitionProfile(files={file.file_id: PlannedFile(base_instant=file.instant, updates=1)})
+        writer.declare({"p=a": intent})
+        plan = schedule(table.handle, groups, timing=FAST)
+        assert {group.partition for group in plan.groups} == {"p=b"}
+        left = {entry.file.file_id: entry.words for entry in owed(table).excluded}
+        assert left[file.file_id] == f"the write {writer.instant} is about to change it"
+        writer.undo()
+
+
+def test_the_announcement_of_a_dead_writer_reserves_nothing(table):
+    with begin(
+        table.handle, action=Action.COMMIT, operation="UPSERT", timing=FAST, run=None, attempt=0
+    ) as writer:
+        file = groups_owed(table)[0].files[0]
+        intent = PartitionProfile(files={file.file_id: PlannedFile(base_instant=file.instant, updates=1)})
+        writer.declare({file.partition: intent})
+    assert len(groups_owed(table)) == 2
+
+
+def test_a_plan_outlives_its_maker_until_it_is_taken_up(table):
+    plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    table.insert({"new": (1, "a")})
+    assert plan.instant in pending(table)
+    with take_up(table.handle, plan.instant, timing=FAST) as transaction:
+        assert transaction.instant == plan.instant
+        assert transaction.timeline.requested_replace(plan.instant).is_clustering
+        assert read_claim(table.store, plan.instant).owner == transaction.session.claim.owner
+        transaction.undo()
+    assert not pending(table)
+
+
+def test_writers_go_on_beside_a_plan_and_win(table, path):
+    plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    table.upsert({"k0": (99, "a")})
+    assert rows_of(path)["k0"] == (99, "a")
+    assert plan.instant in pending(table)
+
+
+def test_a_plan_is_taken_up_by_one_process(table):
+    plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    with take_up(table.handle, plan.instant, timing=FAST) as transaction:
+        with (
+            pytest.raises(ConflictError, match=plan.instant),
+            take_up(table.handle, plan.instant, timing=FAST),
+        ):
+            pass
+        transaction.undo()
+
+
+def test_an_unknown_plan_is_refused_with_those_there_are(table):
+    plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    with (
+        pytest.raises(InvalidDataError, match=plan.instant),
+        take_up(table.handle, "20200101000000000", timing=FAST),
+    ):
+        pass
+
+
+def test_a_plan_that_was_taken_up_by_a_dead_process_is_rolled_back(table, path):
+    plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    with take_up(table.handle, plan.instant, timing=FAST) as transaction:
+        transaction.ensure_inflight()
+    table.insert({"new": (1, "a")})
+    assert not pending(table)
+    clean(table.handle, timing=AT_ONCE)
+    assert leftovers(path) == []
+
+
+def test_a_plan_of_a_process_that_died_before_carrying_it_out_is_rolled_back_at_once(table, path):
+    with begin_clustering(table.handle, groups_owed(table), timing=FAST) as transaction:
+        assert transaction.instant in pending(table)
+    table.insert({"new": (1, "a")})
+    assert not pending(table)
+    clean(table.handle, timing=AT_ONCE)
+    assert leftovers(path) == []
+
+
+def test_an_abandoned_plan_expires_and_leaves_no_file(table, path):
+    plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    table.timing = EXPIRED
+    table.insert({"new": (1, "a")})
+    assert not pending(table)
+    assert Timeline.load(table.store).of(Action.ROLLBACK, state=State.COMPLETED)
+    with pytest.raises(InvalidDataError), take_up(table.handle, plan.instant, timing=FAST):
+        pass
+    clean(table.handle, timing=AT_ONCE)
+    assert leftovers(path) == []
+    assert {group.partition for group in groups_owed(table)} == {"p=a", "p=b"}
+
+
+def test_nothing_left_to_plan_leaves_nothing(table, path):
+    groups = groups_owed(table)
+    table.upsert({"k0": (99, "a"), "k1": (99, "b")})
+    assert schedule(table.handle, groups, timing=FAST) is None
+    with begin_clustering(table.handle, groups, timing=FAST) as transaction:
+        assert transaction is None
+    clean(table.handle, timing=AT_ONCE)
+    assert leftovers(path) == []
+
+
+def test_a_plan_of_hudi_can_be_taken_up(table):
+    instant = Instant(time=at("9999"), action=Action.REPLACECOMMIT, state=State.REQUESTED)
+    table.store.put(
+        instant.path, RequestedReplace(operation="CLUSTER", plan=ClusteringPlan(groups=())).encode()
+    )
+    with take_up(table.handle, instant.time, timing=FAST) as transaction:
+        assert execution_of(transaction.timeline.requested_replace(instant.time).plan) is None
+        assert table.store.stat(claim_path(instant.time)) is not None
+        transaction.undo()
+
+
+def test_what_another_program_carries_out_is_refused(table):
+    instant = Instant(time=at("9999"), action=Action.REPLACECOMMIT, state=State.REQUESTED)
+    table.store.put(
+        instant.path, RequestedReplace(operation="CLUSTER", plan=ClusteringPlan(groups=())).encode()
+    )
+    table.store.put(instant.with_state(State.INFLIGHT).path, b"")
+    with (
+        pytest.raises(ConflictError, match="another program"),
+        take_up(table.handle, instant.time, timing=FAST),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    "extra", [{EXECUTION_KEY: "{"}, {EXECUTION_KEY: "{}"}, {EXECUTION_KEY: "{}", TARGET_KEY: "x"}]
+)
+def test_a_plan_that_does_not_say_how_is_an_error(extra):
+    with pytest.raises(CorruptTableError, match="roll it back"):
+        execution_of(ClusteringPlan(groups=(), extra=extra))
+
+
+def test_existing_keep_leaves_what_was_there_before_the_policy(path):
+    table = table_in_debt(path)
+    keep = replace(
+        SORTED, existing=Existing.KEEP, execution=ExecutionPolicy(strategy="sort", columns=("id",))
+    )
+    apply_clustering(table, keep)
+    apply_clustering(table, replace(keep, every_commits=7))
+    table.insert({"new": (1, "a")})
+    found = owed(table)
+    assert [[file.partition for file in group.files] for group in found.groups] == [["p=a"]]
+    assert [entry.reason for entry in found.excluded] == [Left.KEPT] * 6
+
+
+def test_a_group_that_lost_three_rounds_waits_twice_as_long_each_time(table):
+    section = replace(SORTED, every_commits=2)
+    apply_clustering(table, section)
+    lost = groups_owed(table)[0]
+    for _ in range(3):
+        assert lost.partition in {group.partition for group in groups_owed(table)}
+        publish_without(table, lost)
+    waiting = [entry for entry in owed(table).excluded if entry.reason is Left.RESERVED]
+    assert {entry.file.key for entry in waiting} == {file.key for file in lost.files}
+    assert {entry.words for entry in waiting} == {"lost 3 times to writers; waits for 2 more commits"}
+    table.insert({"x": (1, "b")})
+    table.insert({"y": (1, "b")})
+    assert lost.partition in {group.partition for group in groups_owed(table)}
+    publish_without(table, lost)
+    assert "waits for 4 more commits" in {e.words.partition("; ")[2] for e in owed(table).excluded}
+
+
+def publish_without(table, group):
+    """A clustering that had the group in its plan, and published nothing of it."""
+    time = next_instant(Timeline.load(table.store).last_instant, 0, Timezone.UTC)
+    plan = avro_plan(table.store, [group], SORTED)
+    requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)
+    metadata = CommitMetadata(
+        operation="CLUSTER",
+        stats={},
+        extra={
+            "schema": table.handle.schema_json(Timeline.load(table.store), ()),
+            RUN_KEY: '{"left_out": 1}',
+        },
+    )
+    table.store.put(requested.path, RequestedReplace(operation="CLUSTER", plan=plan).encode())
+    table.store.put(requested.with_state(State.COMPLETED).path, metadata.to_json())
+
+
+def test_commits_are_counted_from_the_last_clustering(table):
+    before = commits_since_clustering(Timeline.load(table.store))
+    table.insert({"x": (1, "a")})
+    assert commits_since_clustering(Timeline.load(table.store)) == before + 1
+    publish_without(table, groups_owed(table)[0])
+    assert commits_since_clustering(Timeline.load(table.store)) == 0
+
+
+def test_planning_asks_once_per_partition_and_per_commit(path, tmp_path):
+    table = table_in_debt(path, inserts=6)
+    store = CountingStore(open_store(path), tmp_path / "calls")
+    handle = open_table(store)
+    timeline = handle.timeline()
+    store.reset()
+    found = owed(table, store)
+    counts = store.counts()
+    assert found.files_before == 12
+    assert counts[Kind.OPEN_INPUT] == 0
+    data = [path for kind, path in store.calls() if kind is Kind.LIST and not path.startswith(".hoodie")]
+    assert sorted(data) == ["p=a", "p=b"]
+    sidecars = [path for kind, path in store.calls() if kind is Kind.READ and "/stats/" in path]
+    assert len(sidecars) == len(set(sidecars)) == 6
+    assert timeline.completed_writes
+
+
+def test_a_section_that_is_not_understood_names_its_place(table):
+    section = ClusteringSpec()
+    apply_clustering(table, section)
+    applied = table.handle
+    spec = replace(applied.spec, extra={"clustering": {"trigger": "sometimes"}})
+    broken = replace(applied, spec=spec)
+    with pytest.raises(InvalidDataError, match=r"clustering\.trigger"):
+        observe(broken, broken.timeline())
