@@ -14,9 +14,11 @@ from parquetry.compiler.observation import observe
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
+from parquetry.runtime.clustering_due import is_time
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.errors import PartialFailureError
 from parquetry.runtime.job import JobKind, JobPlan, Requirements
+from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.main import JobResult
 
 
@@ -147,6 +149,8 @@ def _jobs(workspace: Workspace, table: ResolvedTable, only: Only | None) -> tupl
         for kind, source in kinds
     ]
     if only is not Only.INGEST:
+        if is_time(observation.handle, Trigger.ASYNC):
+            plans.append(job(workspace, table, spec, kind=JobKind.CLUSTER, requirements=requirements))
         plans.append(job(workspace, table, spec, kind=JobKind.SERVICES, requirements=requirements))
     return tuple(replace(plan, plan_id=applied.plan_id) for plan in plans)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-import jinja2
-
+from parquetry.compiler.templating import environment
 from parquetry.compiler.words import format_size
 from parquetry.runtime.job import JobKind, JobPlan
 from parquetry.runtime.spec import Source
@@ -38,24 +36,10 @@ def render_job(job: JobPlan) -> str:
         steps=_steps(job, source),
         document=job.to_json(),
     )
-    script = _environment().get_template("job.py.j2").render(script=context)
+    template = environment(literal=_literal, comment=_comment).get_template("job.py.j2")
+    script = template.render(script=context)
     ast.parse(script, filename=f"{job.name}.py")
     return script
-
-
-@lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
-    # The output is Python, where HTML escaping would corrupt literals; values pass the literal filter.
-    environment = jinja2.Environment(  # noqa: S701
-        loader=jinja2.PackageLoader("parquetry.templates", ""),
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["literal"] = _literal
-    environment.filters["comment"] = _comment
-    return environment
 
 
 def _literal(value: Any, depth: int = 0) -> str:
@@ -81,6 +65,8 @@ def _headline(job: JobPlan) -> str:
             return f"Create table {job.table}"
         case JobKind.INGEST:
             return f"Ingest source {job.source} into table {job.table}"
+        case JobKind.CLUSTER:
+            return f"Cluster table {job.table}"
         case JobKind.CLEAN | JobKind.SERVICES:
             return f"Clean and archive table {job.table}"
 
@@ -90,6 +76,12 @@ def _steps(job: JobPlan, source: Source | None) -> tuple[str, ...]:
     match job.kind:
         case JobKind.CREATE:
             return ("create the table, unless it is there", "record the spec below as the applied one")
+        case JobKind.CLUSTER:
+            limit = "" if job.budget_bytes is None else f", up to {format_size(job.budget_bytes)}"
+            return (
+                f"pick the files that the applied clustering policy asks to rewrite{limit}",
+                "rewrite them, each group in one task, and publish replacecommits",
+            )
         case JobKind.CLEAN | JobKind.SERVICES:
             return (
                 "remove file versions that no retention rule asks for, and files that no commit names",

@@ -15,6 +15,7 @@ from parquetry.compiler.git import GitWorkTree, work_tree
 from parquetry.compiler.secrets import references, revealed
 from parquetry.compiler.selecting import changed_since, changed_state
 from parquetry.project import AllowEntry, Project, ResolvedTable
+from parquetry.project.model import Budget
 from parquetry.project.model import SparkSettings as SparkTarget
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, digest_of
 from parquetry.runtime.source_files import join_base
@@ -100,11 +101,12 @@ def spec_of(table: ResolvedTable) -> TableSpec:
 
 
 def jobs_of(workspace: Workspace, table: ResolvedTable) -> tuple[JobPlan, ...]:
-    """The jobs of a table: create, one ingest per source, clean."""
+    """The jobs of a table: create, one ingest per source, cluster unless its trigger is off, clean."""
     spec = spec_of(table)
     verbs: list[tuple[JobKind, Source | None]] = [
         (JobKind.CREATE, None),
         *((JobKind.INGEST, source) for source in spec.sources),
+        *([(JobKind.CLUSTER, None)] if table.clustering.trigger != "off" else []),
         (JobKind.CLEAN, None),
     ]
     return tuple(job(workspace, table, spec, kind=kind, source=source) for kind, source in verbs)
@@ -143,7 +145,18 @@ def job(
             packages=_packages(target.spark, source),
         ),
         git_commit=workspace.tree.commit,
+        budget_bytes=_budget(target.budget, kind),
     )
+
+
+def _budget(budget: Budget, kind: JobKind) -> int | None:
+    """How much the clustering of a job may rewrite: by itself, or after a commit."""
+    match kind:
+        case JobKind.CLUSTER:
+            return budget.per_run_bytes
+        case JobKind.INGEST:
+            return budget.per_commit_bytes
+    return None
 
 
 def _packages(spark: SparkTarget, source: Source | None) -> tuple[str, ...]:

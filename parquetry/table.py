@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from parquetry.compiler.inspection import LayoutReport
     from parquetry.compiler.instants import TimelineReport
+    from parquetry.runtime.clustering_execution import ClusteringResult
 
 Uri = str | os.PathLike[str]
 
@@ -196,6 +197,21 @@ class Table:
     def archive(self) -> ArchiveResult:
         """Move old instants to the archive."""
         return archive(self._handle())
+
+    def cluster(
+        self, spark: SparkSession, *, instant: str | None = None, budget_bytes: int | None = None
+    ) -> ClusteringResult:
+        """Rewrite files as the clustering section of the applied spec asks; what was done.
+
+        Rows keep their commit times, so incremental readers do not see them again. ``budget_bytes``
+        limits the bytes that are rewritten. With ``instant`` the pending plan of that time is carried
+        out instead, also one that Hudi has scheduled. Files that writers changed meanwhile are left out.
+        """
+        from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
+
+        if instant is not None:
+            return execute(spark, self._handle(), instant)
+        return cluster(spark, self._handle(), budget_bytes=budget_bytes)
 
     def _handle(self) -> TableHandle:
         return open_table(self._store)

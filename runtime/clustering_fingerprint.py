@@ -85,7 +85,8 @@ def _mixed(values: Hashes) -> Hashes:
 def _of_dictionary(array: pa.DictionaryArray) -> Hashes:
     if not len(array.dictionary):
         return np.zeros(len(array), np.uint64)
-    return cell_hashes(array.dictionary)[array.indices.fill_null(0).to_numpy()]
+    hashes: Hashes = cell_hashes(array.dictionary)[array.indices.fill_null(0).to_numpy()]
+    return hashes
 
 
 def _of_fixed(array: pa.Array) -> Hashes:

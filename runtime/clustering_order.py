@@ -119,7 +119,9 @@ def ranks_in(values: pa.Array, known: pa.Array, *, bits: int) -> Ranks:
     before = np.cumsum(is_known)
     smaller = np.empty(len(values), np.uint64)
     smaller[order[~is_known]] = before[~is_known].astype(np.uint64)
-    return np.minimum((smaller << np.uint64(bits)) // np.uint64(len(known)), np.uint64((1 << bits) - 1))
+    steps = (smaller << np.uint64(bits)) // np.uint64(len(known))
+    ranks: Ranks = np.minimum(steps, np.uint64((1 << bits) - 1))
+    return ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +139,7 @@ class Cuts:
     @property
     def ranges(self) -> int:
         """How many ranges there are."""
-        return self.before.num_rows + self.behind.num_rows + 1
+        return int(self.before.num_rows) + int(self.behind.num_rows) + 1
 
     def divide(self, keys: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The rows in order, and where in that each range begins; one more for the end."""

@@ -26,11 +26,13 @@ JOB_VERSION = 1
 class JobKind(StrEnum):
     """What a job does to its table.
 
-    ``clean`` looks at the whole table; ``services`` does only what is due.
+    ``clean`` looks at the whole table; ``services`` does only what is due; ``cluster`` pays clustering
+    debt, whatever the table's trigger.
     """
 
     CREATE = "create"
     INGEST = "ingest"
+    CLUSTER = "cluster"
     CLEAN = "clean"
     SERVICES = "services"
 
@@ -69,7 +71,8 @@ class JobPlan:
     ``storage`` holds options for the table's store; variables in a value of the form
     ``{"environment_text": "${NAME}"}`` are read where the job runs, so that no secret is written
     down. ``spec`` is the spec to create, or for the other kinds the one that was compiled.
-    ``source`` names one of its sources, whose relative paths start at ``directory``.
+    ``source`` names one of its sources, whose relative paths start at ``directory``. ``budget_bytes`` is
+    how much clustering may rewrite, None is no limit.
     """
 
     kind: JobKind
@@ -85,6 +88,7 @@ class JobPlan:
     spark: SparkSettings = field(default_factory=SparkSettings)
     plan_id: str | None = None
     git_commit: str | None = None
+    budget_bytes: int | None = None
     version: int = JOB_VERSION
 
     @property

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change
+from parquetry.runtime.clustering_due import due_clustering
+from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.ingestion import find_due
@@ -41,7 +43,10 @@ class ServiceResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """What a job did. One of ``applied``, ``commit`` and ``services`` is there, or nothing was due."""
+    """What a job did.
+
+    One of ``applied``, ``commit``, ``clustering`` and ``services`` is there, or nothing was due.
+    """
 
     table: str
     job: str
@@ -50,12 +55,15 @@ class JobResult:
     applied: Applied | None = None
     commit: CommitResult | None = None
     services: ServiceResult | None = None
+    clustering: ClusteringResult | None = None
 
     @property
     def committed(self) -> bool:
         """Whether the table's timeline or its applied record changed."""
         if self.commit is not None:
             return self.commit.instant is not None
+        if self.clustering is not None:
+            return bool(self.clustering.instants)
         return self.applied is not None or self.services not in (None, ServiceResult())
 
 
@@ -72,6 +80,9 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
         case JobKind.CLEAN | JobKind.SERVICES:
             check_requirements(store, job.requirements)
             return _services(job, store)
+        case JobKind.CLUSTER:
+            check_requirements(store, job.requirements)
+            return _cluster(job, store, session or start_spark)
         case JobKind.INGEST:
             check_requirements(store, job.requirements)
             return _ingest(job, store, storage, session or start_spark)
@@ -106,6 +117,18 @@ def _services(job: JobPlan, store: ObjectStore) -> JobResult:
         instants_archived=len(archived.instants) if archived else 0,
     )
     return JobResult(table=job.table, job=job.name, services=services)
+
+
+def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], SparkSession]) -> JobResult:
+    """Pay clustering debt; Spark is started only if there is some."""
+    handle = open_table(store)
+    if not due_clustering(handle, budget_bytes=job.budget_bytes).debt.groups:
+        return JobResult(table=job.table, job=job.name)
+    spark = session(job)
+    from parquetry.runtime.spark.clustering import cluster  # noqa: PLC0415  # see start_spark
+
+    result = cluster(spark, handle, budget_bytes=job.budget_bytes)
+    return JobResult(table=job.table, job=job.name, clustering=result)
 
 
 def _ingest(

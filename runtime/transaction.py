@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from parquetry.runtime.claims import Claim, Session, is_alive, open_session, read_claim
-from parquetry.runtime.conflicts import Work, find_conflict, work_of_commit
+from parquetry.runtime.conflicts import CLUSTER, Work, find_conflict, work_of_commit
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import (
@@ -213,7 +213,9 @@ class Transaction:
 
     def _announce(self, profile: Profile, inserted_keys: KeyRanges) -> None:
         self._is_announced = True
-        content = profile_metadata(self.operation, profile, inserted_keys).to_json()
+        # The plan of a clustering is its profile; Hudi leaves the file empty.
+        clusters = self.operation == CLUSTER
+        content = b"" if clusters else profile_metadata(self.operation, profile, inserted_keys).to_json()
         if self.store.put_if_absent(self.state(State.INFLIGHT).path, content) is PutOutcome.LOST:
             raise RetryWrite(f"{self.instant} has been announced before")
 

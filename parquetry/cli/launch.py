@@ -51,7 +51,7 @@ def _in_process(jobs: tuple[JobPlan, ...]) -> Launch:
 
 
 def _submit(job: JobPlan, workspace: Workspace, folder: Path) -> JobResult:
-    if job.kind is not JobKind.INGEST:
+    if job.kind not in (JobKind.INGEST, JobKind.CLUSTER):
         return execute(job)
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / f"{job.table}.{job.name}.py"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from parquetry.cli.clustering_view import clustering_line
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.running import JobOutcome, RunResult
@@ -67,6 +68,8 @@ def _said(result: JobResult) -> str:
         if commit.retries:
             parts.append(count(commit.retries, "retry").replace("retrys", "retries"))
         return "; ".join([*parts, *commit.warnings])
+    if result.clustering is not None:
+        return clustering_line(result.clustering)
     if services is not None:
         return (
             f"{count(services.files_cleaned, 'file')} cleaned, "

@@ -1,0 +1,117 @@
+"""What clustering did, or would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import count, human_size
+from parquetry.runtime.clustering_due import DueClustering
+from parquetry.runtime.clustering_execution import ClusteringResult
+from parquetry.runtime.layout.clustering_model import ExcludedFile, PlannedGroup
+
+
+class ClusteringView:
+    """One line, and one for each group that a writer won."""
+
+    def text(self, outcome: ClusteringResult, paint: Paint) -> str:
+        """For people."""
+        head = paint.warn("left out")
+        lost = [
+            f"  {head} {_place(group.partition)}: {count(group.files, 'file')}, {group.reason}"
+            for group in outcome.left_out
+        ]
+        return "\n".join([clustering_line(outcome), *lost])
+
+    def json(self, outcome: ClusteringResult) -> Any:
+        """Every number of the result."""
+        from parquetry.runtime.codec import to_json_value
+
+        return to_json_value(outcome)
+
+
+class DueClusteringView:
+    """The groups that a run would rewrite, and why other files are left as they are.
+
+    Without ``verbose`` the latter are counted by reason.
+    """
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+
+    def text(self, outcome: DueClustering, paint: Paint) -> str:
+        """For people."""
+        debt = outcome.debt
+        if not debt.groups:
+            head = "Nothing is due."
+        else:
+            head = (
+                f"{count(len(debt.groups), 'group')}, {count(debt.files_before, 'file')} "
+                f"({human_size(debt.rewritten_bytes)}) into {debt.files_after}"
+            )
+        groups = [_group(group) for group in debt.groups]
+        return "\n".join([paint.bold(head), *groups, *self._excluded(debt.excluded, paint)])
+
+    def json(self, outcome: DueClustering) -> Any:
+        """The groups with their files, and every excluded file with its reason."""
+        return {
+            "groups": [
+                {
+                    "partition": group.partition,
+                    "size_bytes": group.size_bytes,
+                    "output_files": group.output_files,
+                    "benefit": group.benefit,
+                    "files": [
+                        {
+                            "path": file.path,
+                            "size_bytes": file.size_bytes,
+                            "reason": str(group.reasons.get(file.file_id, "")),
+                        }
+                        for file in group.files
+                    ],
+                }
+                for group in outcome.debt.groups
+            ],
+            "excluded": [
+                {"path": left.file.path, "reason": str(left.reason), "detail": left.words}
+                for left in outcome.debt.excluded
+            ],
+            "files": {"before": outcome.debt.files_before, "after": outcome.debt.files_after},
+            "rewritten_bytes": outcome.debt.rewritten_bytes,
+        }
+
+    def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
+        if self._verbose:
+            return [f"  {paint.dim('left')} {left.file.path}: {left.words}" for left in excluded]
+        reasons = Counter(left.words for left in excluded)
+        return [f"  {paint.dim('left')} {count(n, 'file')}: {words}" for words, n in sorted(reasons.items())]
+
+
+def clustering_line(result: ClusteringResult) -> str:
+    """What a run did, in one line."""
+    if not result.instants:
+        lost = f", {count(len(result.left_out), 'group')} left to writers" if result.left_out else ""
+        return f"nothing clustered{lost}"
+    before = f"{count(result.files_before, 'file')} ({human_size(result.bytes_before)})"
+    parts = [
+        f"{before} clustered into {result.files_after} ({human_size(result.bytes_after)})",
+        f"{result.rows:,} rows",
+        f"replacecommit {', '.join(result.instants)}",
+    ]
+    if result.left_out:
+        parts.append(f"{count(len(result.left_out), 'group')} left to writers")
+    return "; ".join([*parts, *result.warnings])
+
+
+def _group(group: PlannedGroup) -> str:
+    reasons = Counter(str(reason) for reason in group.reasons.values())
+    why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
+    return (
+        f"  {_place(group.partition)}: {count(len(group.files), 'file')} ({human_size(group.size_bytes)}) "
+        f"into {group.output_files}: {why}"
+    )
+
+
+def _place(partition: str) -> str:
+    return partition or "the table"

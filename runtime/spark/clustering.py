@@ -1,0 +1,173 @@
+"""Clustering on Spark: plans made and carried out, each group by one task, without a shuffle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from parquetry.runtime.base_file_model import WriteContext
+from parquetry.runtime.base_file_name import BaseFileName
+from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
+from parquetry.runtime.clustering_due import due_clustering
+from parquetry.runtime.clustering_execution import (
+    Clustered,
+    ClusteringResult,
+    LeftOut,
+    PlannedWork,
+    RewrittenGroup,
+    Standing,
+    clustered,
+    description,
+    planned_work,
+    summed,
+)
+from parquetry.runtime.clustering_task import GroupWork, group_rewriter
+from parquetry.runtime.conflicts import CLUSTER
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering import in_batches
+from parquetry.runtime.markers import MarkerKind
+from parquetry.runtime.outcome import WriteOutcome
+from parquetry.runtime.publish import run_once
+from parquetry.runtime.services.clustering_plans import begin_clustering, take_up
+from parquetry.runtime.services.clustering_survey import RUN_KEY
+from parquetry.runtime.services.due import run_due_services
+from parquetry.runtime.spark.attempt import Attempt, TableState
+from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.transaction import Transaction
+
+_MOST_BATCHES: Final = 4
+_TASKS_PER_CORE: Final = 2
+
+
+def cluster(
+    spark: SparkSession,
+    table: TableHandle,
+    *,
+    budget_bytes: int | None = None,
+    timing: Timing = DEFAULT_TIMING,
+) -> ClusteringResult:
+    """Pay clustering debt by the applied spec, best benefit per byte first; what was done.
+
+    ``budget_bytes`` limits the bytes that are rewritten. A run is carried out in a few batches, each a
+    replacecommit of its own: what was published stands when the run is stopped. Groups that writers
+    changed meanwhile are left out, and no error.
+    """
+    chosen = due_clustering(table, budget_bytes=budget_bytes, timing=timing).debt
+    rounds = len(chosen.groups) // (_TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    parts: list[Clustered] = []
+    for groups in in_batches(chosen.groups, max(min(rounds, _MOST_BATCHES), 1)):
+        with begin_clustering(table, groups, timing=timing) as transaction:
+            if transaction is not None:
+                parts.append(_execute(spark, transaction))
+        table = table.reopen()
+    parts = [_with_services(table, part, timing) for part in parts]
+    return summed(parts, excluded_files=len(chosen.excluded))
+
+
+def execute(
+    spark: SparkSession, table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING
+) -> ClusteringResult:
+    """Carry out the pending clustering plan of an instant, of this project or of Hudi; what was done.
+
+    Errors are those of :func:`~parquetry.runtime.services.clustering_plans.take_up`.
+    """
+    with take_up(table, instant, timing=timing) as transaction:
+        part = _execute(spark, transaction)
+    return summed([_with_services(table.reopen(), part, timing)])
+
+
+def _with_services(table: TableHandle, part: Clustered, timing: Timing) -> Clustered:
+    if part.commit.instant is None:
+        return part
+    return replace(part, commit=run_due_services(table, part.commit, timing=timing))
+
+
+def _execute(spark: SparkSession, transaction: Transaction) -> Clustered:
+    run = _Run(spark, transaction)
+    commit = run_once(transaction, body=run.body, narrow=run.narrow)
+    return clustered(commit, run.groups, run.left_out)
+
+
+class _Run:
+    """One plan on its way to its replacecommit."""
+
+    def __init__(self, spark: SparkSession, transaction: Transaction) -> None:
+        self._spark = spark
+        self._transaction = transaction
+        self._planned: PlannedWork | None = None
+        self.groups: list[RewrittenGroup] = []
+        self.left_out: list[LeftOut] = []
+
+    def body(self, transaction: Transaction) -> WriteOutcome | None:
+        """The outcome of all groups of the plan that can still be rewritten; None without any."""
+        plan = transaction.timeline.requested_replace(transaction.instant).plan
+        if plan is None:
+            raise InvalidDataError(
+                f"{transaction.store.uri}: {transaction.instant} is no clustering plan; "
+                "see `parquetry timeline`"
+            )
+        self._planned = planned_work(transaction, plan)
+        self.left_out = list(self._planned.left_out)
+        works = self._planned.works
+        if not works:
+            return None
+        attempt = self._attempt(transaction.timeline)
+        buckets = [work.bucket(transaction.instant) for work in works]
+        first = (
+            BaseFileName(partition=b.partition, file_id=b.file_id, instant=transaction.instant).path
+            for b in buckets
+        )
+        transaction.mark({MarkerKind.CREATE: first})
+        context = replace(attempt.context(ordering=None), clustering=self._planned.digest)
+        results = _rewrite(self._spark, context, works)
+        self._sort_out(works, results)
+        return self._outcome(attempt) if self.groups else None
+
+    def narrow(self, outcome: WriteOutcome) -> WriteOutcome | None:
+        """What of the outcome may be published, on the table as it is now."""
+        now = self._transaction.timeline.reload()
+        self.groups, lost = Standing(self._transaction).still_hold(self.groups, now)
+        self.left_out += lost
+        if not self.groups:
+            return None
+        fresh = self._outcome(self._attempt(now))
+        return replace(fresh, sidecars=outcome.sidecars)
+
+    def _attempt(self, timeline: Timeline) -> Attempt:
+        state = TableState(handle=self._transaction.table, timeline=timeline)
+        return Attempt(spark=self._spark, transaction=self._transaction, state=state)
+
+    def _sort_out(self, works: Sequence[GroupWork], results: WriteResults) -> None:
+        for work in works:
+            if work.index in results.buckets:
+                files = tuple(file for file in results.files if file.bucket == work.index)
+                self.groups.append(RewrittenGroup(work=work, files=files))
+            else:
+                reason = "a file of it was cleaned while it was read"
+                self.left_out.append(LeftOut(partition=work.partition, files=len(work.slices), reason=reason))
+
+    def _outcome(self, attempt: Attempt) -> WriteOutcome:
+        assert self._planned is not None
+        files = tuple(file for group in self.groups for file in group.files)
+        replaced: dict[str, tuple[str, ...]] = {}
+        for group in self.groups:
+            ids = tuple(part.file_id for part in group.work.slices)
+            replaced[group.work.partition] = (*replaced.get(group.work.partition, ()), *ids)
+        outcome = attempt.outcome(CLUSTER, results=WriteResults(files=files, buckets={}), replaced=replaced)
+        said = description(self._planned.execution, self.groups, self.left_out)
+        return replace(outcome, extra={**outcome.extra, RUN_KEY: said})
+
+
+def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
+    """Let one task rewrite each group, the largest first."""
+    ordered = sorted(works, key=lambda work: -sum(part.size_bytes for part in work.slices))
+    frame = spark.range(0, len(ordered), 1, len(ordered))
+    with failures_translated("the rows to cluster"):
+        rows = frame.mapInArrow(group_rewriter(context, ordered), RESULT_DDL).collect()
+    return read_results(row.asDict() for row in rows)
