@@ -1,0 +1,28 @@
+"""`parquetry init`: a new project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from parquetry.cli.options import output_options
+from parquetry.cli.output import Output
+
+
+@click.command(name="init")
+@click.argument(
+    "directory", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False), default=Path()
+)
+@output_options("text", "json")
+def command(*, output: Output, directory: Path) -> int:
+    """Make a project that plans, applies and runs at once, in DIR or the current directory.
+
+    It comes with sample data, JSON Schemas that editors find by themselves, and a GitHub workflow.
+    Nothing that is there is replaced.
+    """
+    from parquetry.cli.init_view import InitView
+    from parquetry.compiler.scaffold import scaffold
+
+    output.show(InitView(), scaffold(directory))
+    return 0

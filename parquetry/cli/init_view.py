@@ -1,0 +1,29 @@
+"""The files of a new project, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.compiler.scaffold import Scaffold
+
+
+class InitView:
+    """One line per file."""
+
+    def text(self, outcome: Scaffold, paint: Paint) -> str:
+        """The files, then the next command."""
+        lines = [f"project {paint.bold(outcome.name)} in {outcome.directory}", ""]
+        lines += [f"{paint.good('wrote')}  {path}" for path in outcome.files]
+        there = "" if outcome.directory == Path() else f"cd {shlex.quote(str(outcome.directory))} && "
+        return "\n".join([*lines, "", f"Next: {there}parquetry plan --out target/plan.json"])
+
+    def json(self, outcome: Scaffold) -> Any:
+        """The same as plain values."""
+        return {
+            "project": outcome.name,
+            "directory": str(outcome.directory),
+            "files": list(outcome.files),
+        }
