@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Protocol
 
 from parquetry.compiler.errors import UnappliedError
-from parquetry.compiler.observation import observe
+from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
-from parquetry.runtime.clustering_due import is_time
+from parquetry.runtime.clustering_due import is_time, trigger_of
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.errors import PartialFailureError
-from parquetry.runtime.job import JobKind, JobPlan, Requirements
+from parquetry.runtime.job import JobKind, JobPlan, Requirements, resolve_environment
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.main import JobResult
+from parquetry.runtime.spec import Source
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import open_table
 
 
 class Only(StrEnum):
@@ -103,6 +106,17 @@ def run_tables(
     return result
 
 
+def cluster_job(workspace: Workspace, table: ResolvedTable) -> JobPlan:
+    """The job that pays a table's clustering debt by its applied spec, whatever its trigger.
+
+    UnappliedError when nothing is applied, and the errors of opening the table.
+    """
+    observation = observe(workspace.store(table))
+    if observation is None or not observation.is_applied or observation.handle.spec is None:
+        raise _unapplied(table)
+    return _job(workspace, table, observation, JobKind.CLUSTER)
+
+
 def _run_jobs(
     jobs: tuple[JobPlan | JobOutcome, ...], launch: Launch, observer: Observer
 ) -> Iterator[JobOutcome]:
@@ -110,12 +124,20 @@ def _run_jobs(
         if isinstance(plan, JobOutcome):
             yield plan
             return
+        if plan.kind is JobKind.CLUSTER and not _is_time(plan):
+            continue
         observer.started(plan)
         outcome = _outcome(plan, launch)
         observer.ended(outcome)
         yield outcome
         if outcome.error is not None:
             return
+
+
+def _is_time(plan: JobPlan) -> bool:
+    """Whether async clustering is due, now that the jobs before it have written."""
+    store = open_store(plan.location, resolve_environment(plan.storage))
+    return is_time(open_table(store), Trigger.ASYNC)
 
 
 def _outcome(plan: JobPlan, launch: Launch) -> JobOutcome:
@@ -131,11 +153,28 @@ def _jobs(workspace: Workspace, table: ResolvedTable, only: Only | None) -> tupl
     except ParquetryError as error:
         return (JobOutcome(table=table.name, name="open", error=error),)
     if observation is None or not observation.is_applied or observation.handle.spec is None:
-        missing = UnappliedError(
-            f"table {table.name} is not applied at {table.location}; run `parquetry apply`"
-        )
-        return (JobOutcome(table=table.name, name="open", error=missing),)
+        return (JobOutcome(table=table.name, name="open", error=_unapplied(table)),)
+    plans: list[JobPlan | JobOutcome] = []
+    if only is not Only.SERVICES:
+        sources = observation.handle.spec.sources
+        plans += [_job(workspace, table, observation, JobKind.INGEST, source=source) for source in sources]
+    if only is not Only.INGEST:
+        if trigger_of(observation.handle) is Trigger.ASYNC:
+            plans.append(_job(workspace, table, observation, JobKind.CLUSTER))
+        plans.append(_job(workspace, table, observation, JobKind.SERVICES))
+    return tuple(plans)
+
+
+def _job(
+    workspace: Workspace,
+    table: ResolvedTable,
+    observation: Observation,
+    kind: JobKind,
+    *,
+    source: Source | None = None,
+) -> JobPlan:
     spec, applied = observation.handle.spec, observation.handle.applied
+    assert spec is not None, "what is applied has a spec"
     assert applied is not None, "what is applied has a record"
     requirements = Requirements(
         exists=True,
@@ -143,16 +182,12 @@ def _jobs(workspace: Workspace, table: ResolvedTable, only: Only | None) -> tupl
         applied_number=applied.number,
         applied_digest=applied.digest,
     )
-    kinds = [] if only is Only.SERVICES else [(JobKind.INGEST, source) for source in spec.sources]
-    plans = [
-        job(workspace, table, spec, kind=kind, source=source, requirements=requirements)
-        for kind, source in kinds
-    ]
-    if only is not Only.INGEST:
-        if is_time(observation.handle, Trigger.ASYNC):
-            plans.append(job(workspace, table, spec, kind=JobKind.CLUSTER, requirements=requirements))
-        plans.append(job(workspace, table, spec, kind=JobKind.SERVICES, requirements=requirements))
-    return tuple(replace(plan, plan_id=applied.plan_id) for plan in plans)
+    plan = job(workspace, table, spec, kind=kind, source=source, requirements=requirements)
+    return replace(plan, plan_id=applied.plan_id)
+
+
+def _unapplied(table: ResolvedTable) -> UnappliedError:
+    return UnappliedError(f"table {table.name} is not applied at {table.location}; run `parquetry apply`")
 
 
 def _save(folder: Path, result: RunResult) -> None:

@@ -37,10 +37,19 @@ def is_time(table: TableHandle, trigger: Trigger) -> bool:
     It does when ``every_commits`` writes have been completed since the last one, and also right after
     one: what that had to leave is then paid on.
     """
-    if table.spec is None:
-        return False
-    spec = ClusteringSpec.of_extra(table.spec.extra, table.spec.sizing)
+    spec = _applied(table)
     if spec.trigger is not trigger:
         return False
     commits = commits_since_clustering(table.timeline())
     return commits == 0 or commits >= spec.every_commits
+
+
+def trigger_of(table: TableHandle) -> Trigger:
+    """Who starts the table's clustering, by the applied spec; nobody without one."""
+    return _applied(table).trigger
+
+
+def _applied(table: TableHandle) -> ClusteringSpec:
+    if table.spec is None:
+        return ClusteringSpec()
+    return ClusteringSpec.of_extra(table.spec.extra, table.spec.sizing)

@@ -98,6 +98,32 @@ def restore_table(
     return _report(output, restore(handle, savepoint))
 
 
+@command.command("cluster")
+@click.argument("table")
+@click.option(
+    "--plan-only", is_flag=True, help="Show what would be rewritten and write nothing; -v: every file."
+)
+@click.option("--instant", help="Carry out the pending plan of that time, also one that Hudi has scheduled.")
+@table_options
+@output_options("text", "json")
+def cluster_table(
+    *, request: ProjectRequest, output: Output, table: str, plan_only: bool, instant: str | None
+) -> int:
+    """Rewrite small, oversize and unsorted files as the applied clustering policy asks.
+
+    Rows keep their commit times. Writers go on meanwhile and always win: a group of files that one of
+    them changes is left as it is, and is due again.
+    """
+    from parquetry.cli.clustering import due_of, run_clustering
+    from parquetry.cli.clustering_view import ClusteringView, DueClusteringView
+
+    if plan_only:
+        output.show(DueClusteringView(verbose=output.verbose), due_of(request, table))
+    else:
+        output.show(ClusteringView(), run_clustering(request, table, instant=instant))
+    return 0
+
+
 def _opened(request: ProjectRequest, table: str) -> TableHandle:
     from parquetry.cli.workspaces import store_named
     from parquetry.runtime.table import open_table

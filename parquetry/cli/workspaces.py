@@ -45,9 +45,14 @@ def reloader(request: ProjectRequest) -> Callable[[], Workspace]:
     )
 
 
+def is_location(table: str) -> bool:
+    """Whether an argument is a path or URI of a table rather than a name in the project."""
+    return "/" in table or table in (".", "..")
+
+
 def store_named(request: ProjectRequest, table: str) -> ObjectStore:
     """The store of a table: a name in the project, or a path or URI of any table."""
-    if "/" in table or table in (".", ".."):
+    if is_location(table):
         from parquetry.runtime.storage import open_store
 
         return open_store(table if ":" in table else os.path.abspath(table))  # noqa: PTH100  # keeps URIs out

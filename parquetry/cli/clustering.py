@@ -1,0 +1,51 @@
+"""Clustering by hand: where the table, the budget and the Spark session come from."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from parquetry.cli.options import ProjectRequest
+
+if TYPE_CHECKING:
+    from parquetry.runtime.clustering_due import DueClustering
+    from parquetry.runtime.clustering_execution import ClusteringResult
+
+
+def due_of(request: ProjectRequest, table: str) -> DueClustering:
+    """What a run would rewrite now, within the target's budget; nothing is written, no JVM starts."""
+    from parquetry.cli.workspaces import is_location, store_named, workspace_of
+    from parquetry.runtime.clustering_due import due_clustering
+    from parquetry.runtime.table import open_table
+
+    budget = None
+    if not is_location(table):
+        budget = workspace_of(request).project.target.budget.per_run_bytes
+    return due_clustering(open_table(store_named(request, table)), budget_bytes=budget)
+
+
+def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) -> ClusteringResult:
+    """What was done: a run within the target's budget, or the pending plan of an instant."""
+    from parquetry.cli.launch import launcher_for, new_run_id
+    from parquetry.cli.workspaces import is_location, store_named, workspace_of
+    from parquetry.compiler.running import cluster_job
+    from parquetry.runtime.clustering_execution import ClusteringResult
+    from parquetry.runtime.job import SparkSettings
+    from parquetry.runtime.table import open_table
+
+    settings = SparkSettings()
+    if not is_location(table):
+        workspace = workspace_of(request)
+        job = cluster_job(workspace, workspace.table(table))
+        if instant is None:
+            launch = launcher_for(workspace, new_run_id())((job,))
+            return launch(job).clustering or ClusteringResult()
+        settings = job.spark
+    handle = open_table(store_named(request, table))
+    # PySpark warns of the pandas it finds; whoever runs a command cannot do anything about it.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+    from parquetry.runtime.spark.clustering import cluster, execute
+    from parquetry.runtime.spark.start import start_session
+
+    spark = start_session(settings, name=f"parquetry {handle.config.name} cluster")
+    return cluster(spark, handle) if instant is None else execute(spark, handle, instant)
