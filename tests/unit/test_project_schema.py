@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from parquetry import project
 from parquetry.project import settings
 from parquetry.project.schema import Kind, bundled, inlined, schema, validator
+from parquetry.project.template_syntax import is_template
 from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.spec import FilesPolicy, RetentionPolicy, TableSpec
 from tests.support.spec_cases import CASES, TABLE, diagnostics_of, write_project
@@ -154,6 +155,10 @@ def test_bundled_schema_says_the_same(kind):
             try:
                 value = yaml.safe_load(case.path.read_text())
             except yaml.YAMLError:
+                continue
+            if is_template(case.path.read_text()):
+                # An editor accepts a template in the place of a word, `validate` evaluates it first.
+                assert alone.is_valid(value) or not validator(kind).is_valid(value), case.path
                 continue
             assert alone.is_valid(value) == validator(kind).is_valid(value), case.path
 
