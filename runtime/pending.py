@@ -165,6 +165,20 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
     return None
 
 
+def withdraw_waiting(groups: Collection[tuple[str, str]], timeline: Timeline) -> None:
+    """Take back the clustering plans that wait for a process and name one of the groups; the lock is held.
+
+    Whoever carries such a plan out from its files alone, as Hudi does, would undo the change of them.
+    """
+    plans = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}
+    for time in sorted(plans):
+        claim = read_claim(timeline.store, time)
+        if claim is not None and claim.purpose == SCHEDULED:
+            requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)
+            timeline.store.delete(requested.path)
+            _LOG.info("%s: the clustering plan %s is out of date and was withdrawn", timeline.store.uri, time)
+
+
 def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Timing) -> None:
     """Raise ConflictError for another program's write that has begun and shows no sign of life.
 

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.conflicts import Conflict, Verdict
+from parquetry.runtime.conflicts import Conflict, Verdict, work_of_outcome
 from parquetry.runtime.errors import (
     ConflictError,
     NotFoundError,
@@ -25,6 +25,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.markers import MarkerKind, remove_markers
 from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, RetryWrite, WriteOutcome
+from parquetry.runtime.pending import withdraw_waiting
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.services.undo import find_rollback_of
 from parquetry.runtime.storage import PutOutcome
@@ -34,7 +35,7 @@ from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import TaskGuard, Transaction, begin
-from parquetry.runtime.validation import NONCE_KEY, SOURCES_KEY, revalidate, validate
+from parquetry.runtime.validation import NONCE_KEY, SOURCES_KEY, Validation, revalidate, validate
 from parquetry.version import VERSION
 
 __all__ = [
@@ -223,7 +224,7 @@ def _publish(
                 if conflict is not None:
                     _undo_loser(transaction, outcome)
                     raise _Lost(conflict)  # noqa: TRY301 - the lock is to be released on the way
-                if published is None and lock.is_held() and _put_commit(transaction, outcome):
+                if published is None and lock.is_held() and _put_commit(transaction, outcome, validation):
                     published = validation.timeline
                 # After a pause longer than the lease somebody else may have published beside us.
                 if published is not None and lock.is_held():
@@ -242,11 +243,14 @@ def _publish(
     return outcome, _tidy(transaction)
 
 
-def _put_commit(transaction: Transaction, outcome: WriteOutcome) -> bool:
+def _put_commit(transaction: Transaction, outcome: WriteOutcome, validation: Validation) -> bool:
     """Put the completed file and read it back; True when it is there.
+
+    Clustering plans that it puts out of date are withdrawn before.
 
     False when the file is gone again: another writer has rolled the write back.
     """
+    withdraw_waiting(work_of_outcome(transaction.instant, outcome).touched, validation.timeline)
     completed = transaction.state(State.COMPLETED)
     nonce = transaction.session.claim.owner.nonce
     metadata = CommitMetadata(

@@ -143,9 +143,13 @@ def test_a_plan_outlives_its_maker_until_it_is_taken_up(table):
 
 def test_writers_go_on_beside_a_plan_and_win(table, path):
     plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    table.insert({"fresh": (1, "a")})
+    assert plan.instant in pending(table)
     table.upsert({"k0": (99, "a")})
     assert rows_of(path)["k0"] == (99, "a")
-    assert plan.instant in pending(table)
+    # Real Hudi would carry the plan out from the old files, and undo the update.
+    assert not pending(table)
+    assert leftovers(path) == []
 
 
 def test_a_plan_is_taken_up_by_one_process(table):
