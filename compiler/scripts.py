@@ -24,10 +24,14 @@ class ScriptContext:
     headline: str
     steps: tuple[str, ...]
     document: dict[str, Any]
+    report: str | None
 
 
-def render_job(job: JobPlan) -> str:
-    """The script of a job: valid Python that runs the job it holds inline."""
+def render_job(job: JobPlan, *, report: str | None = None) -> str:
+    """The script of a job: valid Python that runs the job it holds inline.
+
+    ``report`` is where beside the table it leaves its result.
+    """
     source = next((s for s in job.spec.sources if s.name == job.source), None)
     context = ScriptContext(
         job=job,
@@ -35,6 +39,7 @@ def render_job(job: JobPlan) -> str:
         headline=_headline(job),
         steps=_steps(job, source),
         document=job.to_json(),
+        report=report,
     )
     template = environment(literal=_literal, comment=_comment).get_template("job.py.j2")
     script = template.render(script=context)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
+from parquetry.runtime.applied import SIDECAR_FOLDER
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import ClusteringResult
@@ -18,6 +20,7 @@ from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.ingestion import find_due
 from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
 from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
@@ -145,7 +148,9 @@ def _ingest(
         spark = session(job)
         from parquetry.runtime.spark.ingest import write_batch  # noqa: PLC0415  # see start_spark
 
-        commit = write_batch(spark, handle, source, due, storage=storage, extra=extra)
+        commit = write_batch(
+            spark, handle, source, due, storage=storage, extra=extra, clustering_budget_bytes=job.budget_bytes
+        )
         if not commit.superseded:
             return JobResult(
                 table=job.table,
@@ -169,21 +174,47 @@ def _applied_source(job: JobPlan, handle: TableHandle) -> Source:
     return source
 
 
-def run_document(document: Mapping[str, Any]) -> int:
+def report_path(name: str) -> str:
+    """Where beside a table a job leaves its result for whoever launched it under that name."""
+    return f"{SIDECAR_FOLDER}/reports/{name}.json"
+
+
+def run_document(document: Mapping[str, Any], *, report: str | None = None) -> int:
     """Run a job given as plain values; the exit code. The result is one line on stdout.
 
-    For scripts that hold their job inline, and for ``python -m parquetry.runtime``.
+    For scripts that hold their job inline, and for ``python -m parquetry.runtime``. With ``report``
+    the result is also left at that path beside the table, for a launcher that cannot see the output.
     """
     try:
-        result = execute(JobPlan.from_json(document))
+        job = JobPlan.from_json(document)
     except ParquetryError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.stdout.write(
-            f"{RESULT_PREFIX}{json.dumps({'error': str(error), 'exit_code': error.exit_code})}\n"
-        )
-        return error.exit_code
-    sys.stdout.write(f"{RESULT_PREFIX}{json.dumps(to_json_value(result))}\n")
-    return 0
+        return _say(_failure(error))
+    try:
+        said = to_json_value(execute(job))
+    except ParquetryError as error:
+        said = _failure(error)
+    if report is not None:
+        # The commit stands, or does not, whether or not this can be told.
+        with suppress(ParquetryError):
+            _leave(open_store(job.location, resolve_environment(job.storage)), report, said)
+    return _say(said)
+
+
+def _leave(store: ObjectStore, report: str, said: Mapping[str, Any]) -> None:
+    """Put the result beside the table, if there is one."""
+    if store.stat(PROPERTIES_PATH) is not None:
+        store.put(report, json.dumps(said).encode())
+
+
+def _failure(error: ParquetryError) -> dict[str, Any]:
+    sys.stderr.write(f"error: {error}\n")
+    return {"error": str(error), "exit_code": error.exit_code}
+
+
+def _say(said: Mapping[str, Any]) -> int:
+    sys.stdout.write(f"{RESULT_PREFIX}{json.dumps(said)}\n")
+    code: int = said["exit_code"] if "error" in said else 0
+    return code
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -72,7 +72,7 @@ class CommandLine(click.Group):
         run = partial(super().main, args, *rest, standalone_mode=False, **extra)
         if not standalone:
             return run()
-        sys.exit(guarded(run))
+        sys.exit(guarded(run, arguments=sys.argv[1:] if args is None else args))
 
 
 @click.group(cls=CommandLine, name="parquetry", context_settings={"help_option_names": ["-h", "--help"]})

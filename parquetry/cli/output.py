@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from parquetry.cli.telling import tell
 from parquetry.errors import ParquetryError
 
 _Outcome_contra = TypeVar("_Outcome_contra", contravariant=True)
@@ -89,8 +90,7 @@ class Output:
         """Tell what is going on, on stderr, unless the user wants quiet."""
         if self.quiet:
             return
-        line = json.dumps({"message": message, **facts}) if self.log_format == "json" else message
-        click.echo(line, err=True)
+        tell(message, log_format=self.log_format, **facts)
 
     def detail(self, message: str, **facts: Any) -> None:
         """Tell it only to those who asked for more."""
@@ -101,5 +101,5 @@ class Output:
         """The exit code after the outcome was shown: 0, or that of the failure, which is told on stderr."""
         if failure is None:
             return 0
-        click.echo(f"error: {failure}", err=True)
+        tell(str(failure), log_format=self.log_format, level="error", exit_code=failure.exit_code)
         return failure.exit_code

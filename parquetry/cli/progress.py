@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -14,6 +16,32 @@ if TYPE_CHECKING:
 
     from parquetry.compiler.running import JobOutcome
     from parquetry.runtime.job import JobPlan
+
+
+@contextmanager
+def working(output: Output, what: str) -> Iterator[None]:
+    """Show that ``what`` is being done while the block runs: a bar, or a line at start and end."""
+    started = time.monotonic()
+    if _wants_bar(output):
+        with _bar() as bar:
+            bar.add_task(what, total=None)
+            yield
+        return
+    output.note(f"{what}: started", work=what)
+    try:
+        yield
+    except BaseException:
+        output.note(_ended(what, started, ok=False), work=what, seconds=_since(started), ok=False)
+        raise
+    output.note(_ended(what, started, ok=True), work=what, seconds=_since(started), ok=True)
+
+
+def _ended(what: str, started: float, *, ok: bool) -> str:
+    return f"{what}: {'done' if ok else 'failed'} after {_since(started)} s"
+
+
+def _since(started: float) -> float:
+    return round(time.monotonic() - started, 1)
 
 
 class JobProgress:
@@ -51,7 +79,7 @@ class JobProgress:
 
     def ended(self, outcome: JobOutcome) -> None:
         """The job is over, well or not."""
-        seconds = round(time.monotonic() - self._started, 1)
+        seconds = _since(self._started)
         if self._bar is not None:
             self._bar.advance(self._bar.task_ids[0])
             return

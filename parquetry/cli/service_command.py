@@ -9,6 +9,7 @@ import click
 
 from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
+from parquetry.cli.progress import working
 
 if TYPE_CHECKING:
     from parquetry.runtime.table import TableHandle
@@ -27,7 +28,9 @@ def clean_table(*, request: ProjectRequest, output: Output, table: str) -> int:
     """Delete file versions that no retention rule asks for, and files that no commit names."""
     from parquetry.runtime.services.clean import clean
 
-    return _report(output, clean(_opened(request, table)))
+    with working(output, f"{table} clean"):
+        result = clean(_opened(request, table))
+    return _report(output, result)
 
 
 @command.command("archive")
@@ -38,7 +41,9 @@ def archive_table(*, request: ProjectRequest, output: Output, table: str) -> int
     """Move old instants from the active timeline into the archive log."""
     from parquetry.runtime.services.archive import archive
 
-    return _report(output, archive(_opened(request, table)))
+    with working(output, f"{table} archive"):
+        result = archive(_opened(request, table))
+    return _report(output, result)
 
 
 @command.command("rollback")
@@ -55,7 +60,9 @@ def roll_back(
 
     handle = _opened(request, table)
     _confirm(f"Undo the write {instant} of {handle.config.name}?", auto_approve=auto_approve)
-    return _report(output, rollback(handle, instant))
+    with working(output, f"{table} rollback"):
+        result = rollback(handle, instant)
+    return _report(output, result)
 
 
 @command.command("savepoint")
@@ -95,7 +102,9 @@ def restore_table(
     handle = _opened(request, table)
     question = f"Take back every write of {handle.config.name} after {savepoint}?"
     _confirm(question, auto_approve=auto_approve)
-    return _report(output, restore(handle, savepoint))
+    with working(output, f"{table} restore"):
+        result = restore(handle, savepoint)
+    return _report(output, result)
 
 
 @command.command("cluster")
@@ -120,7 +129,9 @@ def cluster_table(
     if plan_only:
         output.show(DueClusteringView(verbose=output.verbose), due_of(request, table))
     else:
-        output.show(ClusteringView(), run_clustering(request, table, instant=instant))
+        with working(output, f"{table} cluster"):
+            result = run_clustering(request, table, instant=instant)
+        output.show(ClusteringView(), result)
     return 0
 
 

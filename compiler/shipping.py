@@ -1,0 +1,38 @@
+"""What a cluster needs of parquetry, as one zip for Spark's ``--py-files``."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import parquetry
+import parquetry.runtime
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_MODE = 0o644 << 16
+
+
+def write_package(file: Path) -> Path:
+    """The zip at ``file``: the public face and the runtime, without command line, compiler and project.
+
+    The same package gives the same bytes. Libraries (pyarrow, fastavro, fsspec and the storage
+    driver) have to be there where the job runs.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, source in sorted(_modules()):
+            entry = zipfile.ZipInfo(name, date_time=_EPOCH)
+            entry.external_attr = _MODE
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, source.read_bytes())
+    return file
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    root = Path(parquetry.__path__[0])
+    runtime = Path(parquetry.runtime.__path__[0])
+    for path in root.glob("*.py"):
+        yield f"parquetry/{path.name}", path
+    for path in runtime.rglob("*.py"):
+        yield f"parquetry/runtime/{path.relative_to(runtime).as_posix()}", path

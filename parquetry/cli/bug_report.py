@@ -1,0 +1,74 @@
+"""What is written down about a bug: where it happened and among which versions, and no secret."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from parquetry.version import VERSION
+
+_PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec", "s3fs", "click", "pyyaml")
+_SECRET_NAME = re.compile(
+    r"SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|ACCESS_KEY|API_KEY|PRIVATE_KEY", re.IGNORECASE
+)
+_IN_URL = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
+_SHORTEST = 4
+_MASK = "***"
+
+
+def write_report(bug: BaseException, *, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The path of a new file, readable by this user alone, with command, versions and traceback."""
+    text = "\n".join([*_head(arguments), "", "".join(traceback.format_exception(bug))])
+    content = without_secrets(text, environment).encode("utf-8", errors="backslashreplace")
+    with tempfile.NamedTemporaryFile(prefix="parquetry-", suffix=".traceback", delete=False) as report:
+        report.write(content)
+    return report.name
+
+
+def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The text with ``***`` for values of secret environment variables and for passwords in URLs."""
+    values = {value for name, value in environment.items() if _SECRET_NAME.search(name)}
+    for value in sorted((v for v in values if len(v) >= _SHORTEST), key=len, reverse=True):
+        text = text.replace(value, _MASK)
+    return _IN_URL.sub(_MASK, text)
+
+
+def _head(arguments: Sequence[str]) -> Iterator[str]:
+    yield f"command: parquetry {' '.join(_masked_variables(arguments))}"
+    yield f"parquetry {VERSION}, Python {platform.python_version()}, {platform.platform()}"
+    yield ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
+
+
+def _masked_variables(arguments: Sequence[str]) -> Iterator[str]:
+    """The arguments; what is given for variables of the project may be anything."""
+    previous = ""
+    for argument in arguments:
+        if previous == "--var" or argument.startswith("--var="):
+            name = argument.removeprefix("--var=").partition("=")[0]
+            yield f"--var={name}={_MASK}" if argument.startswith("--var=") else f"{name}={_MASK}"
+        else:
+            yield argument
+        previous = argument
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+def report_bug(bug: BaseException) -> str:
+    """What the user is told: what kind of bug, and where its report is."""
+    path = write_report(bug, arguments=sys.argv[1:], environment=os.environ)
+    first = without_secrets((str(bug) or "no message").splitlines()[0])
+    return (
+        f"a bug of parquetry ({type(bug).__name__}: {first}); please report it with the versions and the "
+        f"traceback in {path}"
+    )

@@ -1,0 +1,126 @@
+"""Jobs handed to spark-submit: shipped with the package, followed, and their results brought back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parquetry.compiler.errors import JobFailedError
+from parquetry.compiler.scripts import render_job
+from parquetry.compiler.shipping import write_package
+from parquetry.compiler.workspace import Workspace
+from parquetry.project.interpolate import Secret
+from parquetry.runtime.codec import from_json_value
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.job import JobKind, JobPlan
+from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, report_path
+
+_PY_FILES = "--py-files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSubmit:
+    """The launcher of one run. ``folder`` takes the scripts and the zip of the package."""
+
+    workspace: Workspace
+    run_id: str
+    folder: Path
+
+    def __call__(self, job: JobPlan) -> JobResult:
+        """Carry the job out; the ones that read no rows in this process.
+
+        JobFailedError has the job's own message and exit code.
+        """
+        if job.kind not in (JobKind.INGEST, JobKind.CLUSTER):
+            return execute(job)
+        script = self.folder / f"{job.table}.{job.name}.py"
+        package = write_package(self.folder / "parquetry.zip")
+        script.write_text(render_job(job, report=self._report(job)), encoding="utf-8")
+        returncode, document = self._follow(job, self.command(job, script, package))
+        reported = self._reported(job)
+        document = document or reported
+        if "error" in document:
+            raise JobFailedError(document["error"], exit_code=document["exit_code"])
+        if returncode != 0:
+            raise JobFailedError(
+                f"spark-submit ended with {returncode}; its output above says why", exit_code=1
+            )
+        if not document:
+            raise JobFailedError(
+                "spark-submit ended well, but the job left no result: `parquetry timeline` says what it "
+                "committed; in cluster mode let spark-submit wait for the application's end",
+                exit_code=1,
+            )
+        return from_json_value(JobResult, document, place="result of spark-submit")
+
+    def command(self, job: JobPlan, script: Path, package: Path) -> list[str]:
+        """The words of the command; ``--py-files`` of the target's own arguments are shipped too."""
+        spark = self.workspace.project.target.spark
+        master = [] if job.spark.master is None else ["--master", job.spark.master]
+        packages = ["--packages", ",".join(job.spark.packages)] if job.spark.packages else []
+        conf = [f"--conf={key}={value}" for key, value in spark.conf.items() if not isinstance(value, Secret)]
+        given = [a.reveal() if isinstance(a, Secret) else a for a in spark.submit_args]
+        arguments, shipped = _without_py_files(given)
+        files = [_PY_FILES, ",".join([str(package), *shipped])]
+        return [_program(), *master, *packages, *conf, *arguments, *files, str(script)]
+
+    def _report(self, job: JobPlan) -> str:
+        return report_path(f"{self.run_id}.{job.name}")
+
+    def _follow(self, job: JobPlan, command: list[str]) -> tuple[int, Mapping[str, Any]]:
+        """The exit code and the result line; everything else that the job says goes to stderr at once."""
+        environment = {"PYSPARK_PYTHON": sys.executable} | dict(os.environ)
+        result: Mapping[str, Any] = {}
+        try:
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        except OSError as error:
+            raise JobFailedError(
+                f"{command[0]} cannot be started ({error.strerror}); install Spark or set SPARK_HOME",
+                exit_code=1,
+            ) from error
+        with child:
+            for line in child.stdout or ():
+                if line.startswith(RESULT_PREFIX):
+                    result = json.loads(line.removeprefix(RESULT_PREFIX))
+                else:
+                    sys.stderr.write(f"{job.table} {job.name}: {line}")
+        return child.returncode, result
+
+    def _reported(self, job: JobPlan) -> Mapping[str, Any]:
+        """What the job left beside the table, taken away: in cluster mode its output stays on the cluster."""
+        store = self.workspace.store_at(job.location)
+        try:
+            document: Mapping[str, Any] = json.loads(store.read(self._report(job)))
+        except NotFoundError:
+            return {}
+        store.delete(self._report(job))
+        return document
+
+
+def _program() -> str:
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        return str(Path(home, "bin", "spark-submit"))
+    beside = Path(sys.executable).parent / "spark-submit"
+    return str(beside) if beside.exists() else "spark-submit"
+
+
+def _without_py_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments without ``--py-files``, of which spark-submit heeds the last one, and its files."""
+    kept: list[str] = []
+    files: list[str] = []
+    words: Iterator[str] = iter(arguments)
+    for word in words:
+        if word == _PY_FILES:
+            files += next(words, "").split(",")
+        elif word.startswith(f"{_PY_FILES}="):
+            files += word.partition("=")[2].split(",")
+        else:
+            kept.append(word)
+    return kept, [file for file in files if file]

@@ -1,0 +1,36 @@
+"""Lines on stderr: words for people, or one JSON object per line for log collectors."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+_OPTION = "--log-format"
+_VARIABLE = "PARQUETRY_LOG_FORMAT"
+
+
+def tell(message: str, *, log_format: str, level: str = "info", **facts: Any) -> None:
+    """Write one line; as JSON it has time (UTC), level, message and the facts."""
+    if log_format == "json":
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = json.dumps({"time": now, "level": level, "message": message, **facts}, ensure_ascii=False)
+        click.echo(line, err=True)
+    else:
+        click.echo(f"error: {message}" if level == "error" else message, err=True)
+
+
+def wanted_format(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> str:
+    """The log format a command line asks for, also one that cannot be parsed."""
+    asked = environment.get(_VARIABLE, "text")
+    words = iter(arguments)
+    for word in words:
+        if word == _OPTION:
+            asked = next(words, asked)
+        elif word.startswith(f"{_OPTION}="):
+            asked = word.partition("=")[2]
+    return "json" if asked == "json" else "text"

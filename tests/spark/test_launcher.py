@@ -1,0 +1,98 @@
+"""`launcher: spark-submit` on a master with two workers, and the same job by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from parquetry.runtime.main import RESULT_PREFIX
+from tests.support.command_script import environment, parquetry
+from tests.support.project_folder import ProjectFolder
+from tests.support.standalone_spark import standalone_spark
+
+pytestmark = pytest.mark.spark
+
+CITIES = ("Rome", "Oslo", "Lima")
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    with standalone_spark(tmp_path_factory.mktemp("standalone")) as url:
+        yield url
+
+
+def made(root, master):
+    folder = ProjectFolder.create(root / "shop")
+    spark = {"master": master, "launcher": "spark-submit", "conf": CONF}
+    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": spark}})
+    for part in range(3):
+        rows = "".join(f"{i},{CITIES[i % 3]},{i}.5,{i},{part}\n" for i in range(part * 50, part * 50 + 80))
+        folder.deliver(f"{part}.csv", f"order_id,city,amount,items,revision\n{rows}")
+    applied = parquetry("apply", "--auto-approve", "-p", folder.root)
+    assert applied.returncode == 0, applied.stderr
+    return folder
+
+
+def commit_of(folder):
+    """The newest commit without what names its time: counts, sizes and decisions."""
+    done = parquetry("timeline", "orders", "--format", "json", "-p", folder.root)
+    newest = json.loads(done.stdout)["instants"][-1]
+    return {key: newest[key] for key in ("action", "operation", "rows", "files")}
+
+
+def rows_of(folder):
+    columns = ["order_id", "city", "amount", "items", "revision"]
+    files = sorted(Path(folder.table).rglob("*.parquet"))
+    live = [
+        pq.read_table(file, columns=columns, partitioning=None)
+        for file in files
+        if ".hoodie" not in file.parts
+    ]
+    return sorted(tuple(row.values()) for table in live for row in table.to_pylist())
+
+
+def test_run_ships_the_job_and_a_script_by_hand_makes_the_same_commit(tmp_path, master):
+    launched, by_hand = made(tmp_path / "launched", master), made(tmp_path / "by_hand", master)
+    done = parquetry("run", "--only", "ingest", "--format", "json", "-p", launched.root)
+    assert done.returncode == 0, done.stderr[-4000:]
+    (job,) = json.loads(done.stdout)["jobs"]
+    assert (job["job"], job["result"]["commit"]["inserted_rows"]) == ("ingest_landing", 180)
+    (shipped,) = (launched.root / "target" / "runs").glob("*/parquetry.zip")
+    assert (shipped.parent / "orders.ingest_landing.py").exists()
+    assert not list((launched.table / ".hoodie/.parquetry").glob("reports/*"))
+
+    assert parquetry("compile", "-p", by_hand.root).returncode == 0
+    submitted = subprocess.run(
+        [
+            *(Path(sys.executable).parent / "spark-submit", "--master", master, "--py-files", shipped),
+            *(f"--conf={key}={value}" for key, value in CONF.items()),
+            by_hand.root / "target/jobs/orders/ingest_landing.py",
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert submitted.returncode == 0, submitted.stderr[-4000:]
+    (said,) = [line for line in submitted.stdout.splitlines() if line.startswith(RESULT_PREFIX)]
+    result = json.loads(said.removeprefix(RESULT_PREFIX))
+    same = ("inserted_rows", "updated_rows", "deleted_rows", "files_added", "files_rewritten", "operation")
+    assert {key: result["commit"][key] for key in same} == {key: job["result"]["commit"][key] for key in same}
+    assert commit_of(by_hand) == commit_of(launched)
+    assert rows_of(by_hand) == rows_of(launched)
+
+    again = parquetry("run", "--only", "ingest", "--format", "json", "-p", launched.root)
+    assert json.loads(again.stdout)["jobs"][0]["result"]["commit"] is None

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from dataclasses import replace
+
+import pytest
+
+from parquetry.cli.submit import SparkSubmit
+from parquetry.compiler.applying import apply_plan
+from parquetry.compiler.errors import JobFailedError
+from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.shipping import write_package
+from parquetry.compiler.workspace import jobs_of
+from parquetry.runtime.main import RESULT_PREFIX, report_path, run_document
+from parquetry.runtime.storage import open_store
+from tests.support.project_folder import ProjectFolder
+
+SPARK = {
+    "launcher": "spark-submit",
+    "master": "yarn",
+    "conf": {"spark.a": "1"},
+    "submit_args": ["--deploy-mode", "cluster", "--py-files", "mine.zip,b.py", "--py-files=c.py"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": SPARK}})
+    return folder
+
+
+@pytest.fixture
+def submit(folder):
+    return SparkSubmit(workspace=folder.workspace(), run_id="r1", folder=folder.root / "target/runs/r1")
+
+
+def ingest(folder):
+    workspace = folder.workspace()
+    return next(job for job in jobs_of(workspace, workspace.table("orders")) if job.source)
+
+
+def pretending(folder, monkeypatch, body):
+    """A spark-submit that runs ``body`` with the script's path in ``script``."""
+    program = folder.root / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nimport sys\nscript = sys.argv[-1]\n{body}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(folder.root))
+
+
+def test_the_package_and_the_files_of_the_target_are_shipped_together(folder, submit, monkeypatch):
+    monkeypatch.setenv("SPARK_HOME", "/spark")
+    words = submit.command(ingest(folder), folder.root / "s.py", folder.root / "parquetry.zip")
+    assert words == [
+        "/spark/bin/spark-submit",
+        "--master",
+        "yarn",
+        "--conf=spark.a=1",
+        "--deploy-mode",
+        "cluster",
+        "--py-files",
+        f"{folder.root}/parquetry.zip,mine.zip,b.py,c.py",
+        f"{folder.root}/s.py",
+    ]
+
+
+def test_the_zip_holds_the_runtime_and_the_face_alike_every_time(tmp_path):
+    first, second = write_package(tmp_path / "a.zip"), write_package(tmp_path / "b" / "b.zip")
+    assert first.read_bytes() == second.read_bytes()
+    names = zipfile.ZipFile(first).namelist()
+    assert {"parquetry/__init__.py", "parquetry/runtime/main.py", "parquetry/runtime/spark/upsert.py"} <= set(
+        names
+    )
+    assert not [name for name in names if name.split("/")[1] in ("cli", "compiler", "project", "templates")]
+
+
+def test_the_result_line_comes_back_and_the_rest_is_told_while_it_runs(folder, submit, monkeypatch, capfd):
+    said = json.dumps({"table": "orders", "job": "ingest_landing", "files_read": 3})
+    body = f"print('working'); print({RESULT_PREFIX + said!r}); print('bye')"
+    pretending(folder, monkeypatch, body)
+    result = submit(ingest(folder))
+    assert (result.table, result.files_read) == ("orders", 3)
+    assert capfd.readouterr().err == "orders ingest_landing: working\norders ingest_landing: bye\n"
+
+
+def test_a_driver_on_the_cluster_leaves_its_result_beside_the_table(folder, submit, monkeypatch):
+    apply_plan(plan_workspace(folder.workspace(), now_ms=0), folder.workspace())
+    pretending(
+        folder,
+        monkeypatch,
+        "import subprocess\n"
+        f"subprocess.run([{sys.executable!r}, script], stdout=subprocess.DEVNULL, check=True)",
+    )
+    result = submit(ingest(folder))
+    assert (result.table, result.job, result.commit) == ("orders", "ingest_landing", None)
+    assert list(open_store(folder.table).list(".hoodie/.parquetry/reports")) == []
+
+
+def test_its_failure_comes_back_with_its_exit_code(folder, submit, monkeypatch):
+    apply_plan(plan_workspace(folder.workspace(), now_ms=0), folder.workspace())
+    folder.orders(description="Another spec than the applied one.")
+    pretending(
+        folder,
+        monkeypatch,
+        f"import subprocess\nsubprocess.run([{sys.executable!r}, script], stdout=subprocess.DEVNULL)",
+    )
+    with pytest.raises(JobFailedError, match=r"1 is applied .* its spec is another one") as failed:
+        submit(ingest(folder))
+    assert failed.value.exit_code == 4
+
+
+@pytest.mark.parametrize(("body", "said"), [("sys.exit(7)", "ended with 7"), ("pass", "left no result")])
+def test_a_job_that_says_nothing_is_a_failure(folder, submit, monkeypatch, body, said):
+    pretending(folder, monkeypatch, body)
+    with pytest.raises(JobFailedError, match=said):
+        submit(ingest(folder))
+
+
+def test_a_report_that_cannot_be_written_changes_nothing(folder, capsys):
+    job = ingest(folder)
+    document = replace(job, location="/proc/nowhere").to_json()
+    assert run_document(document, report=report_path("x")) == run_document(document)
+    assert capsys.readouterr().out.count(RESULT_PREFIX) == 2
