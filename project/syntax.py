@@ -153,15 +153,20 @@ class _Reader:
             column=event.start_mark.column,
             anchor=event.anchor,
         )
-        item: Any = next(self._events)
-        while not isinstance(item, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+        ends = yaml.MappingEndEvent if mapping else yaml.SequenceEndEvent
+        while not isinstance(item := next(self._events), ends):
             key = self._scalar(item) if mapping else None
             value = next(self._events) if mapping else item
             made.entries.append(Entry(start=item.start_mark.index, key=key, value=self._tree(value)))
-            item = next(self._events)
         if made.flow:
-            made.span = made.start, item.end_mark.index
+            made.span = made.start, self._index(item)
         return made
+
+    @staticmethod
+    def _index(event: Any) -> int:
+        """Where an event ends."""
+        end: int = event.end_mark.index
+        return end
 
     def _scalar(self, event: Any) -> Scalar:
         begin, end = event.start_mark.index, event.end_mark.index

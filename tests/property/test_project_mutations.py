@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parquetry import project
+from parquetry.cli.main import command_line
 from parquetry.project.codes import CODES
 from parquetry.project.diagnostics import render_github, render_json, render_text
 from parquetry.project.document import parse
@@ -60,7 +63,22 @@ VALUES = st.recursive(
 )
 
 
+MOST_SECONDS = 2
+CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.yml"))
+
+
+def everything_in(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 def check(case: Case, content: bytes) -> None:
+    """Findings only: no traceback, nothing written, and no hang (processor time, so that load is no failure)."""
+    started = time.process_time()
+    load(case.kind, content)
+    assert time.process_time() - started < MOST_SECONDS
+
+
+def load(kind: str, content: bytes) -> None:
     files: dict[str, str | bytes] = {
         "parquetry.yml": PROJECT,
         "tables/flights.yml": TABLE + "policy: standard\n",
@@ -68,7 +86,8 @@ def check(case: Case, content: bytes) -> None:
     }
     root = Path(tempfile.mkdtemp())
     try:
-        write_project(root, files | {PLACES[case.kind]: content})
+        write_project(root, files | {PLACES[kind]: content})
+        before = everything_in(root)
         for environment in (None, {"HOME": "/root", "BUCKET": "b"}):
             result = project.load(root, environment=environment)
             lines = content.decode("utf-8", errors="replace").count("\n") + 3
@@ -76,7 +95,7 @@ def check(case: Case, content: bytes) -> None:
                 assert found.code in CODES
                 assert found.line >= 1
                 assert found.column >= 1
-                if found.file == PLACES[case.kind]:
+                if found.file == PLACES[kind]:
                     assert found.line <= lines + content.count(b"\r") + content.count(
                         b"\xc2\x85"
                     ) + content.count(b"\xe2\x80")
@@ -86,6 +105,7 @@ def check(case: Case, content: bytes) -> None:
             if result.project:
                 for table in result.project.tables:
                     json.dumps(project.spec_fields(table), allow_nan=False)
+        assert everything_in(root) == before
     finally:
         shutil.rmtree(root)
 
@@ -150,6 +170,29 @@ def test_mutated_values_end_in_findings(mutation):
 @without_deadline(40)
 def test_any_bytes_end_in_findings(case, content):
     check(case, content)
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_kept_mutations_end_in_findings(path):
+    """Mutations that were found to end in findings of different kinds, one for each combination."""
+    load(path.stem.partition("-")[0], path.read_bytes())
+
+
+def test_mutations_are_kept():
+    assert len(CORPUS) >= 100
+
+
+@given(mutated_texts())
+@without_deadline(25)
+def test_the_command_ends_with_a_verdict(mutation):
+    case, content = mutation
+    with tempfile.TemporaryDirectory() as folder:
+        root = write_project(Path(folder), {"tables/flights.yml": TABLE, PLACES[case.kind]: content})
+        for command in (("validate",), ("validate", "--format", "github"), ("fmt", "--check"), ("ls",)):
+            done = CliRunner().invoke(command_line, [*command, "--project", str(root)])
+            assert done.exit_code in (0, 1, 3), done.output
+            assert "Traceback" not in done.output
+            assert "a bug of parquetry" not in done.output
 
 
 @pytest.mark.soak
