@@ -121,7 +121,9 @@ def _at_points(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
 
 
 def _covers(box: Box, point: Sequence[int]) -> bool:
-    """Whether the box has the point (in half ranks) within it, not on its edge."""
+    """Whether the box has the point (in half ranks) within it, not on its edge; a single point has none."""
+    if all(side.low == side.high for side in box):
+        return False
     for side, place in zip(box, point, strict=True):
         low, high = 2 * side.low, 2 * side.high
         if not (low < place < high or low == place == high):

@@ -1,0 +1,400 @@
+"""Which files clustering picks, how it groups them, and what it says about the rest."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from decimal import Decimal
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout import plan_strategies
+from parquetry.runtime.layout.clustering import debt, within
+from parquetry.runtime.layout.clustering_depth import depths_of, value_order
+from parquetry.runtime.layout.clustering_model import Due, Left, PlannedGroup
+from parquetry.runtime.layout.clustering_policy import (
+    ClusteringSpec,
+    ExecutionPolicy,
+    PartitionFilter,
+    PlanPolicy,
+    Scope,
+    SizeLimits,
+)
+from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.services.clustering_avro import avro_plan
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.timeline.clustering_plan import RequestedReplace
+from tests.support.clustering_model import MIB, column, file, policy, rewritten, situation
+
+HEALTHY = 110 * MIB
+SORT = ExecutionPolicy(strategy="sort", columns=("a",))
+CURVE = ExecutionPolicy(strategy="zorder", columns=("a", "b"))
+
+
+def due(spec, files, **around):
+    """Reasons by file id, and why the others are left."""
+    owed = debt(spec, files, situation(**around))
+    reasons = {name: why for group in owed.groups for name, why in group.reasons.items()}
+    return reasons, {entry.file.file_id: entry.reason for entry in owed.excluded}
+
+
+def test_a_table_without_the_section_is_sized_as_it_is_written():
+    spec = ClusteringSpec.of_extra({}, SizingPolicy(max_file_size_bytes=60 * MIB, small_file_limit_bytes=0))
+    assert spec.plan.target_file_size_bytes == 60 * MIB
+    assert spec.plan.small_file_limit_bytes == 50 * MIB
+
+
+def test_the_digest_is_of_what_the_rows_look_like():
+    assert SORT.digest == ExecutionPolicy(strategy="sort", columns=("a",), scope=Scope.PARTITION).digest
+    others = [
+        ExecutionPolicy(),
+        ExecutionPolicy(strategy="sort", columns=("b",)),
+        ExecutionPolicy(strategy="hilbert", columns=("a",)),
+        replace(SORT, split_by=("c",)),
+        replace(SORT, then=("prune",)),
+    ]
+    assert len({SORT.digest, *(other.digest for other in others)}) == 6
+    assert SORT.digest == "6e95b3b019f3d5b0"
+
+
+@pytest.mark.parametrize(
+    ("size", "files"),
+    [(0, 1), (1, 1), (100, 1), (150, 1), (215, 1), (216, 2), (1200, 10), (1250, 10), (1270, 11)],
+)
+def test_outputs_are_near_the_target_and_none_is_small(size, files):
+    plan = PlanPolicy(target_file_size_bytes=120 * MIB, small_file_limit_bytes=120 * MIB)
+    assert SizeLimits.of(plan, max_file_size_bytes=120 * MIB).output_files(size * MIB) == files
+
+
+def test_small_and_oversize_files_are_picked_by_size():
+    spec = policy(columns=())
+    files = [file("s1", 10 * MIB), file("s2", 20 * MIB), file("ok", HEALTHY), file("big", 300 * MIB)]
+    reasons, left = due(spec, files)
+    assert reasons == {"s1": Due.SMALL, "s2": Due.SMALL, "big": Due.OVERSIZE}
+    assert left == {"ok": Left.HEALTHY}
+
+
+def test_oversize_is_above_the_larger_of_both_ceilings():
+    spec = policy(columns=())
+    assert due(spec, [file("big", 300 * MIB)], max_file_size_bytes=200 * MIB)[0] == {}
+    assert due(spec, [file("big", 361 * MIB)], max_file_size_bytes=200 * MIB)[0] == {"big": Due.OVERSIZE}
+
+
+def test_a_lone_small_file_has_nothing_to_be_merged_with():
+    assert due(policy(columns=()), [file("s", MIB), file("ok", HEALTHY)])[1]["s"] is Left.NO_GAIN
+
+
+def test_another_policys_digest_makes_a_file_due_whatever_its_size():
+    spec = policy()
+    files = [
+        file("applied", HEALTHY, digest=spec.execution.digest),
+        file("older", HEALTHY, digest="other"),
+        file("new", HEALTHY),
+    ]
+    assert due(spec, files) == ({"older": Due.POLICY, "new": Due.NEW}, {"applied": Left.HEALTHY})
+
+
+def test_where_rows_are_not_arranged_a_digest_does_not_matter():
+    spec = policy(columns=())
+    assert due(spec, [file("older", HEALTHY, digest="other"), file("new", HEALTHY)])[0] == {}
+
+
+def test_keep_leaves_files_of_before_and_takes_those_born_since():
+    spec = policy()
+    files = [file("old", MIB, instant="1"), file("new", MIB, instant="3")]
+    reasons, left = due(spec, files, kept_until="2")
+    assert reasons == {"new": Due.SMALL}
+    assert left == {"old": Left.KEPT}
+
+
+def test_reserved_files_are_left_with_the_reason():
+    files = [file("s1", MIB), file("s2", MIB), file("s3", MIB)]
+    owed = debt(
+        policy(columns=()), files, situation(reserved={("", "s2"): "the write 7 is about to change it"})
+    )
+    assert [(e.file.file_id, e.words) for e in owed.excluded] == [("s2", "the write 7 is about to change it")]
+
+
+def test_partitions_that_are_not_chosen_are_left():
+    spec = replace(policy(), plan=PlanPolicy(partitions=PartitionFilter(regex="p=1")))
+    reasons, left = due(spec, [file("x", MIB, partition="p=1"), file("y", MIB, partition="p=2")])
+    assert reasons == {"x": Due.SMALL}
+    assert left == {"y": Left.PARTITION}
+
+
+def spread(count, *, width=None, **settings):
+    """Files of good size over [0, 1000): disjoint neighbours, or each over all with ``width``."""
+    ranges = [(0, width) if width else (10 * n, 10 * n + 10) for n in range(count)]
+    return [file(f"f{n}", HEALTHY, a=ends, b=(0, 9), **settings) for n, ends in enumerate(ranges)]
+
+
+def test_overlap_picks_a_table_of_good_sizes_that_is_not_sorted():
+    reasons, _ = due(policy("overlap"), spread(6, width=1000))
+    assert reasons == dict.fromkeys([f"f{n}" for n in range(6)], Due.OVERLAP)
+
+
+def test_overlap_leaves_a_sorted_table_whoever_sorted_it():
+    spec = policy("overlap")
+    assert due(spec, spread(6))[0] == {}
+    assert due(spec, spread(6, digest=spec.execution.digest))[0] == {}
+
+
+def test_overlap_picks_files_of_an_older_policy_though_they_lie_in_order():
+    reasons, _ = due(policy("overlap"), spread(3, digest="other"))
+    assert set(reasons.values()) == {Due.POLICY}
+
+
+def test_overlap_counts_what_one_clustering_wrote_as_one_run():
+    spec = policy("overlap")
+    digest = spec.execution.digest
+    runs = [file(f"r{n}", HEALTHY, instant=str(n), digest=digest, a=(0, 100), b=(0, 1)) for n in range(5)]
+    assert set(due(spec, runs)[0].values()) == {Due.OVERLAP}
+    assert due(spec, runs[:4])[0] == {}
+    assert due(spec, [replace(run, instant="1") for run in runs])[0] == {}
+
+
+def test_overlap_of_constant_columns_is_none():
+    files = [file(f"f{n}", HEALTHY, a=(7, 7), b=(7, 7)) for n in range(8)]
+    for execution in (SORT, CURVE):
+        assert set(depths_of(files, execution).values()) == {1}
+
+
+def test_files_that_touch_do_not_cover_each_other():
+    assert set(depths_of(spread(10), SORT).values()) == {1}
+    assert set(depths_of(spread(10, width=50), SORT).values()) == {10}
+
+
+def test_the_second_column_counts_where_the_first_has_one_value():
+    both = replace(SORT, columns=("a", "b"))
+    sorted_files = [file(f"f{n}", 1, a=(5, 5), b=(n, n + 1)) for n in range(4)]
+    mixed = [file(f"f{n}", 1, a=(5, 5), b=(0, 9)) for n in range(4)]
+    assert set(depths_of(sorted_files, both).values()) == {1}
+    assert set(depths_of(mixed, both).values()) == {4}
+    assert set(depths_of(mixed, SORT).values()) == {1}
+
+
+def test_depth_is_the_deepest_point_of_each_file():
+    files = [
+        file("wide", 1, a=(0, 100)),
+        file("x", 1, a=(0, 10)),
+        file("y", 1, a=(50, 60)),
+        file("z", 1, a=(55, 70)),
+    ]
+    assert depths_of(files, SORT) == {"wide": 3, "x": 2, "y": 3, "z": 3}
+
+
+def test_depth_by_a_sweep_is_that_of_counting_at_every_point():
+    rng = random.Random(5)
+    for _ in range(50):
+        files = [
+            file(f"f{n}", 1, a=tuple(sorted(rng.choices(range(20), k=2)))) for n in range(rng.randint(1, 15))
+        ]
+        found = depths_of(files, SORT)
+        ends = {f.file_id: (f.columns["a"].minimum, f.columns["a"].maximum) for f in files}
+        for name, (low, high) in ends.items():
+            points = [step / 2 for step in range(2 * low + 1, 2 * high)]
+            counts = [sum(begin < point < end for begin, end in ends.values()) for point in points]
+            assert found[name] == max(counts, default=1)
+
+
+def test_along_a_curve_a_point_has_all_columns():
+    quarters = [(0, 10), (10, 20)]
+    grid = [file(f"{a}{b}", 1, a=a, b=b) for a in quarters for b in quarters]
+    assert set(depths_of(grid, CURVE).values()) == {1}
+    assert set(depths_of([replace(f, columns={**grid[0].columns}) for f in grid], CURVE).values()) == {4}
+
+
+def test_texts_that_were_cut_do_not_count_as_covering_the_same():
+    prefix = "x" * 32
+    bounds = {"a": column(prefix, "x" * 31 + "y", kind="string")}
+    files = [replace(file(f"f{n}", HEALTHY), columns=bounds) for n in range(9)]
+    assert set(depths_of(files, SORT).values()) == {1}
+    short = {"a": column("a", "z", kind="string")}
+    assert set(depths_of([replace(f, columns=short) for f in files], SORT).values()) == {9}
+
+
+def test_unknown_bounds_are_no_depth():
+    known = file("known", 1, a=(0, 5))
+    without = replace(file("none", 1), columns={"a": column(None, None)})
+    assert depths_of([known, file("x", 1), without], SORT) == {"known": 1}
+    text = replace(file("text", 1), columns={"a": column("a", "b", kind="string")})
+    assert depths_of([known, text], SORT) == {}
+
+
+def test_numbers_of_several_types_compare():
+    mixed = [(1, 2.5), (Decimal("2.0"), 3), (2.5, 9)]
+    files = [file(f"f{n}", 1, a=ends) for n, ends in enumerate(mixed)]
+    assert depths_of(files, SORT) == {"f0": 2, "f1": 2, "f2": 2}
+
+
+def test_groups_hold_what_lies_together():
+    spec = policy(max_group_size_bytes=1200 * MIB)
+    files = spread(40)
+    random.Random(3).shuffle(files)
+    for group in debt(spec, files, situation()).groups:
+        lows = sorted(member.columns["a"].minimum for member in group.files)
+        assert lows == list(range(lows[0], lows[0] + 10 * len(lows), 10))
+        assert abs(group.size_bytes / group.output_files / (120 * MIB) - 1) <= 0.1
+
+
+def test_the_order_along_a_curve_is_that_of_both_columns():
+    cells = [file(f"{a}-{b}", 1, a=(a, a + 1), b=(b, b + 1)) for a in range(4) for b in range(4)]
+    names = [f.file_id for f in value_order(cells, CURVE)]
+    assert set(names[:4]) == {"0-0", "0-1", "1-0", "1-1"}
+
+
+def test_values_that_may_not_be_mixed_are_grouped_apart():
+    execution = ExecutionPolicy(strategy="stitch", split_by=("s",))
+    spec = ClusteringSpec(execution=execution)
+
+    def of(name, low, high=None, **settings):
+        return file(name, MIB, digest=execution.digest, s=(low, high or low), **settings)
+
+    files = [of("x1", 1), of("x2", 1), of("y1", 2), of("y2", 2), of("z", 3)]
+    owed = debt(spec, files, situation())
+    assert {frozenset(group.reasons) for group in owed.groups} == {
+        frozenset({"x1", "x2"}),
+        frozenset({"y1", "y2"}),
+    }
+    assert [(e.file.file_id, e.reason) for e in owed.excluded] == [("z", Left.NO_GAIN)]
+    # Which value these have cannot be seen.
+    text = {"s": column("v" * 32, "v" * 32, kind="string")}
+    assert not debt(spec, [replace(f, columns=text) for f in files], situation()).groups
+
+
+def test_all_files_without_a_value_go_together():
+    execution = ExecutionPolicy(strategy="stitch", split_by=("s",))
+    nulls = {"s": column(None, None, nulls=1000)}
+    files = [replace(file(f"f{n}", MIB, digest=execution.digest), columns=nulls) for n in range(2)]
+    assert len(debt(ClusteringSpec(execution=execution), files, situation()).groups) == 1
+
+
+def test_commits_takes_what_was_written_since_and_late_partitions_too():
+    spec = policy("commits")
+    first = [
+        file("x", HEALTHY, partition="p=1", instant="1"),
+        file("y", HEALTHY, partition="p=2", instant="1"),
+    ]
+    owed = debt(spec, first, situation())
+    clustered = rewritten(first, owed.groups, spec, situation(), instant="5")
+    small = file("merged before", MIB, partition="p=1", instant="5", digest=spec.execution.digest)
+    late = [file("late", MIB, partition="p=1", instant="4"), file("new", MIB, partition="p=3", instant="6")]
+    reasons, left = due(spec, [*clustered, small, *late])
+    assert reasons == {"late": Due.NEW, "new": Due.NEW}
+    assert set(left.values()) == {Left.HEALTHY}
+
+
+def test_commits_without_an_order_mends_the_size_of_what_is_new():
+    spec = policy("commits", columns=())
+    old = [file(f"o{n}", MIB, digest=spec.execution.digest) for n in range(3)]
+    new = [file("n1", MIB), file("n2", MIB), file("ok", HEALTHY)]
+    assert due(spec, [*old, *new])[0] == {"n1": Due.SMALL, "n2": Due.SMALL}
+
+
+def test_a_strategy_of_another_package_is_an_entry_point(monkeypatch):
+    def odd_ones(files, context, /):
+        return {f.file_id: "odd" for f in files if f.file_id in {"f1", "f3"}}
+
+    class Point(EntryPoint):
+        def load(self):
+            return odd_ones
+
+    point = Point(name="odd", value="x:y", group=plan_strategies.ENTRY_POINTS)
+    monkeypatch.setattr(
+        plan_strategies, "entry_points", lambda group: [point] if group == point.group else []
+    )
+    spec = policy("odd")
+    files = spread(5, digest=spec.execution.digest)
+    files = [replace(f, instant=f.file_id) for f in files]
+    assert due(spec, files)[0] == {"f1": "odd", "f3": "odd"}
+    with pytest.raises(
+        InvalidDataError, match="no strategy 'even' here; known are size, overlap, commits, odd"
+    ):
+        debt(policy("even"), files, situation())
+
+
+def test_a_plug_in_cannot_have_the_same_run_rewritten_again_and_again(monkeypatch):
+    monkeypatch.setattr(
+        plan_strategies, "BUILT_IN", {"all": lambda files, _: {f.file_id: "all" for f in files}}
+    )
+    spec = policy("all")
+    assert due(spec, spread(5, digest=spec.execution.digest))[0] == {}
+
+
+def test_merging_the_smallest_files_comes_first_and_a_run_stays_in_its_budget():
+    spec = policy(columns=())
+    files = [file(f"small{n}", MIB, partition="p=1") for n in range(50)]
+    files += [file(f"large{n}", 90 * MIB, partition="p=2") for n in range(5)]
+    owed = debt(spec, files, situation())
+    assert [group.partition for group in owed.groups] == ["p=1", "p=2"]
+    one = within(owed, budget_bytes=60 * MIB, max_groups=30)
+    assert [group.partition for group in one.groups] == ["p=1"]
+    assert {entry.reason for entry in one.excluded} == {Left.BUDGET}
+    assert {entry.reason for entry in within(owed, budget_bytes=None, max_groups=1).excluded} == {Left.GROUPS}
+    few = within(owed, budget_bytes=None, max_groups=30, max_files=50)
+    assert {entry.reason for entry in few.excluded} == {Left.FILES}
+
+
+def test_groups_are_made_small_enough_for_the_budget():
+    spec = policy()
+    files = [file(f"f{n}", HEALTHY) for n in range(40)]
+    owed = debt(spec, files, situation(), budget_bytes=500 * MIB)
+    assert max(group.size_bytes for group in owed.groups) <= 500 * MIB
+    assert len(within(owed, budget_bytes=500 * MIB, max_groups=30).groups) == 1
+
+
+@pytest.mark.parametrize("execution", [ExecutionPolicy(), SORT, CURVE], ids=lambda e: e.strategy)
+@pytest.mark.parametrize("strategy", ["size", "overlap", "commits"])
+def test_work_grows_with_the_files_and_not_faster(execution, strategy):
+    """Function calls are counted; the logarithm of sorting adds an eighth when files are doubled."""
+    spec = ClusteringSpec(plan=PlanPolicy(strategy=strategy), execution=execution)
+    fewer, more = many(2_000), many(4_000)
+    before = calls_of(lambda: debt(spec, fewer, situation()))
+    after = calls_of(lambda: debt(spec, more, situation()))
+    assert after <= 2.3 * before
+
+
+def many(count):
+    rng = random.Random(count)
+
+    def ends():
+        low = rng.randrange(10**6)
+        return low, low + rng.randrange(10**5)
+
+    return [file(f"f{n}", rng.randrange(60 * MIB), a=ends(), b=ends()) for n in range(count)]
+
+
+def calls_of(action):
+    count = 0
+
+    def seen(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_a_plan_of_ten_thousand_files_is_below_four_megabytes(tmp_path):
+    name = "3f2504e0-4f89-11d3-9a0c-0305e82c3301-0"
+    files = tuple(
+        file(name, MIB, partition="departure_date=2013-06-01/origin=EWR", instant="2" * 17)
+        for _ in range(10_000)
+    )
+    groups = [
+        PlannedGroup(
+            partition=files[0].partition, files=files[n : n + 100], output_files=1, benefit=1, reasons={}
+        )
+        for n in range(0, 10_000, 100)
+    ]
+    store = open_store(tmp_path / "warehouse-of-the-airport" / "flights")
+    plan = avro_plan(store, groups, policy())
+    assert len(RequestedReplace(operation="CLUSTER", plan=plan).encode()) < 4 * MIB
