@@ -74,6 +74,7 @@ def test_the_documentation_is_there():
         "README.md",
         "docs/architecture.md",
         "docs/tutorial.md",
+        "docs/how-to/author.md",
         "docs/how-to/hudi.md",
         "docs/how-to/operate.md",
         "docs/reference/spec.md",
