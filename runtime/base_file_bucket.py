@@ -71,7 +71,9 @@ class BucketWriter:
     def append(self, rows: pa.RecordBatch) -> None:
         """Take in rows (with their origins) behind the others, and write the row groups that are due."""
         self._buffer.append(rows)
-        if self._buffer.rows >= _SAMPLE_ROWS:
+        buffer = self._buffer
+        is_wide = buffer.rows >= CELL_ROWS and buffer.arrow_bytes > self._context.row_group_arrow_bytes
+        if is_wide or buffer.rows >= _SAMPLE_ROWS:
             self._write_due(ended=False)
 
     def copyable(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
@@ -223,7 +225,7 @@ class BucketWriter:
         return min(max(self._record_size_bytes / self._sampled_arrow_bytes_per_row(), smallest), largest)
 
     def _sampled_arrow_bytes_per_row(self) -> float:
-        rows, arrow_bytes = self._buffer.measure(_SAMPLE_ROWS)
+        rows, arrow_bytes = self._buffer.measure(_SAMPLE_ROWS, self._context.row_group_arrow_bytes)
         return max(arrow_bytes / max(rows, 1), 1)
 
     def _open_file(self) -> BaseFileWriter:

@@ -68,11 +68,16 @@ class RowBuffer:
         self.rows += batch.num_rows
         self.arrow_bytes += piece.arrow_bytes
 
-    def measure(self, rows: int) -> tuple[int, int]:
-        """The number and the Arrow bytes of the first rows, of all if there are not more than ``rows``.
+    def measure(self, rows: int, arrow_bytes: int) -> tuple[int, int]:
+        """The number and the Arrow bytes of the first rows: at most ``rows``, and those within the bytes.
 
         ``rows`` is a multiple of ``CELL_ROWS``, and nothing has been taken yet.
         """
+        cut = self.first(arrow_bytes)
+        within = self._rows_before(cut)
+        return (within, self.arrow_bytes_before(cut)) if within <= rows else self._measure_rows(rows)
+
+    def _measure_rows(self, rows: int) -> tuple[int, int]:
         seen = arrow_bytes = 0
         for piece in self._pieces:
             if seen == rows:
@@ -115,6 +120,10 @@ class RowBuffer:
         """The Arrow bytes of the rows before the cut."""
         whole = sum(piece.arrow_bytes for piece in islice(self._pieces, cut.pieces))
         return whole if cut.at is None else whole + int(self._pieces[cut.pieces].bytes_before[cut.at])
+
+    def _rows_before(self, cut: Cut) -> int:
+        whole = sum(int(piece.rows.num_rows) for piece in islice(self._pieces, cut.pieces))
+        return whole if cut.at is None else whole + int(self._pieces[cut.pieces].cuts[cut.at])
 
     def drop(self, cut: Cut) -> None:
         """Remove the rows before the cut."""

@@ -27,7 +27,7 @@ _LARGE_ROW_GROUP = 64 * 1024 * 1024
 _READ_AHEAD = 1024 * 1024
 _SMALL_BYTES_PER_VALUE = 2.5
 _SMALL_DICTIONARY_BYTES = 16 * 1024
-_BATCH_ROWS: Final = (1024, 131_072)
+_MOST_ROWS: Final = 131_072
 _COPIED_WRITERS = ("parquet-cpp-arrow ",)
 
 
@@ -94,7 +94,7 @@ class BaseFileReader:
     def batches(self, group: StoredRows) -> Iterator[pa.RecordBatch]:
         """The rows of a row group; where batches end depends on the file alone."""
         wanted = int(self._batch_bytes / self._arrow_bytes_per_row)
-        rows = min(max(wanted, _BATCH_ROWS[0]), _BATCH_ROWS[1])
+        rows = min(max(wanted, 1), _MOST_ROWS)
         seen_rows = seen_bytes = 0
         for batch in self._read(group, self._conformer.source.names, rows):
             conformed = self._conformer(batch)
@@ -114,7 +114,7 @@ class BaseFileReader:
 
     def keys(self, group: StoredRows) -> Iterator[pa.StringArray]:
         """The record keys of a row group."""
-        for batch in self._read(group, [RECORD_KEY], _BATCH_ROWS[1]):
+        for batch in self._read(group, [RECORD_KEY], _MOST_ROWS):
             yield batch.column(0)
 
     def _read(self, group: StoredRows, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:

@@ -18,8 +18,14 @@ from parquetry.runtime.base_file_model import Bucket, WriteContext
 from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.base_file import BUCKET, bucket_writer
+from parquetry.runtime.spark.placing import PlacedKeys, read_list
 from parquetry.runtime.spark.routing import one_bucket_per_task
-from parquetry.runtime.spark.session import arrow_settings, failures_translated, session_settings
+from parquetry.runtime.spark.session import (
+    ARROW_BATCH_BYTES,
+    arrow_settings,
+    failures_translated,
+    session_settings,
+)
 from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, REFERENCE, StageSpec, rows_name
 from parquetry.runtime.spark.staged import (
     StagedRows,
@@ -33,6 +39,7 @@ from parquetry.runtime.write_plan import WritePlan
 
 Batches = Iterator[pa.RecordBatch]
 _ROUTE_BYTES = 48
+_LIST_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,16 @@ class _Stage:
     spec: StageSpec
     names: Mapping[int, str]
     instant: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    """A bucket, the lists of its rows, and where its share of the new ones starts."""
+
+    bucket: Bucket
+    found: str | None
+    new: str | None
+    start: int
 
 
 def write_slices(
@@ -81,13 +98,34 @@ def write_routed(
         return _run(placed.mapInArrow(task, RESULT_DDL))
 
 
-def write_deletes(
-    context: WriteContext, plan: WritePlan, routed: DataFrame, *, ordering: str | None
-) -> WriteResults:
+def write_deletes(context: WriteContext, plan: WritePlan, routed: DataFrame) -> WriteResults:
     """Remove rows by their routes, which carry the key, the hash and maybe an ordering value."""
+    spark = routed.sparkSession
     placed = one_bucket_per_task(routed, len(plan.buckets)).sortWithinPartitions(BUCKET, POSITION)
     buckets = {bucket.index: bucket for bucket in plan.buckets}
-    return _run(placed.mapInArrow(_delete_task(context, buckets, ordering), RESULT_DDL))
+    with session_settings(spark, arrow_settings(spark, None)):
+        return _run(placed.mapInArrow(_delete_task(context, buckets), RESULT_DDL))
+
+
+def write_placed(
+    spark: SparkSession, context: WriteContext, plan: WritePlan, staged: StagedRows, placed: PlacedKeys
+) -> WriteResults:
+    """Write or remove rows by the lists that tasks have left on a local stage."""
+    starts: dict[int, int] = {}
+    for quotas in plan.inserts.values():
+        start = 0
+        for number, rows in quotas:
+            starts[number] = start
+            start += rows
+    work = []
+    for bucket in sorted(plan.buckets, key=_effort, reverse=True):
+        found = placed.found.get(bucket.base.path.rpartition("/")[2]) if bucket.base else None
+        new = placed.new.get(bucket.partition) if bucket.expected_inserts else None
+        work.append(_Placed(bucket=bucket, found=found, new=new, start=starts.get(bucket.index, 0)))
+    stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
+    batch_rows = max(1, min(_LIST_ROWS, int(ARROW_BATCH_BYTES / (staged.row_bytes or 1))))
+    frame = spark.range(0, len(work), 1, len(work))
+    return _run(frame.mapInArrow(_placed_task(context, stage, work, batch_rows), RESULT_DDL))
 
 
 def _run(frame: DataFrame) -> WriteResults:
@@ -137,6 +175,45 @@ def _local_task(
     return write
 
 
+def _placed_task(
+    context: WriteContext, stage: _Stage, work: Sequence[_Placed], rows: int
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
+        chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
+        with StageReader(stage.spec, stage.names, instant=stage.instant) as reader:
+            for number in chosen:
+                bucket = work[number].bucket
+                listed = _listed(stage.spec, work[number], rows)
+                batches = (
+                    _with_control(
+                        reader.take(batch.column(REFERENCE).to_numpy()),
+                        bucket.index,
+                        batch.column(POSITION),
+                        batch.column(DELETE),
+                    )
+                    if stage.spec.rows
+                    else _key_rows(context, _with_bucket(batch, bucket.index))
+                    for batch in listed
+                )
+                yield from bucket_writer(context, {bucket.index: bucket})(batches)
+
+    return write
+
+
+def _listed(spec: StageSpec, placed: _Placed, rows: int) -> Batches:
+    """What the lists say about a bucket: rows of its base file by position, then new ones by arrival."""
+    if placed.found is not None:
+        for batch in read_list(spec.place, placed.found).to_batches(max_chunksize=rows):
+            yield batch
+    if placed.new is not None:
+        new = read_list(spec.place, placed.new).slice(placed.start, placed.bucket.expected_inserts)
+        for batch in new.to_batches(max_chunksize=rows):
+            nowhere, kept = pa.nulls(batch.num_rows, pa.int64()), pa.array(np.zeros(batch.num_rows, bool))
+            yield pa.RecordBatch.from_arrays(
+                [batch.column(REFERENCE), nowhere, kept], names=[REFERENCE, POSITION, DELETE]
+            )
+
+
 def _shuffled_task(
     context: WriteContext, stage: _Stage, buckets: Mapping[int, Bucket]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
@@ -156,19 +233,25 @@ def _shuffled_task(
 
 
 def _delete_task(
-    context: WriteContext, buckets: Mapping[int, Bucket], ordering: str | None
+    context: WriteContext, buckets: Mapping[int, Bucket]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    def whole(batch: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = {name: batch.column(name) for name in (BUCKET, POSITION, DELETE, HASH, RECORD_KEY)}
-        for field in context.schema:
-            given = ordering is not None and field.name == ordering
-            arrays[field.name] = batch.column(ORDERING) if given else pa.nulls(batch.num_rows, field.type)
-        return pa.RecordBatch.from_pydict(arrays)
-
     def write(batches: Iterable[pa.RecordBatch]) -> Batches:
-        yield from bucket_writer(context, buckets)(whole(b) for b in batches if b.num_rows)
+        yield from bucket_writer(context, buckets)(_key_rows(context, b) for b in batches if b.num_rows)
 
     return write
+
+
+def _key_rows(context: WriteContext, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows to remove, of which only the key and maybe the ordering value is known."""
+    arrays = {name: batch.column(name) for name in (BUCKET, POSITION, DELETE, HASH, RECORD_KEY)}
+    for field in context.schema:
+        given = context.ordering is not None and field.name == context.ordering
+        arrays[field.name] = batch.column(ORDERING) if given else pa.nulls(batch.num_rows, field.type)
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _with_bucket(batch: pa.RecordBatch, bucket: int) -> pa.RecordBatch:
+    return batch.append_column(BUCKET, pa.array(np.full(batch.num_rows, bucket, np.int32)))
 
 
 def _with_control(

@@ -18,35 +18,49 @@ from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import FILE, POSITION, STORED_PARTITION, key_rows, winners
 from parquetry.runtime.write_plan import Changes
 
-_PERSISTED = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
+_SETTINGS = {
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # What is broadcast goes through the driver: only what is known to be small may, see BROADCAST_BYTES.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
+}
 _LOW = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundKeys:
-    """The rows to be written, one per place they go to, and their totals.
+class KeyTotals:
+    """What rows of a batch do, in numbers.
 
-    ``rows`` have reference, partition, hash, delete flag, and the file name and position they were
-    found at (null for new rows, and for the ``unmatched_deletes``, which go nowhere). ``changes`` is
-    by partition and file id, ``hash_sums`` by the partition the rows go to, modulo 2**64.
+    ``changes`` is by partition and file id, ``hash_sums`` by the partition the rows go to, modulo
+    2**64; ``unmatched_deletes`` go nowhere.
     """
 
-    rows: DataFrame
     changes: Mapping[str, Mapping[str, Changes]]
     inserts: Mapping[str, int]
     inserted_keys: Mapping[str, KeyRange]
     hash_sums: Mapping[str, int]
     unmatched_deletes: int = 0
 
-    def release(self) -> None:
-        """Let Spark forget the rows."""
-        self.rows.unpersist()
-
     @property
     def count(self) -> int:
         """The rows that will be written or will remove one."""
         changed = sum(c.updates + c.deletes for files in self.changes.values() for c in files.values())
         return changed + sum(self.inserts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundKeys(KeyTotals):
+    """The rows to be written, one per place they go to, and their totals.
+
+    ``rows`` have reference, partition, hash, delete flag, and the file name and position they were
+    found at (null for new rows and unmatched deletes).
+    """
+
+    rows: DataFrame
+
+    def release(self) -> None:
+        """Let Spark forget the rows."""
+        self.rows.unpersist()
 
 
 def find_nothing(spark: SparkSession, staged: StagedRows) -> FoundKeys:
@@ -66,7 +80,8 @@ def find_nothing(spark: SparkSession, staged: StagedRows) -> FoundKeys:
 def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
     """Keep the tagged rows and count them; ``files`` are those that rows may have been found in."""
     by_name = {file.path.rpartition("/")[2]: file for file in files}
-    rows = tagged.persist(StorageLevel.DISK_ONLY)
+    with session_settings(tagged.sparkSession, _SETTINGS):
+        rows = tagged.persist(StorageLevel.DISK_ONLY)
     keyed = RECORD_KEY in rows.columns
     try:
         counted = _counted(rows, keyed=keyed)
@@ -106,7 +121,7 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
 def _counted(rows: DataFrame, *, keyed: bool) -> list[Row]:
     """Rows, deletes, sums of hashes and key ranges by file, of new rows by partition, of the rest."""
     keys = (F.min(RECORD_KEY).alias("min_key"), F.max(RECORD_KEY).alias("max_key")) if keyed else ()
-    with session_settings(rows.sparkSession, _PERSISTED), failures_translated("the keys of the rows"):
+    with session_settings(rows.sparkSession, _SETTINGS), failures_translated("the keys of the rows"):
         counted: list[Row] = (
             rows.withColumn(
                 "__home", F.expr(f"CASE WHEN {FILE} IS NULL AND NOT {DELETE} THEN {PARTITION} END")

@@ -116,9 +116,20 @@ def places_in(
     store: ObjectStore, file: FileSlice, wanted: pa.Array, ordering: StoredOrdering | None
 ) -> Iterator[pa.RecordBatch]:
     """Where the file has one of the wanted keys."""
+    columns = [RECORD_KEY, *([ordering.column] if ordering else [])]
+    for first, table in key_columns(store, file, wanted, columns):
+        yield from _places(table, wanted, first, file, ordering)
+
+
+def key_columns(
+    store: ObjectStore, file: FileSlice, wanted: pa.Array, columns: Sequence[str]
+) -> Iterator[tuple[int, pa.Table]]:
+    """The columns of every row group that may have a wanted key, with the number of its first row.
+
+    ``wanted`` are sorted as UTF-8 bytes.
+    """
     if not len(wanted):
         return
-    columns = [RECORD_KEY, *([ordering.column] if ordering else [])]
     place = f"{store.uri}/{file.path}"
     with store.open_input(file.path) as source, reading(place):
         parquet = pq.ParquetFile(source, pre_buffer=False)
@@ -126,8 +137,7 @@ def places_in(
         for number in range(parquet.num_row_groups):
             group = parquet.metadata.row_group(number)
             if _may_hold(group, wanted):
-                table = parquet.read_row_group(number, columns=columns, use_threads=False)
-                yield from _places(table, wanted, first, file, ordering)
+                yield first, parquet.read_row_group(number, columns=list(columns), use_threads=False)
             first += group.num_rows
 
 

@@ -30,7 +30,7 @@ KEY_TYPES: Final = frozenset({"string", "tinyint", "smallint", "int", "bigint", 
 
 _EPOCH = dt.date(1970, 1, 1)
 _FOUR_DIGITS = ((dt.date(1, 1, 1) - _EPOCH).days, (dt.date(9999, 12, 31) - _EPOCH).days)
-_ROWS = (1024, 131_072)
+_MOST_ROWS = 131_072
 _ARROW_TYPES: Final = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -186,4 +186,4 @@ def _batch_rows(file: pq.ParquetFile, groups: Sequence[int]) -> int:
     stored = [file.metadata.row_group(group) for group in groups]
     rows = sum(group.num_rows for group in stored)
     bytes_per_row = 2 * sum(group.total_byte_size for group in stored) / max(rows, 1)
-    return int(min(max(2 * ARROW_BATCH_BYTES / max(bytes_per_row, 1), _ROWS[0]), _ROWS[1]))
+    return int(min(max(2 * ARROW_BATCH_BYTES / max(bytes_per_row, 1), 1), _MOST_ROWS))

@@ -55,12 +55,15 @@ def _encoded_bytes(rows: pa.Table, files: FilesPolicy) -> int:
     return sink.tell()
 
 
+def _first_rows(file: pq.ParquetFile) -> pa.RecordBatch:
+    group = file.metadata.row_group(0)
+    fitting = _BYTES_PER_FILE * group.num_rows / max(group.total_byte_size, 1)
+    return next(file.iter_batches(int(min(_ROWS_PER_FILE, max(fitting, 1)))))
+
+
 def _some_rows(spec: StageSpec, name: str) -> pa.Table:
     with spec.place.open(rows_name(name)) as source:
-        if spec.parquet:
-            batch = next(pq.ParquetFile(source).iter_batches(_ROWS_PER_FILE))
-        else:
-            batch = pa.ipc.open_file(source).get_batch(0)
+        batch = _first_rows(pq.ParquetFile(source)) if spec.parquet else pa.ipc.open_file(source).get_batch(0)
         per_row = max(batch.nbytes / batch.num_rows, 1)
         few = batch.slice(0, int(min(_ROWS_PER_FILE, max(_BYTES_PER_FILE / per_row, 1))))
         # A copy: the source is closed when the rows are used.

@@ -17,7 +17,7 @@ from parquetry.runtime.errors import InvalidDataError, NotFoundError
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 _MIB, _GIB = 1024**2, 1024**3
 _TASK_BYTES_LEAST, _TASK_BYTES_MOST = 64 * _MIB, 512 * _MIB
-_ROWS_LEAST, _ROWS_MOST = 64, 65_536
+_ROWS_MOST = 65_536
 _GONE = re.compile(
     r"PATH_NOT_FOUND|FILE_NOT_EXIST|SparkFileNotFoundException|java\.io\.FileNotFoundException"
 )
@@ -71,9 +71,7 @@ def arrow_settings(spark: SparkSession, row_bytes: float | None) -> dict[str, st
     """
     cut_by_bytes = spark_version(spark) >= (4, 0)
     rows = ARROW_BATCH_BYTES / row_bytes if row_bytes else (16_384 if cut_by_bytes else 4_096)
-    settings = {
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(max(_ROWS_LEAST, min(_ROWS_MOST, int(rows))))
-    }
+    settings = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(max(1, min(_ROWS_MOST, int(rows))))}
     if cut_by_bytes:
         settings["spark.sql.execution.arrow.maxBytesPerBatch"] = str(2 * ARROW_BATCH_BYTES)
     return settings

@@ -487,6 +487,15 @@ def has_required(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind)) and has_required(kind.value_type)
 
 
+def type_at(schema: pa.Schema, path: str) -> pa.DataType:
+    """The type of a dotted column path."""
+    name, *inner = path.split(".")
+    kind = schema.field(name).type
+    for part in inner:
+        kind = kind.field(part).type
+    return kind
+
+
 def _at(table: pa.RecordBatch, path: str) -> pa.Array:
     name, *inner = path.split(".")
     array = table.column(name)

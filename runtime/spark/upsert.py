@@ -13,14 +13,24 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.spark.attempt import Attempt, check_results
-from parquetry.runtime.spark.deliver import write_deletes, write_routed
+from parquetry.runtime.spark.batch_keys import is_rankable
+from parquetry.runtime.spark.deliver import write_deletes, write_placed, write_routed
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.lookup import FoundKeys, count_found
 from parquetry.runtime.spark.matching import StoredOrdering, is_small, matches
+from parquetry.runtime.spark.placing import PlacedKeys, place_keys
 from parquetry.runtime.spark.roaming import default_partition, roam
 from parquetry.runtime.spark.routing import route
 from parquetry.runtime.spark.scan import scan_files
-from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, rows_name
+from parquetry.runtime.spark.stage import (
+    DELETE,
+    HASH,
+    ORDERING,
+    PARTITION,
+    LocalPlace,
+    rows_name,
+    type_at,
+)
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import (
     BROADCAST_BYTES,
@@ -65,9 +75,12 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
             fill=True,
             inserted_keys=found.inserted_keys,
         )
-        routed = route(found.rows, files=plan.files(), inserts=plan.inserts)
         context = attempt.context(ordering=spec.ordering)
-        results = write_routed(context, plan, staged, routed, rows=found.count)
+        if isinstance(found, PlacedKeys):
+            results = write_placed(attempt.spark, context, plan, staged, found)
+        else:
+            routed = route(found.rows, files=plan.files(), inserts=plan.inserts)
+            results = write_routed(context, plan, staged, routed, rows=found.count)
         check_results(plan, results, found.hash_sums)
         attempt.late_rows = results.late_rows
     finally:
@@ -89,7 +102,7 @@ def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> Write
     roams = everywhere or home is not None
     slices = attempt.state.slices(attempt.state.view.partitions() if roams else staged.totals)
     found = _found(attempt, staged, slices, partitioned=not everywhere, moves=False, home=home)
-    return _remove(attempt, found, slices, ordering=staged.spec.ordering)
+    return _remove(attempt, staged, found, slices)
 
 
 def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -> WriteOutcome | None:
@@ -126,21 +139,28 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
         F.xxhash64(RECORD_KEY, FILE, POSITION).alias(HASH),
     )
     found = count_found(tagged, files=files)
-    return _remove(attempt, found, slices, ordering=None)
+    return _remove(attempt, staged, found, slices)
 
 
 def _remove(
-    attempt: Attempt, found: FoundKeys, slices: Mapping[str, Sequence[FileSlice]], *, ordering: str | None
+    attempt: Attempt,
+    staged: StagedRows,
+    found: FoundKeys | PlacedKeys,
+    slices: Mapping[str, Sequence[FileSlice]],
 ) -> WriteOutcome | None:
     try:
         if not found.count:
             return attempt.nothing(DELETE_ROWS)
         touched = {partition: slices[partition] for partition in found.changes}
         plan = attempt.plan(None, inserts={}, slices=touched, changes=found.changes, fill=False)
-        carried = [RECORD_KEY, HASH, *([ORDERING] if ordering else [])]
-        routed = route(found.rows, files=plan.files(), inserts={}, carried=carried)
+        ordering = staged.spec.ordering
         context = attempt.context(ordering=ordering)
-        results = write_deletes(context, plan, routed, ordering=ordering)
+        if isinstance(found, PlacedKeys):
+            results = write_placed(attempt.spark, context, plan, staged, found)
+        else:
+            carried = [RECORD_KEY, HASH, *([ORDERING] if ordering else [])]
+            routed = route(found.rows, files=plan.files(), inserts={}, carried=carried)
+            results = write_deletes(context, plan, routed)
         check_results(plan, results, found.hash_sums)
         attempt.late_rows = results.late_rows
     finally:
@@ -156,14 +176,19 @@ def _found(
     partitioned: bool,
     moves: bool,
     home: str | None,
-) -> FoundKeys:
+) -> FoundKeys | PlacedKeys:
     """The staged keys as they lie in the table; with ``moves`` a row may go to another partition.
 
     Deletes for the partition ``home`` that find nothing there are looked for in all others.
     """
     spec = attempt.state.spec
-    incoming = winners(key_rows(attempt.spark, staged), partitioned=partitioned)
     candidates = _candidates(attempt, staged, slices, partitioned=partitioned and home is None)
+    if home is None and not moves and _is_placed_by_tasks(staged):
+        store = attempt.state.handle.store
+        placed = place_keys(attempt.spark, store, staged, candidates, partitioned=partitioned)
+        attempt.unmatched_deletes = placed.unmatched_deletes
+        return placed
+    incoming = winners(key_rows(attempt.spark, staged), partitioned=partitioned)
     compares = moves and spec.ordering is not None
     by_partition = partitioned and len({*staged.totals, *(c.partition for c in candidates)}) > 1
     found = None
@@ -182,6 +207,19 @@ def _found(
     return located
 
 
+def _is_placed_by_tasks(staged: StagedRows) -> bool:
+    """Whether every task can hold the keys, and reach them on this machine."""
+    spec = staged.spec
+    ranks = spec.ordering is None or is_rankable(type_at(spec.schema, spec.ordering))
+    return isinstance(spec.place, LocalPlace) and ranks and is_small(staged.rows, _longest_key(staged))
+
+
+def _longest_key(staged: StagedRows) -> float:
+    """About how many bytes a key takes."""
+    longest = max((len((t.max_key or "").encode()) for t in staged.totals.values()), default=0)
+    return max(longest, _KEY_BYTES)
+
+
 def _places(
     attempt: Attempt,
     staged: StagedRows,
@@ -193,8 +231,7 @@ def _places(
     """Where the files have one of the staged keys; or all their keys, when there are too many to ask for."""
     spark, store = attempt.spark, attempt.state.handle.store
     columns = [c for c in attempt.state.spec.columns if c.name == ordering]
-    longest = max((len((t.max_key or "").encode()) for t in staged.totals.values()), default=0)
-    if is_small(staged.rows, max(longest, _KEY_BYTES)):
+    if is_small(staged.rows, _longest_key(staged)):
         with_ordering = [
             StoredOrdering(column=c.name, arrow=arrow_type(parse_type(c.type)), ddl=c.type) for c in columns
         ]

@@ -67,5 +67,9 @@ def test_the_first_rows_are_measured_however_they_came():
         buffer = RowBuffer()
         for piece in pieces:
             buffer.append(piece)
-        assert buffer.measure(64) == (64, wanted)
-        assert buffer.measure(1024) == (100, batch_arrow_bytes(batch))
+        assert buffer.measure(64, 1 << 40) == (64, wanted)
+        assert buffer.measure(64, wanted) == (64, wanted)
+        fewer = buffer.measure(64, wanted - 1)
+        assert fewer == (56, batch_arrow_bytes(batch.slice(0, 56)))
+        assert buffer.measure(64, 1) == (8, batch_arrow_bytes(batch.slice(0, 8)))
+        assert buffer.measure(1024, 1 << 40) == (100, batch_arrow_bytes(batch))

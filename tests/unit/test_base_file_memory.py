@@ -3,9 +3,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+
+from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.spec import Column
+from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +32,44 @@ def test_merging_a_wide_file_takes_little_memory(tmp_path):
     found = merge(tmp_path, 24)
     assert found["compression"] > 2
     assert found["peak_mib"] < 500
+
+
+@pytest.fixture
+def pool():
+    counting, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(counting)
+    yield counting
+    pa.set_memory_pool(before)
+
+
+def wide_rows(rows: int, *, stored: bool) -> Iterator[pa.RecordBatch]:
+    """Rows of a MiB each that do not compress, one a batch."""
+    rng = np.random.default_rng(1)
+    for number in range(rows):
+        yield pa.RecordBatch.from_pydict(
+            {
+                "_hoodie_record_key": [f"k{number:04}"],
+                "__position": pa.array([number if stored else None], pa.int64()),
+                "__delete": [False],
+                "__hash": [1],
+                "c": pa.array([rng.bytes(MIB)], pa.binary()),
+            }
+        )
+
+
+def test_rows_of_a_mib_stay_within_the_budget(tmp_path, pool):
+    columns = [Column(name="c", type="binary")]
+    budget, rows = {"memory_budget_bytes": 80 * MIB}, 400
+    ctx = context(tmp_path, columns, max_file_size_bytes=1024 * MIB, **budget)
+    (first,) = write_bucket(ctx, bucket(ctx, expected_inserts=rows), wide_rows(rows, stored=False)).files
+    created = pool.max_memory()
+    ctx = context(tmp_path, columns, instant=SECOND, max_file_size_bytes=1024 * MIB, **budget)
+    merge_into = merging(slice_of(first), expected_updates=rows)
+    (second,) = write_bucket(ctx, merge_into, wide_rows(rows, stored=True)).files
+
+    assert (first.stat.num_inserts, second.stat.num_update_writes) == (rows, rows)
+    assert created <= budget["memory_budget_bytes"]
+    assert pool.max_memory() <= budget["memory_budget_bytes"]
 
 
 @pytest.mark.soak

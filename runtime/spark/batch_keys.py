@@ -1,0 +1,99 @@
+"""The keys of a small staged batch, as tasks read them: of each partition the rows that count.
+
+Nothing of Spark is imported. The rows that count are those of
+:func:`~parquetry.runtime.spark.tagging.winners`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, REFERENCE, StagePlace, keys_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchKeys:
+    """The keys files of the task attempts ``names``; ``partitioned``: keys count within partitions."""
+
+    place: StagePlace
+    names: tuple[str, ...]
+    partitioned: bool
+
+    def winners(self, partition: str) -> pa.Table:
+        """One row per key, sorted by key as UTF-8 bytes; of all partitions when keys count everywhere."""
+        if not self.partitioned:
+            return winning_rows(self._rows)
+        if partition not in self._places:
+            return self._rows.slice(0, 0)
+        return winning_rows(self._rows.take(pa.array(self._places[partition])))
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        pieces = []
+        for name in self.names:
+            with self.place.open(keys_name(name)) as source:
+                pieces.append(pq.read_table(source, use_threads=False, pre_buffer=False))
+        return pa.concat_tables(pieces).combine_chunks()
+
+    @cached_property
+    def _places(self) -> dict[str, npt.NDArray[np.int64]]:
+        """The numbers of each partition's rows."""
+        codes = pc.dictionary_encode(self._rows.column(PARTITION)).combine_chunks()
+        numbers = codes.indices.to_numpy()
+        order = np.argsort(numbers, kind="stable")
+        ends = np.searchsorted(numbers[order], np.arange(len(codes.dictionary)), side="right")
+        return dict(zip(codes.dictionary.to_pylist(), np.split(order, ends[:-1]), strict=True))
+
+
+def winning_rows(rows: pa.Table) -> pa.Table:
+    """One row per key, sorted by key: the largest ordering value, then a delete, then the larger hash.
+
+    A null ordering value is the smallest, NaN the greatest. Rows that are equal in all of that are
+    told apart by their arrival, and then by their partition.
+    """
+    keys = rows.column(RECORD_KEY)
+    if pc.count_distinct(keys).as_py() == rows.num_rows:
+        return rows.take(pc.sort_indices(keys))
+    ranks = [keys, *_ordering_ranks(rows), pc.cast(rows.column(DELETE), pa.int8())]
+    ranks += [rows.column(name) for name in (HASH, REFERENCE, PARTITION)]
+    ranked = pa.table({f"{number}": values for number, values in enumerate(ranks)})
+    by_rank = [(name, "ascending") for name in ranked.column_names]
+    ordered = rows.take(pc.sort_indices(ranked, sort_keys=by_rank))
+    sorted_keys = ordered.column(RECORD_KEY).combine_chunks()
+    is_last = pc.not_equal(sorted_keys[:-1], sorted_keys[1:]).to_numpy(zero_copy_only=False)
+    return ordered.filter(pa.array(np.append(is_last, True)))
+
+
+def is_rankable(kind: pa.DataType) -> bool:
+    """Whether values of the type can be ranked here; Spark ranks structs and lists too."""
+    return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
+
+
+def _ordering_ranks(rows: pa.Table) -> Iterator[pa.ChunkedArray]:
+    if ORDERING not in rows.column_names:
+        return
+    values = rows.column(ORDERING)
+    yield pc.cast(pc.is_valid(values), pa.int8())
+    if pa.types.is_floating(values.type):
+        not_a_number = pc.is_nan(values)
+        yield pc.cast(not_a_number, pa.int8())
+        yield pc.if_else(not_a_number, pa.scalar(0.0, values.type), values)
+    elif pa.types.is_boolean(values.type):
+        yield pc.cast(values, pa.int8())
+    else:
+        yield values
+
+
+def references(tables: Sequence[pa.Table]) -> npt.NDArray[np.int64]:
+    """The references of all rows of some tables."""
+    found = [table.column(REFERENCE).to_numpy() for table in tables]
+    return np.concatenate(found) if found else np.empty(0, np.int64)

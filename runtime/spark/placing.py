@@ -1,0 +1,216 @@
+"""Small batches on one machine: their keys are looked up by tasks alone.
+
+Where every task can hold the keys of a batch, joins and shuffles cost more than the work. Tasks
+read the keys from the stage, look for them in base files, and leave lists on the stage that say
+which rows go where; tasks that write take them up. Spark carries a row per file and partition.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Row, SparkSession
+
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.outcome import KeyRange
+from parquetry.runtime.spark.batch_keys import BatchKeys, references
+from parquetry.runtime.spark.lookup import KeyTotals
+from parquetry.runtime.spark.matching import key_columns
+from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, REFERENCE, StagePlace, hash_sum
+from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.spark.tagging import POSITION
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.write_plan import Changes
+
+_TASKS_PER_CORE = 3
+_SUMMARY = {
+    "number": "int",
+    "name": "string",
+    "rows": "bigint",
+    "deletes": "bigint",
+    "unmatched": "bigint",
+    "hash_sum": "bigint",
+    "min_key": "string",
+    "max_key": "string",
+}
+_DDL = ", ".join(f"{name} {kind}" for name, kind in _SUMMARY.items())
+_ARROW = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
+_SUMMARY_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in _SUMMARY.items()])
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedKeys(KeyTotals):
+    """Which rows of a batch go where, as lists on the stage: their names, by base file and by partition.
+
+    Lists of base files (by file name) are sorted by position, those of new rows by arrival.
+    """
+
+    found: Mapping[str, str]
+    new: Mapping[str, str]
+
+    def release(self) -> None:
+        """Nothing: the lists go with the stage."""
+
+
+def place_keys(
+    spark: SparkSession,
+    store: ObjectStore,
+    staged: StagedRows,
+    files: Sequence[FileSlice],
+    *,
+    partitioned: bool,
+) -> PlacedKeys:
+    """Where the rows of a small batch on a local stage go, when none has to move between partitions.
+
+    ``partitioned`` keys are found only in the partition they are for. Of others every row is a delete.
+    """
+    keys = BatchKeys(
+        place=staged.spec.place, names=tuple(sorted(set(staged.names.values()))), partitioned=partitioned
+    )
+    ordered = sorted(files, key=lambda f: (f.partition, f.path))
+    tasks = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
+    found = _run(spark, _finder(keys, store, _shares(ordered, tasks)), min(len(ordered), tasks))
+    lists: dict[str, list[str]] = {}
+    for row in found:
+        partition = ordered[row["number"]].partition if partitioned else ""
+        lists.setdefault(partition, []).append(row["name"])
+    homes = sorted(staged.totals) if partitioned else [""]
+    work = [(home, tuple(lists.get(home, ()))) for home in homes]
+    tasks = min(len(work), spark.sparkContext.defaultParallelism)
+    rest = _run(spark, _settler(keys, _shares(work, tasks)), tasks)
+    return _placed(found, ordered, rest, homes)
+
+
+def _placed(
+    found: Sequence[Row], files: Sequence[FileSlice], rest: Sequence[Row], homes: Sequence[str]
+) -> PlacedKeys:
+    changes: dict[str, dict[str, Changes]] = {}
+    sums: dict[str, int] = {}
+    for row in found:
+        file = files[row["number"]]
+        sums[file.partition] = (sums.get(file.partition, 0) + row["hash_sum"]) % (1 << 64)
+        changes.setdefault(file.partition, {})[file.file_id] = Changes(
+            updates=row["rows"] - row["deletes"], deletes=row["deletes"]
+        )
+    new = {homes[row["number"]]: row for row in rest if row["rows"]}
+    for home, row in new.items():
+        sums[home] = (sums.get(home, 0) + row["hash_sum"]) % (1 << 64)
+    return PlacedKeys(
+        changes=changes,
+        inserts={home: row["rows"] for home, row in new.items()},
+        inserted_keys={
+            home: KeyRange(smallest=row["min_key"], largest=row["max_key"]) for home, row in new.items()
+        },
+        hash_sums=sums,
+        unmatched_deletes=sum(row["unmatched"] for row in rest),
+        found={files[row["number"]].path.rpartition("/")[2]: row["name"] for row in found},
+        new={home: row["name"] for home, row in new.items()},
+    )
+
+
+def _run(spark: SparkSession, task: Task, tasks: int) -> list[Row]:
+    if not tasks:
+        return []
+    with failures_translated("the keys of the rows"):
+        rows: list[Row] = spark.range(0, tasks, 1, tasks).mapInArrow(task, _DDL).collect()
+    return rows
+
+
+def _shares(items: Sequence[Any], tasks: int) -> list[list[tuple[int, Any]]]:
+    """The items with their numbers, in as many shares of neighbours as there are tasks."""
+    count = max(min(len(items), tasks), 1)
+    numbered = list(enumerate(items))
+    bounds = [len(items) * share // count for share in range(count + 1)]
+    return [numbered[low:high] for low, high in pairwise(bounds)]
+
+
+def _finder(keys: BatchKeys, store: ObjectStore, shares: Sequence[Sequence[tuple[int, FileSlice]]]) -> Task:
+    def find(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for share in _chosen(numbers):
+            partition, winners = None, None
+            for number, file in shares[share]:
+                if winners is None or file.partition != partition:
+                    partition, winners = file.partition, keys.winners(file.partition)
+                rows = _found_in(store, file, winners)
+                if rows.num_rows:
+                    deletes = rows.column(DELETE).combine_chunks().true_count
+                    yield _summary(number, write_list(keys.place, rows), rows, deletes=deletes)
+
+    return find
+
+
+def _settler(keys: BatchKeys, shares: Sequence[Sequence[tuple[int, tuple[str, Sequence[str]]]]]) -> Task:
+    def settle(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for share in _chosen(numbers):
+            for number, (partition, names) in shares[share]:
+                winners = keys.winners(partition)
+                found = references([read_list(keys.place, name) for name in names])
+                missing = ~np.isin(winners.column(REFERENCE).to_numpy(), found)
+                deletes = winners.column(DELETE).to_numpy()
+                rows = winners.filter(pa.array(missing & ~deletes)).sort_by(REFERENCE)
+                assert keys.partitioned or not rows.num_rows, "only deletes are looked up everywhere"
+                name = write_list(keys.place, rows.select([REFERENCE])) if rows.num_rows else ""
+                yield _summary(number, name, rows, unmatched=int((missing & deletes).sum()))
+
+    return settle
+
+
+def _chosen(numbers: Iterable[pa.RecordBatch]) -> list[int]:
+    return [number for batch in numbers for number in batch.column(0).to_pylist()]
+
+
+def _found_in(store: ObjectStore, file: FileSlice, winners: pa.Table) -> pa.Table:
+    """The rows whose keys the file has, with their positions: once for each."""
+    wanted = winners.column(RECORD_KEY).combine_chunks()
+    positions, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for first, stored in key_columns(store, file, wanted, [RECORD_KEY]):
+        matched = pc.index_in(stored.column(RECORD_KEY).combine_chunks(), value_set=wanted)
+        at = np.flatnonzero(matched.is_valid().to_numpy(zero_copy_only=False))
+        positions.append(at + first)
+        numbers.append(matched.take(pa.array(at)).to_numpy().astype(np.int64))
+    rows = winners.take(pa.array(np.concatenate(numbers)))
+    kept = [name for name in (REFERENCE, DELETE, HASH, RECORD_KEY, ORDERING) if name in rows.column_names]
+    return rows.select(kept).append_column(POSITION, pa.array(np.concatenate(positions)))
+
+
+def _summary(
+    number: int, name: str, rows: pa.Table, *, deletes: int = 0, unmatched: int = 0
+) -> pa.RecordBatch:
+    ends = pc.min_max(rows.column(RECORD_KEY)).as_py()
+    hashes = hash_sum(rows.column(HASH))
+    row = {
+        "number": number,
+        "name": name,
+        "rows": rows.num_rows,
+        "deletes": deletes,
+        "unmatched": unmatched,
+        "hash_sum": hashes - (1 << 64 if hashes >> 63 else 0),
+        "min_key": ends["min"],
+        "max_key": ends["max"],
+    }
+    return pa.RecordBatch.from_pylist([row], schema=_SUMMARY_SCHEMA)
+
+
+def write_list(place: StagePlace, rows: pa.Table) -> str:
+    """Keep the rows on the stage, under a name of their own; the name."""
+    name = f"{uuid.uuid4().hex}.list"
+    with place.create(name) as sink, pa.ipc.new_file(sink, rows.schema) as file:
+        file.write_table(rows)
+    return name
+
+
+def read_list(place: StagePlace, name: str) -> pa.Table:
+    """The rows that were kept under the name."""
+    with place.open(name) as source, pa.ipc.open_file(source) as file:
+        return file.read_all()

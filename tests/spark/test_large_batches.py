@@ -1,0 +1,50 @@
+"""Batches whose keys not every task can hold: looked up by joins, with the same result."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from parquetry.runtime.spark import upsert
+from tests.support.judges import HudiRs, assert_history
+from tests.support.our_table import OurReader, create
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("limit", ["_is_placed_by_tasks", "is_small"])
+def test_keys_are_looked_up_by_joins(spark, tmp_path, monkeypatch, limit):
+    ways = []
+
+    def count_found(*args, **kwargs):
+        ways.append("join")
+        return counted(*args, **kwargs)
+
+    counted = upsert.count_found
+    monkeypatch.setattr(upsert, "count_found", count_found)
+    monkeypatch.setattr(upsert, limit, lambda *_: False)
+    ours = create(spark, tmp_path / "table", typed=["c_int", "c_string"], project="tests")
+    rnd = random.Random(11)
+    ours.upsert(ours.rows(rnd, range(40), 5))
+    late, tie = ours.rows(rnd, range(5), 4), ours.rows(rnd, range(5, 10), 5)
+    none = ours.rows(rnd, range(10, 15), None)
+    doubled = [*ours.rows(rnd, range(30, 50), 6), *ours.rows(rnd, range(30, 50), 7)]
+    ours.upsert([*late, *tie, *none, *doubled])
+    gone = ours.rows(rnd, range(0, 60, 3), 9)
+    ours.delete(gone)
+    ours.delete(ours.rows(rnd, range(1, 40, 4), 1), with_ordering=True)
+
+    assert ways == ["join"] * 4
+    assert_history([HudiRs(), OurReader(spark)], str(ours.path), ours.model)
+
+
+def test_small_batches_are_not(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(upsert, "count_found", lambda *_, **__: pytest.fail("a join"))
+    ours = create(spark, tmp_path / "table", typed=["c_int"], project="tests")
+    rnd = random.Random(12)
+    ours.upsert(ours.rows(rnd, range(10), 1))
+    ours.upsert(ours.rows(rnd, range(5, 15), 2))
+    ours.delete(ours.rows(rnd, range(4), 3))
+
+    assert_history([HudiRs()], str(ours.path), ours.model)

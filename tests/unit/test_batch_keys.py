@@ -1,0 +1,120 @@
+"""Which of several rows with one key counts, and what is found in a file, against plain Python."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.spark.batch_keys import BatchKeys, is_rankable, winning_rows
+from parquetry.runtime.spark.stage import (
+    DELETE,
+    HASH,
+    ORDERING,
+    PARTITION,
+    REFERENCE,
+    LocalPlace,
+    keys_name,
+)
+
+ORDERINGS = {
+    "double": (pa.float64(), st.none() | st.floats()),
+    "int": (pa.int32(), st.none() | st.integers(-3, 3)),
+    "string": (pa.string(), st.none() | st.sampled_from(["", "a", "é", "\uffff", "\U00010000"])),
+    "boolean": (pa.bool_(), st.none() | st.booleans()),
+    "decimal": (pa.decimal128(9, 2), st.none() | st.decimals(-9, 9, places=2)),
+    "none": (None, st.none()),
+}
+
+
+def keys_table(rows, kind):
+    columns = {
+        REFERENCE: pa.array([r[0] for r in rows], pa.int64()),
+        PARTITION: pa.array([r[1] for r in rows], pa.string()),
+        HASH: pa.array([r[2] for r in rows], pa.int64()),
+        DELETE: pa.array([r[3] for r in rows], pa.bool_()),
+        RECORD_KEY: pa.array([r[4] for r in rows], pa.string()),
+    }
+    if kind is not None:
+        columns[ORDERING] = pa.array([r[5] for r in rows], kind)
+    return pa.table(columns)
+
+
+def rank(row):
+    """As the design says: ordering (null smallest, NaN greatest), delete, hash, arrival."""
+    value = row[5]
+    if isinstance(value, str):
+        value = value.encode()
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return (value is not None, is_nan, 0 if value is None or is_nan else value, row[3], row[2], row[0])
+
+
+@st.composite
+def batches(draw):
+    kind, values = ORDERINGS[draw(st.sampled_from(sorted(ORDERINGS)))]
+    count = draw(st.integers(0, 25))
+    rows = [
+        (
+            number,
+            draw(st.sampled_from(["p", "q", "r"])),
+            draw(st.integers(-2, 2)),
+            draw(st.booleans()),
+            draw(st.sampled_from(["k", "l", "é", "\uffff", "\U00010000"])),
+            draw(values),
+        )
+        for number in range(count)
+    ]
+    return rows, kind
+
+
+@given(batches())
+def test_one_row_of_every_key_counts(batch):
+    rows, kind = batch
+    best = {}
+    for row in sorted(rows, key=rank):
+        best[row[4]] = row[0]
+
+    found = winning_rows(keys_table(rows, kind))
+
+    assert dict(zip(found[RECORD_KEY].to_pylist(), found[REFERENCE].to_pylist(), strict=True)) == best
+    assert [key.encode() for key in found[RECORD_KEY].to_pylist()] == sorted(key.encode() for key in best)
+
+
+def test_a_nan_with_its_sign_set_is_a_nan():
+    negative = struct.unpack("d", struct.pack("Q", 0xFFF8000000000000))[0]
+    rows = [(0, "p", 0, False, "k", math.inf), (1, "p", 0, False, "k", negative)]
+
+    assert winning_rows(keys_table(rows, pa.float64()))[REFERENCE].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_keys_count_within_partitions_or_everywhere(tmp_path, partitioned):
+    place = LocalPlace(folder=str(tmp_path))
+    rows = [
+        (0, "p", 0, False, "k", 1),
+        (1, "q", 0, False, "k", 2),
+        (2, "p", 0, False, "l", 1),
+        (3, "p", 0, False, "k", 3),
+    ]
+    for name, some in (("one", rows[:3]), ("two", rows[3:])):
+        pq.write_table(keys_table(some, pa.int32()), tmp_path / keys_name(name))
+    keys = BatchKeys(place=place, names=("one", "two"), partitioned=partitioned)
+
+    found = {p: keys.winners(p)[REFERENCE].to_pylist() for p in ("p", "q", "absent")}
+
+    if partitioned:
+        assert found == {"p": [3, 2], "q": [1], "absent": []}
+    else:
+        assert list(found.values()) == 3 * [[3, 2]]
+
+
+def test_what_only_spark_can_rank():
+    assert not is_rankable(pa.struct({"a": pa.int32()}))
+    assert not is_rankable(pa.list_(pa.int32()))
+    assert is_rankable(pa.timestamp("us", tz="UTC"))
