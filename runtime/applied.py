@@ -12,13 +12,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from parquetry.runtime.errors import CorruptTableError, NotFoundError, StalePlanError
+from parquetry.runtime.errors import (
+    CorruptTableError,
+    NotFoundError,
+    StalePlanError,
+    UnsupportedTableError,
+)
+from parquetry.runtime.job import digest_of
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
+from parquetry.version import VERSION
 
 SIDECAR_FOLDER: Final = ".hoodie/.parquetry"
 IDENTITY_PATH: Final = f"{SIDECAR_FOLDER}/table.json"
 APPLIED_FOLDER: Final = f"{SIDECAR_FOLDER}/applied"
+
+RECORD_FORMAT: Final = 1
+"""Of the records below; raised with every field that a reader may not overlook."""
 
 _NUMBER_WIDTH: Final = 20
 _APPLIED_NAME = re.compile(rf"(\d{{{_NUMBER_WIDTH}}})\.json")
@@ -39,6 +49,8 @@ class TableIdentity:
     def to_bytes(self) -> bytes:
         """The content of ``table.json``."""
         document = {
+            "format": RECORD_FORMAT,
+            "parquetry": VERSION,
             "id": self.table_id,
             "project": self.project,
             "first_instant": self.first_instant,
@@ -135,6 +147,8 @@ def write_applied(
     )
     nonce = uuid.uuid4().hex
     document = {
+        "format": RECORD_FORMAT,
+        "parquetry": VERSION,
         "digest": digest,
         "plan_id": plan_id,
         "git_commit": git_commit,
@@ -170,14 +184,17 @@ def _applied_path(number: int) -> str:
 def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRecord:
     document = _load(content, place)
     try:
+        spec = TableSpec.from_json(document["spec"], place=f"{place}: spec")
+        # An older parquetry knew fewer fields: they have their defaults now, and that is what is applied.
+        same = spec.to_json() == document["spec"]
         ref = AppliedRef(
             number=number,
-            digest=document["digest"],
+            digest=document["digest"] if same else digest_of(spec.to_json()),
             plan_id=document.get("plan_id"),
             git_commit=document.get("git_commit"),
             forgotten=document.get("forgotten", False),
         )
-        return AppliedRecord(ref=ref, spec=TableSpec.from_json(document["spec"], place=f"{place}: spec"))
+        return AppliedRecord(ref=ref, spec=spec)
     except KeyError as error:
         raise CorruptTableError(f"{place}: {error} is missing; delete the file and apply again") from error
 
@@ -189,6 +206,13 @@ def _load(content: bytes, place: str) -> Mapping[str, Any]:
         raise CorruptTableError(f"{place}: not JSON ({error}); restore the file from a copy") from error
     if not isinstance(document, dict):
         raise CorruptTableError(f"{place}: no JSON object; restore the file from a copy")
+    written = document.get("format", RECORD_FORMAT)
+    if not isinstance(written, int) or written > RECORD_FORMAT:
+        raise UnsupportedTableError(
+            f"{place}: written by parquetry {document.get('parquetry', 'of a later version')} in format "
+            f"{written}; parquetry {VERSION}, which is installed here, reads formats up to {RECORD_FORMAT}: "
+            f"upgrade parquetry"
+        )
     return document
 
 
