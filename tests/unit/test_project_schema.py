@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from parquetry import project
 from parquetry.project import settings
+from parquetry.project.model import Origin, ResolvedTable
 from parquetry.project.schema import Kind, bundled, inlined, schema, validator
 from parquetry.project.template_syntax import is_template
 from parquetry.runtime.layout.model import SizingPolicy
@@ -88,6 +90,7 @@ PROMISED = [
     "tests[].max_overlap_depth",
     "tests[].not_null",
     "tests[].unique",
+    "tests[].expression",
     "apiVersion",
     "kind",
     "name",
@@ -96,6 +99,69 @@ PROMISED = [
     "tags",
     "policy",
 ]
+
+
+PROMISED_OF_PROJECTS = [
+    "apiVersion",
+    "kind",
+    "name",
+    "description",
+    "default_target",
+    "vars",
+    "targets.<name>.warehouse",
+    "targets.<name>.spark.launcher",
+    "targets.<name>.spark.master",
+    "targets.<name>.spark.submit_args",
+    "targets.<name>.spark.conf",
+    "targets.<name>.storage",
+    "targets.<name>.budget.per_run",
+    "targets.<name>.budget.per_apply",
+    "targets.<name>.budget.per_commit",
+    "targets.<name>.protect",
+    "targets.<name>.overrides.sizing.max_file_size",
+    "targets.<name>.overrides.clustering.trigger",
+    "targets.<name>.overrides.retention.clean.keep_commits",
+    "targets.<name>.overrides.budget.per_run",
+    "targets.<name>.overrides.tags",
+    "defaults.sizing.max_file_size",
+    "defaults.clustering.existing",
+    "defaults.retention.archive.keep_commits",
+    "defaults.files.compression",
+    "defaults.budget.per_run",
+    "allow[].code",
+    "allow[].table",
+    "allow[].reason",
+]
+
+# Where the model keeps what stands under a key, if the two do not look alike.
+ELSEWHERE = {
+    "retention.clean.keep_commits": "retention.keep_commits",
+    "retention.clean.keep_versions": "retention.keep_versions",
+    "retention.clean.max_age": "retention.max_age",
+    "retention.archive.keep_commits": "retention.archive_keep_commits",
+    "partitioning.hive_style": "hive_style",
+    "partitioning.url_encode": "url_encode",
+}
+# Keys without a value of their own in the model: what a file is, and what others stand for.
+FORM = {"apiVersion", "kind", "clustering.plan.partitions.all", "columns.file", "tests[].severity"}
+TESTS = {
+    "max_small_files",
+    "file_size",
+    "max_overlap_depth",
+    "not_null",
+    "unique",
+    "expression",
+}
+
+
+def fields_of(kind: Any, prefix: str = "") -> Iterator[str]:
+    """The paths of a resolved table, units left out, as a spec would write them."""
+    for name, hint in get_type_hints(kind).items():
+        inner = next((t for t in (hint, *get_args(hint)) if dataclasses.is_dataclass(t)), None)
+        if inner is None or inner is Origin:
+            yield f"{prefix}{name.removesuffix('_bytes').removesuffix('_seconds')}"
+        else:
+            yield from fields_of(inner, f"{prefix}{name}{'[]' if inner is not hint else ''}.")
 
 
 def nodes(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -113,6 +179,8 @@ def keys(node: dict[str, Any], prefix: str = "") -> Iterator[str]:
         yield f"{prefix}{name}"
         yield from keys(child, f"{prefix}{name}.")
         yield from keys(child.get("items", {}), f"{prefix}{name}[].")
+        others = child.get("additionalProperties")
+        yield from keys(others if isinstance(others, dict) else {}, f"{prefix}{name}.<name>.")
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -141,6 +209,30 @@ def test_each_property_is_described(kind):
 def test_table_keys_are_those_promised():
     found = set(keys(inlined(Kind.TABLE)))
     assert set(PROMISED) <= found
+
+
+def test_project_keys_are_those_promised():
+    assert set(PROMISED_OF_PROJECTS) <= set(keys(inlined(Kind.PROJECT)))
+
+
+def test_the_model_holds_every_key_of_a_table_and_nothing_else():
+    schema_keys = set(keys(inlined(Kind.TABLE)))
+    leaves = {
+        key for key in schema_keys if not any(k.startswith((f"{key}.", f"{key}[]")) for k in schema_keys)
+    }
+    leaves = {key for key in leaves if not key.startswith("tests[]")} - FORM
+    computed = {"file", "location_declared", "settings", "origins", "history"}
+    held = {field for field in fields_of(ResolvedTable) if not field.startswith("tests[]")} - computed
+    assert {ELSEWHERE.get(key, key) for key in leaves} == held
+
+
+def test_every_kind_of_test_reaches_the_model():
+    kinds = inlined(Kind.TABLE)["properties"]["tests"]["items"]["properties"]
+    assert set(kinds) == TESTS | {"severity"}
+    values = {"max_small_files": 1, "file_size": {"percentile": 95, "max": "1MiB"}}
+    for kind in TESTS:
+        made = settings.data_test({kind: values.get(kind, ["a"]), "severity": "warn"})
+        assert (made.kind, made.severity) == (kind, "warn")
 
 
 @pytest.mark.parametrize("kind", Kind)
