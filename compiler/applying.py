@@ -3,23 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.known_locations import remember
 from parquetry.compiler.plan import Action, Plan, Step
-from parquetry.compiler.workspace import Workspace
+from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
+from parquetry.runtime.job import JobKind, JobPlan, digest_of
+from parquetry.runtime.main import JobResult, execute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """What applying moved: the replacecommits, the files they replaced and made, and the bytes read."""
+
+    instants: tuple[str, ...] = ()
+    files_before: int = 0
+    files_after: int = 0
+    bytes: int = 0
+
+    def plus(self, result: JobResult) -> Rewritten:
+        """The same with what one more job did."""
+        done = result.clustering
+        if done is None:
+            return self
+        return Rewritten(
+            instants=(*self.instants, *done.instants),
+            files_before=self.files_before + done.files_before,
+            files_after=self.files_after + done.files_after,
+            bytes=self.bytes + done.bytes_before,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """What became of one action; ``error`` is there when it failed."""
+    """What became of one action; ``error`` is there when it failed.
+
+    With both ``applied`` and ``error`` the spec is in force and rewriting failed: the rest is debt.
+    """
 
     action: Action
     applied: Applied | None = None
+    rewritten: Rewritten = Rewritten()
     error: ParquetryError | None = None
 
 
@@ -36,7 +64,7 @@ class ApplyResult:
         errors = [result.error for result in self.results if result.error is not None]
         if not errors:
             return None
-        done = len(self.results) - len(errors)
+        done = sum(result.applied is not None for result in self.results)
         if done == 0:
             return errors[0]
         return PartialFailureError(
@@ -59,18 +87,20 @@ def apply_plan(
     workspace: Workspace,
     *,
     report: Callable[[ActionResult], None] = lambda _: None,
+    launch: Callable[[JobPlan], JobResult] = execute,
 ) -> ApplyResult:
     """Carry the plan out; nothing is planned again and nothing asked.
 
-    Tables are independent: one that fails does not stop the others. Raises BlockedPlanError,
-    without doing anything, for a plan that holds blocked changes.
+    Tables are independent: one that fails does not stop the others. ``launch`` carries out the jobs
+    that rewrite data, by default in this process. Raises BlockedPlanError, without doing anything,
+    for a plan that holds blocked changes.
     """
     if plan.intent.blocked:
         names = ", ".join(blocked.table for blocked in plan.intent.blocked)
         raise BlockedPlanError(f"the plan is blocked for {names}; resolve that, or plan with --exclude")
     results = []
     for action in plan.intent.actions:
-        result = _apply(action, plan, workspace)
+        result = _apply(action, plan, workspace, launch)
         report(result)
         results.append(result)
     done = [result.action for result in results if result.applied is not None]
@@ -80,7 +110,9 @@ def apply_plan(
     return ApplyResult(plan=plan, results=tuple(results))
 
 
-def _apply(action: Action, plan: Plan, workspace: Workspace) -> ActionResult:
+def _apply(
+    action: Action, plan: Plan, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
+) -> ActionResult:
     change = TableChange(
         spec=action.spec,
         requirements=action.requirements,
@@ -91,6 +123,33 @@ def _apply(action: Action, plan: Plan, workspace: Workspace) -> ActionResult:
         git_commit=plan.intent.git_commit,
     )
     try:
-        return ActionResult(action=action, applied=apply_change(workspace.store_at(action.location), change))
+        applied = apply_change(workspace.store_at(action.location), change)
     except ParquetryError as error:
         return ActionResult(action=action, error=error)
+    result = ActionResult(action=action, applied=applied)
+    return _rewrite(result, plan, workspace, launch) if Step.REWRITE in action.steps else result
+
+
+def _rewrite(
+    result: ActionResult, plan: Plan, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
+) -> ActionResult:
+    """Rewrite what the policy makes due, until nothing is left or the ceiling is met."""
+    action, applied = result.action, result.applied
+    assert applied is not None, "only what is applied is carried out"
+    requirements = replace(
+        action.requirements,
+        applied_number=applied.applied_number,
+        applied_digest=digest_of(action.spec.to_json()),
+    )
+    table = workspace.table(action.table)
+    cluster = job(workspace, table, action.spec, kind=JobKind.CLUSTER, requirements=requirements)
+    while action.byte_ceiling is None or result.rewritten.bytes < action.byte_ceiling:
+        left = None if action.byte_ceiling is None else action.byte_ceiling - result.rewritten.bytes
+        try:
+            done = launch(replace(cluster, budget_bytes=left, plan_id=plan.plan_id))
+        except ParquetryError as error:
+            return replace(result, error=error)
+        if done.clustering is None or not done.clustering.instants:
+            break
+        result = replace(result, rewritten=result.rewritten.plus(done))
+    return result

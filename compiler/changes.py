@@ -9,6 +9,7 @@ from typing import Any
 from parquetry.compiler.columns import column_changes
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.words import document, flatten, format_size
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.spec import TableSpec
 
 CODES = {
@@ -17,6 +18,7 @@ CODES = {
     "SC003": "a forgotten table is declared again",
     "SC101": "a description, an owner or a tag changed",
     "SC201": "a limit, a schedule, a source or another rule changed",
+    "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",
     "SC301": "a nullable column was added",
     "SC302": "a type was widened",
     "SC303": "a column may be null now",
@@ -47,6 +49,7 @@ _IDENTITY = {
     "ordering": "SC404",
 }
 _METADATA = ("description", "owner", "tags")
+_LAYOUT = ("clustering.trigger", "clustering.existing", "clustering.plan.", "clustering.execution.")
 
 
 def _always(_path: str) -> bool:
@@ -77,6 +80,7 @@ def spec_changes(
         for path in sorted((old.keys() | new.keys()) - derived)
         if old.get(path) != new.get(path)
     )
+    rules = (_rewriting(change) for change in rules) if _rewrites(declared) else rules
     changes = [*column_changes(applied.columns, declared.columns), *rules]
     located = [_located(change, origin) for change in changes]
     return tuple(sorted(located, key=lambda change: (-change.change_class.rank, change.path)))
@@ -85,6 +89,18 @@ def spec_changes(
 def highest(changes: Iterable[Change]) -> ChangeClass:
     """The class of the whole: the highest of its changes, ``metadata`` when there is none."""
     return max((c.change_class for c in changes), key=lambda c: c.rank, default=ChangeClass.METADATA)
+
+
+def _rewrites(declared: TableSpec) -> bool:
+    """Whether what a change of the clustering policy makes due is paid when it is applied."""
+    policy = ClusteringSpec.of_extra(declared.extra, declared.sizing)
+    return policy.existing is Existing.NOW and policy.trigger is not Trigger.OFF
+
+
+def _rewriting(change: Change) -> Change:
+    if not change.path.startswith(_LAYOUT) or change.path == "clustering.execution.scope":
+        return change
+    return replace(change, code="SC251", change_class=ChangeClass.REWRITE)
 
 
 def _followers(spec: TableSpec) -> dict[str, str]:

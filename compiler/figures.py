@@ -6,13 +6,13 @@ Everything is read from listings, commits and recorded statistics; nothing is wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC
 from statistics import median
 from typing import Final
 
 from parquetry.compiler.plan import Debt, QueryFigures, TableFigures
 from parquetry.runtime.layout.clustering import debt as clustering_debt
-from parquetry.runtime.layout.clustering_model import ClusteringFile, Partitioning, Situation
 from parquetry.runtime.layout.clustering_model import Debt as ClusteringDebt
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.layout.file_statistics import FileStatistics
@@ -20,6 +20,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping import column_types, parse_where, touched
 from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
+from parquetry.runtime.services.clustering_survey import clustering_file, situation_of
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.table import TableHandle
@@ -104,37 +105,12 @@ def _clustering(
     policy = ClusteringSpec.of_extra(spec.extra, spec.sizing)
     if policy.trigger is Trigger.OFF:
         return ClusteringDebt()
-    pending = timeline.groups_in_pending_clustering
-    newest = timeline.completed_writes[-1].time if timeline.completed_writes else None
-    situation = Situation(
-        max_file_size_bytes=spec.sizing.max_file_size_bytes,
-        partitioning=Partitioning(
-            columns=tuple((name, _type_of(name, spec)) for name in handle.config.partition_by),
-            hive_style=handle.config.hive_style,
-            url_encode=handle.config.url_encode,
-        ),
-        reserved={key: f"in the pending clustering {time}" for key, time in pending.items()},
-        kept_until=newest if policy.existing is Existing.KEEP else None,
-    )
-    return clustering_debt(policy, [_file(part, statistics.get(part.path)) for part in slices], situation)
-
-
-def _file(part: FileSlice, known: FileStatistics | None) -> ClusteringFile:
-    columns = known.columns if known else {}
-    return ClusteringFile(
-        partition=part.partition,
-        file_id=part.file_id,
-        instant=part.instant,
-        path=part.path,
-        size_bytes=part.size_bytes,
-        rows=known.rows if known else None,
-        digest=known.clustering if known else None,
-        columns={name.lower(): bounds for name, bounds in columns.items()},
-    )
-
-
-def _type_of(name: str, spec: TableSpec) -> str:
-    return next((column.type for column in spec.columns if column.name == name), "string")
+    situation = situation_of(handle, timeline, spec, policy)
+    if policy.existing is Existing.KEEP and situation.kept_until is None and timeline.completed_writes:
+        # Not applied yet: what is there now is what it keeps.
+        situation = replace(situation, kept_until=timeline.completed_writes[-1].time)
+    files = [clustering_file(part, statistics.get(part.path)) for part in slices]
+    return clustering_debt(policy, files, situation)
 
 
 def _queries(

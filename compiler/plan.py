@@ -37,6 +37,7 @@ class Step(StrEnum):
     CREATE = "create"
     EVOLVE = "evolve"
     RECORD = "record"
+    REWRITE = "rewrite"
     FORGET = "forget"
 
 
@@ -72,7 +73,7 @@ class Action:
 
     ``steps`` is the one list that applying walks and every view shows. A table that is forgotten
     keeps the spec it was last applied with. ``byte_ceiling`` is the most that the action may
-    rewrite, from the target's budget.
+    rewrite, from the target's budget; None is no limit.
     """
 
     table: str
@@ -83,7 +84,7 @@ class Action:
     changes: tuple[Change, ...]
     requirements: Requirements
     spec: TableSpec
-    byte_ceiling: int = 0
+    byte_ceiling: int | None = 0
     jobs: tuple[JobReference, ...] = ()
 
 

@@ -61,14 +61,22 @@ class Undeclared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """Where a declared table is instead, and the git commit of the spec that is applied there."""
+
+    location: str
+    applied_commit: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContext:
-    """What all tables of a plan have in common."""
+    """What all tables of a plan have in common; ``byte_ceiling`` None is no limit to what is rewritten."""
 
     project: str
     target: str
     tree: GitWorkTree
     now_ms: int
-    byte_ceiling: int = 0
+    byte_ceiling: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +90,7 @@ class TableReader:
     """
 
     observe: Callable[[Declared], Observation | None]
-    find_elsewhere: Callable[[Declared], str | None]
+    find_elsewhere: Callable[[Declared], Elsewhere | None]
     admit: Callable[[Observation], None]
     live_columns: Callable[[Observation], tuple[Column, ...]]
     measure: Callable[[Declared, Observation], TableFigures]
@@ -187,16 +195,18 @@ def _action(
     change_class: ChangeClass,
     code: str,
 ) -> Action:
+    steps = _steps(changes, change_class)
+    rewrites = Step.REWRITE in steps
     return Action(
         table=table.spec.name,
         location=table.location,
         change_class=change_class,
         code=code,
-        steps=_steps(changes, change_class),
+        steps=steps,
         changes=changes,
-        requirements=_requirements(observation),
+        requirements=replace(_requirements(observation), no_pending_clustering=rewrites),
         spec=table.spec,
-        byte_ceiling=context.byte_ceiling,
+        byte_ceiling=context.byte_ceiling if rewrites else 0,
         jobs=table.jobs,
     )
 
@@ -204,9 +214,10 @@ def _action(
 def _steps(changes: tuple[Change, ...], change_class: ChangeClass) -> tuple[Step, ...]:
     if change_class is ChangeClass.CREATE:
         return (Step.CREATE, Step.RECORD)
-    if any(c.change_class in (ChangeClass.EVOLVE, ChangeClass.BREAKING) for c in changes):
-        return (Step.EVOLVE, Step.RECORD)
-    return (Step.RECORD,)
+    classes = {change.change_class for change in changes}
+    evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
+    rewriting = (Step.REWRITE,) if ChangeClass.REWRITE in classes else ()
+    return (*evolving, Step.RECORD, *rewriting)
 
 
 def _forgotten(table: Undeclared, context: PlanContext) -> Action | Blocked:
@@ -261,18 +272,23 @@ def _foreign(table: Declared, observation: Observation, context: PlanContext) ->
     )
 
 
-def _moved(table: Declared, elsewhere: str) -> Blocked:
+def _moved(table: Declared, elsewhere: Elsewhere) -> Blocked:
     move = Change(
         path="location",
-        old=elsewhere,
+        old=elsewhere.location,
         new=table.location,
         code="SC403",
         change_class=ChangeClass.BREAKING,
-        live=elsewhere,
+        live=elsewhere.location,
         origin=table.origin("location"),
-        reason=f"the rows are at {elsewhere}",
+        reason=f"the rows are at {elsewhere.location}",
     )
-    recipe = copy_recipe(table.spec, file=table.file, location=elsewhere, applied_commit=None)
+    recipe = copy_recipe(
+        table.spec,
+        file=table.file,
+        location=elsewhere.location,
+        applied_commit=elsewhere.applied_commit,
+    )
     return _blocked(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
 
 

@@ -10,7 +10,7 @@ from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
 from parquetry.compiler.observation import Observation, admit, observe
 from parquetry.compiler.plan import Debt, JobReference, Plan
-from parquetry.compiler.planner import Declared, PlanContext, TableReader, make_plan
+from parquetry.compiler.planner import Declared, Elsewhere, PlanContext, TableReader, make_plan
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import UnsupportedTableError
@@ -34,7 +34,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> P
         target=target.name,
         tree=workspace.tree,
         now_ms=now_ms,
-        byte_ceiling=target.budget.per_apply_bytes or 0,
+        byte_ceiling=target.budget.per_apply_bytes,
     )
     budget_bytes = target.budget.per_run_bytes or DEFAULT_RUN_BUDGET
     reader = TableReader(
@@ -90,7 +90,7 @@ def _live_columns(observation: Observation) -> tuple[Column, ...]:
     return live_columns(handle.store, handle.timeline(), handle.config)
 
 
-def _elsewhere(workspace: Workspace, table: Declared) -> str | None:
+def _elsewhere(workspace: Workspace, table: Declared) -> Elsewhere | None:
     """Where else the project has a table of that name: its default location, or the last known one."""
     root, target, name = workspace.project.root, workspace.project.target, table.spec.name
     candidates = (f"{target.warehouse.rstrip('/')}/{name}", *former_locations(root, target.name, name))
@@ -103,7 +103,11 @@ def _elsewhere(workspace: Workspace, table: Declared) -> str | None:
         if found is not None and found.is_forgotten:
             continue
         if found and (found.handle.project, found.handle.config.name) == (workspace.project.name, name):
-            return there.removeprefix(f"{root}/")
+            applied = found.handle.applied
+            return Elsewhere(
+                location=there.removeprefix(f"{root}/"),
+                applied_commit=applied.git_commit if applied else None,
+            )
     return None
 
 

@@ -14,18 +14,18 @@ def copy_recipe(
     """How a table gets another key, partitioning, type or place: by a new table beside it.
 
     ``spec`` is the wanted one, ``file`` where it is declared, ``location`` where the rows are, and
-    ``applied_commit`` the git commit of the spec that is applied.
+    ``applied_commit`` the git commit of the spec that is applied, None where it came from none.
     """
     name, copy = spec.name, f"{spec.name}_v2"
     folder, slash, _ = file.rpartition("/")
     copied = f"{folder}{slash}{copy}.yml"
     operation = "upsert" if spec.record_key else "insert"
-    restored = f"git checkout {applied_commit[:12] if applied_commit else 'HEAD'} -- {file}"
+    restored = () if applied_commit is None else (f"git checkout {applied_commit[:12]} -- {file}",)
     source = f"{{name: old, format: hudi, path: {location}, operation: {operation}}}"
     return (
         RecipeStep(
-            text="Keep the wanted spec beside the applied one.",
-            commands=(f"cp {file} {copied}", restored),
+            text=f"Keep the wanted spec as {copied}, and put the applied one back at {file}.",
+            commands=(f"cp {file} {copied}", *restored),
         ),
         RecipeStep(
             text=f"In {copied} write `name: {copy}` and `sources: [{source}]`, with a `select` where "
@@ -42,6 +42,6 @@ def copy_recipe(
         RecipeStep(
             text=f"Swap: move the other sources of {name} to {copied}, let readers use {copy}, and forget "
             f"{name}; its data stays until you delete it.",
-            commands=(f"git rm {file}", "parquetry apply"),
+            commands=(f"rm {file}", "parquetry apply"),
         ),
     )

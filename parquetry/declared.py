@@ -19,6 +19,7 @@ from parquetry.compiler.plan import Plan as SavedPlan
 from parquetry.compiler.plan_codec import encode, plan_json
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import Workspace, open_workspace
+from parquetry.runtime.main import execute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,16 +55,16 @@ class Plan:
         """Write the plan for ``parquetry apply PLANFILE``."""
         Path(path).write_text(encode(self._plan), encoding="utf-8")
 
-    def apply(self, spark: SparkSession | None = None) -> ApplyResult:  # noqa: ARG002
+    def apply(self, spark: SparkSession | None = None) -> ApplyResult:
         """Carry the plan out, without planning again.
 
-        ``spark`` is for actions that rewrite data, of which there are none yet: all of today's are
-        done without Spark.
+        ``spark`` is for actions that rewrite data; without it they start a session as the target asks.
         Raises BlockedPlanError before anything is done, and afterwards the error of a table that
         failed: StalePlanError when it changed since the plan was made, PartialFailureError when
         other tables were applied.
         """
-        result = apply_plan(self._plan, self._workspace)
+        session = None if spark is None else lambda _: spark
+        result = apply_plan(self._plan, self._workspace, launch=lambda job: execute(job, session=session))
         if result.failure is not None:
             raise result.failure
         return result

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parquetry.runtime.applied import AppliedRef, read_applied, read_identity
+from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.properties import read_table_properties
@@ -32,11 +33,8 @@ def check_requirements(store: ObjectStore, requirements: Requirements, *, plan_i
         raise StalePlanError(f"{store.uri}: a table was expected and there is none; plan again")
     _check_applied(store, requirements, plan_id)
     _check_format(store, requirements, raw)
-    if requirements.no_pending_clustering and (pending := Timeline.load(store).pending_clusterings):
-        raise StalePlanError(
-            f"{store.uri}: the clustering {min(pending)} is pending and none was expected; let it end, "
-            "then plan again"
-        )
+    if requirements.no_pending_clustering:
+        _check_no_clustering(store)
 
 
 def table_is_there(store: ObjectStore) -> StalePlanError:
@@ -88,6 +86,16 @@ def _check_format(store: ObjectStore, requirements: Requirements, raw: Mapping[s
         raise StalePlanError(
             f"{store.uri}: {_METADATA_KEY} is {partitions} and was empty: a Hudi writer has made a metadata "
             "table; write once with Hudi and hoodie.metadata.enable=false, then plan again"
+        )
+
+
+def _check_no_clustering(store: ObjectStore) -> None:
+    """Refuse when a clustering of ours waits; one of Hudi's keeps its files, and the rest can go on."""
+    pending = [time for time in Timeline.load(store).pending_clusterings if read_claim(store, time)]
+    if pending:
+        raise StalePlanError(
+            f"{store.uri}: the clustering {min(pending)} is pending and none was expected; let it end, "
+            "then plan again"
         )
 
 

@@ -31,6 +31,7 @@ def command(
     """
     from parquetry.cli.apply_view import ApplyView
     from parquetry.cli.approval import approved_plan, saved_plan
+    from parquetry.cli.launch import launcher_for, new_run_id
     from parquetry.cli.workspaces import workspace_of
     from parquetry.compiler.applying import apply_plan
 
@@ -39,6 +40,7 @@ def command(
         plan = saved_plan(planfile, workspace)
     else:
         plan = approved_plan(workspace, output, approved=approved, ask=not auto_approve)
-    result = apply_plan(plan, workspace)
+    prepare = launcher_for(workspace, new_run_id())
+    result = apply_plan(plan, workspace, launch=lambda job: prepare((job,))(job))
     output.show(ApplyView(), result)
     return output.ended(result.failure)

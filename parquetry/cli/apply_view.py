@@ -6,7 +6,7 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import kind_of
-from parquetry.cli.views import count
+from parquetry.cli.views import count, human_size
 from parquetry.compiler.applying import ActionResult, ApplyResult
 
 
@@ -33,6 +33,7 @@ class ApplyView:
                     "applied": result.applied.applied_number if result.applied else None,
                     "steps": [str(step) for step in result.action.steps],
                     "created": result.applied.created if result.applied else False,
+                    "rewritten_bytes": result.rewritten.bytes,
                     "instant": result.applied.instant if result.applied else None,
                     "error": str(result.error) if result.error else None,
                 }
@@ -47,7 +48,16 @@ def _line(result: ActionResult, outcome: ApplyResult, paint: Paint) -> str:
     if result.applied is None:
         why = "" if result.error is outcome.failure else f": {result.error}"
         return f"{paint.bad('failed')}   {name}{why}"
+    if result.error is not None:
+        return f"{paint.warn('applied')}  {name}: {kind_of(result.action)}; rewriting failed: {result.error}"
     if result.applied.created:
         return f"{paint.good('created')}  {name}"
     evolved = f", schema evolved at {result.applied.instant}" if result.applied.instant else ""
-    return f"{paint.good('applied')}  {name}: {kind_of(result.action)}{evolved}"
+    return f"{paint.good('applied')}  {name}: {kind_of(result.action)}{evolved}{_moved(result)}"
+
+
+def _moved(result: ActionResult) -> str:
+    moved = result.rewritten
+    if not moved.instants:
+        return ""
+    return f", {moved.files_before} -> {moved.files_after} files rewritten ({human_size(moved.bytes)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from parquetry.cli.plan_words import (
+    cost_text,
     creation_lines,
     debt_text,
     files_text,
@@ -35,8 +36,11 @@ def _action(action: Action, figures: TableFigures | None) -> Card:
     ]
     has_files = figures is not None and figures.files > 0
     if figures is not None and has_files:
-        owed = "" if figures.debt is None else f"; debt {debt_text(figures.debt)}"
-        notes += [f"now 0 B{owed}", f"{files_text(figures)}, {small_text(figures)}", *query_lines(figures)]
+        notes += [
+            cost_text(action, figures.debt),
+            f"{files_text(figures)}, {small_text(figures)}",
+            *query_lines(figures),
+        ]
     return Card(
         name=action.table,
         kind=f"{kind_of(action)} {action.code}",

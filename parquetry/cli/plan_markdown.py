@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from parquetry.cli.plan_words import (
     commit_text,
+    cost_text,
     debt_text,
     files_text,
     kind_of,
@@ -68,7 +69,8 @@ def _row(action: Action, plan: Plan) -> str:
     queries = (
         "" if figures is None else "; ".join(line.removeprefix("query ") for line in query_lines(figures))
     )
-    cells = (f"`{action.table}`", fields, kind_of(action), "0 B", debt, files, queries)
+    now = cost_text(action, None if figures is None else figures.debt).split(";")[0].removeprefix("now ")
+    cells = (f"`{action.table}`", fields, kind_of(action), now, debt, files, queries)
     return f"| {' | '.join(_inline(cell) for cell in cells)} |\n"
 
 

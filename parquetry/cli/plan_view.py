@@ -12,6 +12,7 @@ from typing import Any
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import (
     commit_text,
+    cost_text,
     creation_lines,
     debt_text,
     files_text,
@@ -91,7 +92,7 @@ def _action(action: Action, plan: Plan, paint: Paint) -> Iterator[str]:
     yield from _change_lines(action.changes, paint)
     figures = plan.evidence.figures.get(action.table)
     if figures is not None and figures.files:
-        yield from _figures(figures)
+        yield from _figures(action, figures)
     yield f"    {steps_line(action)}"
 
 
@@ -101,9 +102,8 @@ def _sign(action: Action, paint: Paint) -> str:
     return paint.dim("-") if Step.FORGET in action.steps else paint.warn("~")
 
 
-def _figures(figures: TableFigures) -> Iterator[str]:
-    owed = "" if figures.debt is None else f"; debt {debt_text(figures.debt)}"
-    yield from _wrapped(f"now 0 B{owed}")
+def _figures(action: Action, figures: TableFigures) -> Iterator[str]:
+    yield from _wrapped(cost_text(action, figures.debt))
     yield f"    {files_text(figures)}, {human_size(figures.size_bytes)}, {small_text(figures)}"
     yield from (f"    {line}" for line in query_lines(figures))
 

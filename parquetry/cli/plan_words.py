@@ -29,6 +29,8 @@ def step_line(step: Step) -> str:
             return "commits the schema"
         case Step.RECORD:
             return "records the spec"
+        case Step.REWRITE:
+            return "rewrites what the policy makes due"
         case Step.FORGET:
             return "records that it is forgotten; its data stays"
         case _:
@@ -62,6 +64,19 @@ def debt_text(debt: Debt) -> str:
         expired = count(debt.expired_files, "expired version")
         parts.append(f"{expired} to delete ({human_size(debt.expired_bytes)})")
     return "; ".join(parts) or "none"
+
+
+def cost_text(action: Action, debt: Debt | None) -> str:
+    """What applying moves now, and what is owed afterwards."""
+    owed = "" if debt is None else f"; debt {debt_text(debt)}"
+    if Step.REWRITE not in action.steps:
+        return f"now 0 B{owed}"
+    ceiling = action.byte_ceiling
+    limit = "" if ceiling is None else f", at most {format_size(ceiling)}"
+    due = human_size(debt.rewrite_bytes) if debt is not None else "what is due"
+    if debt is None or ceiling is None or debt.rewrite_bytes <= ceiling:
+        return f"now {due}{limit}"
+    return f"now at most {format_size(ceiling)} of {due}; the rest is debt, {debt_text(debt)} in all"
 
 
 def duration_text(seconds: int) -> str:
