@@ -6,14 +6,14 @@ import os
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 
 
 @click.command(name="adopt")
 @click.argument("location")
 @click.option("--name", help="Name of the table in the project; the table's own by default.")
-@project_options
+@table_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, location: str, name: str | None) -> int:
     """Write tables/NAME.yml for the Hudi table at LOCATION, a path or URI, and record it as applied.
