@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -24,6 +25,8 @@ from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.version import VERSION
 
 _SCALA_2_12_UNTIL = 3
+_NEWEST_AVRO_READER = "4.1.1"
+"""On Maven Central; what Spark 4.3 reads with it is a test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +171,15 @@ def _packages(spark: SparkTarget, source: Source | None) -> tuple[str, ...]:
 
 
 def avro_package() -> str:
-    """The Maven coordinates of Spark's Avro reader for the PySpark that is installed here."""
+    """The Maven coordinates of Spark's Avro reader for the PySpark that is installed here.
+
+    PyPI has versions of Spark that Maven Central lacks: for those the newest reader that it has.
+    """
     spark = version("pyspark")
     scala = "2.12" if int(spark.split(".")[0]) <= _SCALA_2_12_UNTIL else "2.13"
-    return f"org.apache.spark:spark-avro_{scala}:{spark}"
+    reader = _NEWEST_AVRO_READER if _numbers(spark) > _numbers(_NEWEST_AVRO_READER) else spark
+    return f"org.apache.spark:spark-avro_{scala}:{reader}"
+
+
+def _numbers(version_text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version_text)[:3])

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from fastavro import parse_schema, writer
 
+from parquetry.compiler.workspace import avro_package
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, digest_of
 from parquetry.runtime.main import execute
@@ -301,8 +302,20 @@ def test_a_job_of_another_spec_stops_before_it_acts(world):
         execute(stale, session=lambda _: world.spark)
 
 
-# A version that Maven Central has; PyPI may be ahead of it.
-AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
+@pytest.mark.parametrize(
+    ("spark", "package"),
+    [
+        ("3.5.6", "spark-avro_2.12:3.5.6"),
+        ("4.0.2", "spark-avro_2.13:4.0.2"),
+        ("4.1.1", "spark-avro_2.13:4.1.1"),
+        ("4.1.2", "spark-avro_2.13:4.1.1"),
+        ("4.3.0", "spark-avro_2.13:4.1.1"),
+        ("4.10.0.dev1", "spark-avro_2.13:4.1.1"),
+    ],
+)
+def test_the_avro_reader_is_of_sparks_version_or_the_newest_there_is(monkeypatch, spark, package):
+    monkeypatch.setattr("parquetry.compiler.workspace.version", lambda _: spark)
+    assert avro_package() == f"org.apache.spark:{package}"
 
 
 def test_the_job_of_an_avro_source_names_its_package(tmp_path):
@@ -316,8 +329,9 @@ def test_the_job_of_an_avro_source_names_its_package(tmp_path):
         return job["spark"]["packages"]
 
     (package,) = packages()
-    assert package.startswith("org.apache.spark:spark-avro_2.1")
-    folder.project(targets={"dev": {"warehouse": "w", "spark": {"conf": {"spark.jars.packages": AVRO}}}})
+    assert package == avro_package()
+    conf = {"spark.jars.packages": "org.apache.spark:spark-avro_2.13:4.0.1"}
+    folder.project(targets={"dev": {"warehouse": "w", "spark": {"conf": conf}}})
     assert packages() == []
 
 
@@ -334,8 +348,6 @@ def test_avro_files_of_different_schemas_in_one_batch(tmp_path):
         writer(out, first, [{"order_id": 1, "city": "Rome"}])
     with (folder.root / "landing/b.avro").open("wb") as out:
         writer(out, second, [{"order_id": 2, "city": "Oslo", "amount": 2.5}])
-    settings = {"master": "local[2]", "conf": {"spark.jars.packages": AVRO}}
-    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": settings}})
     assert parquetry("apply", "-p", folder.root, "--auto-approve").returncode == 0
     done = parquetry("run", "-p", folder.root, "--format", "json")
     assert done.returncode == 0, done.stderr[-4000:]

@@ -38,6 +38,29 @@ def parent(pid: int) -> int:
     return int(_status(pid)[1])
 
 
+def descendants() -> list[int]:
+    """Every process that this one, or one of these, has started."""
+    children: dict[int, list[int]] = {}
+    for pid in _processes():
+        if status := _status(pid):
+            children.setdefault(int(status[1]), []).append(pid)
+    found = list(children.get(os.getpid(), ()))
+    for pid in found:
+        found += children.get(pid, ())
+    return found
+
+
+def peak_of(pid: int, *, command: str) -> float | None:
+    """The largest resident set of a process so far, in MiB; None unless its command is called so."""
+    try:
+        called = Path(f"/proc/{pid}/comm").read_text()
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    peaks = [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")]
+    return peaks[0] if command in called and peaks else None
+
+
 def _processes() -> Iterator[int]:
     return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
 

@@ -1,0 +1,55 @@
+"""What a write through Spark holds in memory: the driver no more for more rows, a worker no more than a part."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+MILLION = 1_000_000
+
+
+def measured(what: str, folder: Path, size: int) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.spark_memory", what, str(folder), str(size)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def medians(tmp_path: Path, rows: int, rounds: int) -> dict[str, float]:
+    found = [measured("driver", tmp_path / f"{rows}-{number}", rows) for number in range(rounds)]
+    return {name: median(one[name] for one in found) for name in found[0]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "rounds"), [(MILLION // 4, 1), pytest.param(MILLION, 3, marks=pytest.mark.soak)]
+)
+def test_four_times_the_rows_take_no_more_of_the_driver(tmp_path, rows, rounds):
+    few, many = medians(tmp_path, rows, rounds), medians(tmp_path, 4 * rows, rounds)
+    print(few, many, sep="\n")
+    assert few["files"] == many["files"] == few["rewritten"] == many["rewritten"] == 8
+    for name in ("python_mib", "heap_inside_mib", "heap_mib"):
+        assert abs(many[name] - few[name]) < 0.1 * few[name] + 16, name
+
+
+@pytest.mark.soak
+def test_workers_that_update_every_row_of_full_files_fit_1_5_gib(tmp_path):
+    found = measured("workers", tmp_path, 120)
+    print(found)
+    assert found["compression"] > 5
+    assert found["files"] == found["rewritten"] == 2
+    assert found["file_mib"] > 100
+    assert len(found["peaks_mib"]) >= 2
+    assert found["peaks_mib"][0] < 1.5 * 1024
