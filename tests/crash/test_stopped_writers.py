@@ -18,9 +18,12 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
+from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.timeline.instant import Action
+from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
+from tests.support.planned_clustering import SORTED, apply_clustering
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import FaultyStore, Stop, Stopped
 
@@ -93,6 +96,15 @@ def _with_dead_write(table: SmallTable) -> Rows:
     return BASE
 
 
+def _in_debt(table: SmallTable) -> Rows:
+    """Small files of several writes, unsorted."""
+    apply_clustering(table, SORTED)
+    table.upsert(BASE)
+    more = {f"m{n}": (n, "ab"[n % 2]) for n in range(4)}
+    table.insert(more)
+    return BASE | more
+
+
 def _kill(store: FaultyStore) -> None:
     store.stop_at = 1
     raise Stopped
@@ -156,6 +168,11 @@ CASES = {
         prepare=_busy,
         act=lambda table: replace(table, services=True).upsert({"k1": (100, "b"), "n": (1, "c")}),
         after=lambda old: {**old, "k1": (100, "b"), "n": (1, "c")},
+    ),
+    "clustering": Case(
+        prepare=_in_debt,
+        act=lambda table: cluster(OneProcessSpark(), table.handle, timing=FAST),
+        after=lambda old: old,
     ),
     "clean": Case(
         prepare=_history,
