@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.storage import open_store
 from tests.support import writer_process
+from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
+from tests.support.planned_clustering import SORTED, apply_clustering
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.writer_process import replay, told
 
@@ -49,6 +52,26 @@ def test_three_processes_of_which_one_sleeps_for_longer_than_its_lease(seconds: 
     print(f"{naps} naps")
     _equals_what_was_told(tmp_path)
     assert naps > 0
+
+
+@pytest.mark.parametrize("writes", [8, pytest.param(100, marks=pytest.mark.soak)])
+def test_three_processes_beside_one_that_clusters(writes: int, tmp_path: Path) -> None:
+    """Clustering costs no write its commit, and gets its own done where nobody is."""
+    table = make_table(tmp_path / "t", keep_commits=6, archive_keep_commits=10)
+    apply_clustering(table, SORTED)
+    rounds = []
+    with writer_process.started(*_three(tmp_path, writes=writes)) as processes:
+        while any(process.poll() is None for process in processes):
+            rounds.append(cluster(OneProcessSpark(), table.handle, timing=FAST))
+        assert [process.wait() for process in processes] == [0, 0, 0]
+    rounds.append(cluster(OneProcessSpark(), table.handle, timing=FAST))
+    lost = sum(len(result.left_out) for result in rounds)
+    print(f"{len(rounds)} rounds, {sum(result.groups for result in rounds)} groups, {lost} lost to writers")
+    assert sum(result.groups for result in rounds) > 0
+    assert [
+        line["error"] for log in _logs(tmp_path) for line in writer_process.lines(log) if "error" in line
+    ] == []
+    _equals_what_was_told(tmp_path)
 
 
 def _logs(tmp_path: Path) -> list[Path]:
