@@ -13,9 +13,12 @@ from parquetry.cli.output import Output
 @click.command(name="inspect")
 @click.argument("table")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Save the layout as JSON.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Save the layout as a page.")
 @table_options
 @output_options("text", "json")
-def command(*, request: ProjectRequest, output: Output, table: str, out: Path | None) -> int:
+def command(
+    *, request: ProjectRequest, output: Output, table: str, out: Path | None, html: Path | None
+) -> int:
     """Show the files of TABLE by partition, and what its declared queries have to read.
 
     TABLE is a name in the project, or the path or URI of any Hudi table.
@@ -27,5 +30,7 @@ def command(*, request: ProjectRequest, output: Output, table: str, out: Path | 
     report = inspect_table(store_named(request, table))
     if out is not None:
         output.save_json(InspectView(), report, out)
+    if html is not None:
+        html.write_text(InspectView().html(report), encoding="utf-8")
     output.show(InspectView(), report)
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
 from parquetry.compiler.inspection import LayoutReport, PartitionReport, QueryReport, Share
+from parquetry.compiler.layout_page import render_layout
 
 _HEADER = ("partition", "files", "small", "rows", "size", "smallest", "median", "largest")
 _QUERY_HEADER = ("query", "files", "row groups", "rows")
@@ -29,12 +30,20 @@ class InspectView:
         if outcome.queries:
             lines = [_query_row(query) for query in outcome.queries]
             blocks.append(columns(_QUERY_HEADER, lines, paint=paint, right=frozenset({1, 2, 3})))
-        blocks.append(
-            f"{count(totals.files, 'file')}, {totals.small_files} small, {count(totals.rows, 'row')}, "
-            f"{human_size(totals.size_bytes)}"
-        )
+        blocks.append(_summary(totals))
         blocks += [f"{paint.bad('warning')}: {warning}" for warning in outcome.warnings]
         return "\n\n".join(blocks)
+
+    def html(self, outcome: LayoutReport) -> str:
+        """One self-contained page: file sizes, partitions, queries."""
+        return render_layout(
+            outcome,
+            summary=_summary(_totals(outcome.partitions)),
+            header=_HEADER,
+            row=_row,
+            queries=tuple(_query_row(query) for query in outcome.queries),
+            size=human_size,
+        )
 
     def json(self, outcome: LayoutReport) -> Any:
         """The documented shape."""
@@ -50,6 +59,13 @@ class InspectView:
             "queries": [asdict(query) for query in outcome.queries],
             "warnings": list(outcome.warnings),
         }
+
+
+def _summary(totals: PartitionReport) -> str:
+    return (
+        f"{count(totals.files, 'file')}, {totals.small_files} small, {count(totals.rows, 'row')}, "
+        f"{human_size(totals.size_bytes)}"
+    )
 
 
 def _totals(partitions: Sequence[PartitionReport]) -> PartitionReport:
