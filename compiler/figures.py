@@ -28,9 +28,6 @@ from parquetry.runtime.timeline.instant import parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.view import FileSystemView
 
-DEFAULT_RUN_BUDGET: Final = 10 * 2**30
-"""What services may rewrite in one run of a target that has no budget."""
-
 BUCKETS: Final = 11
 """Sizes are counted in tenths of the largest size; the last bucket is for what is above it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.allowing import Allowance
-from parquetry.compiler.figures import DEFAULT_RUN_BUDGET, figures_of
+from parquetry.compiler.figures import figures_of
 from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
 from parquetry.compiler.observation import Observation, admit, observe
@@ -36,7 +36,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> P
         now_ms=now_ms,
         byte_ceiling=target.budget.per_apply_bytes,
     )
-    budget_bytes = target.budget.per_run_bytes or DEFAULT_RUN_BUDGET
+    budget_bytes = target.budget.services_bytes
     reader = TableReader(
         observe=lambda table: seen[table.spec.name].get(),
         find_elsewhere=lambda table: _elsewhere(workspace, table),

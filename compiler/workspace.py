@@ -156,7 +156,7 @@ def _budget(budget: Budget, kind: JobKind) -> int | None:
     """How much the clustering of a job may rewrite: by itself, or after a commit."""
     match kind:
         case JobKind.CLUSTER:
-            return budget.per_run_bytes
+            return budget.services_bytes
         case JobKind.INGEST:
             return budget.per_commit_bytes
     return None

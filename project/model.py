@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from parquetry.project.interpolate import Secret
+
+_SERVICES_BYTES: Final = 10 * 2**30
 
 
 class Layer(StrEnum):
@@ -207,6 +209,11 @@ class Budget:
     per_run_bytes: int | None
     per_apply_bytes: int | None
     per_commit_bytes: int | None
+
+    @property
+    def services_bytes(self) -> int:
+        """What services may rewrite in one run: as declared, else 10 GiB."""
+        return _SERVICES_BYTES if self.per_run_bytes is None else self.per_run_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

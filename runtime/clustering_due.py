@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_model import Debt
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
+from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import commits_since_clustering, observe
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -28,6 +29,37 @@ def due_clustering(
     owed = debt(spec, files, situation, budget_bytes=budget_bytes)
     return DueClustering(
         spec=spec, debt=within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledClustering:
+    """A plan left on the timeline; ``instant`` is None when nothing was due, or writers had all of it."""
+
+    instant: str | None = None
+    groups: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    rewritten_bytes: int = 0
+
+
+def schedule_clustering(
+    table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING
+) -> ScheduledClustering:
+    """What was planned for another process to carry out, as one plan: what a run would do now.
+
+    The errors are those of :func:`~parquetry.runtime.services.clustering_plans.schedule`.
+    """
+    due = due_clustering(table, budget_bytes=budget_bytes, timing=timing).debt
+    plan = schedule(table, due.groups, timing=timing) if due.groups else None
+    if plan is None:
+        return ScheduledClustering()
+    return ScheduledClustering(
+        instant=plan.instant,
+        groups=len(plan.groups),
+        files_before=sum(len(group.files) for group in plan.groups),
+        files_after=sum(group.output_files for group in plan.groups),
+        rewritten_bytes=sum(group.size_bytes for group in plan.groups),
     )
 
 

@@ -8,20 +8,36 @@ from typing import TYPE_CHECKING
 from parquetry.cli.options import ProjectRequest
 
 if TYPE_CHECKING:
-    from parquetry.runtime.clustering_due import DueClustering
+    from parquetry.runtime.clustering_due import DueClustering, ScheduledClustering
     from parquetry.runtime.clustering_execution import ClusteringResult
 
 
 def due_of(request: ProjectRequest, table: str) -> DueClustering:
     """What a run would rewrite now, within the target's budget; nothing is written, no JVM starts."""
-    from parquetry.cli.workspaces import is_location, store_named, workspace_of
+    from parquetry.cli.workspaces import store_named
     from parquetry.runtime.clustering_due import due_clustering
     from parquetry.runtime.table import open_table
 
-    budget = None
-    if not is_location(table):
-        budget = workspace_of(request).project.target.budget.per_run_bytes
-    return due_clustering(open_table(store_named(request, table)), budget_bytes=budget)
+    handle = open_table(store_named(request, table))
+    return due_clustering(handle, budget_bytes=_budget(request, table))
+
+
+def schedule(request: ProjectRequest, table: str) -> ScheduledClustering:
+    """The plan that was left on the timeline, within the target's budget; no JVM starts."""
+    from parquetry.cli.workspaces import store_named
+    from parquetry.runtime.clustering_due import schedule_clustering
+    from parquetry.runtime.table import open_table
+
+    handle = open_table(store_named(request, table))
+    return schedule_clustering(handle, budget_bytes=_budget(request, table))
+
+
+def _budget(request: ProjectRequest, table: str) -> int | None:
+    from parquetry.cli.workspaces import is_location, workspace_of
+
+    if is_location(table):
+        return None
+    return workspace_of(request).project.target.budget.services_bytes
 
 
 def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) -> ClusteringResult:

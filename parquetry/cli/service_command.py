@@ -112,25 +112,36 @@ def restore_table(
 @click.option(
     "--plan-only", is_flag=True, help="Show what would be rewritten and write nothing; -v: every file."
 )
+@click.option("--schedule", is_flag=True, help="Leave the plan on the timeline, for --instant to carry out.")
 @click.option("--instant", help="Carry out the pending plan of that time, also one that Hudi has scheduled.")
 @table_options
 @output_options("text", "json")
 def cluster_table(
-    *, request: ProjectRequest, output: Output, table: str, plan_only: bool, instant: str | None
+    *,
+    request: ProjectRequest,
+    output: Output,
+    table: str,
+    plan_only: bool,
+    schedule: bool,
+    instant: str | None,
 ) -> int:
     """Rewrite small, oversize and unsorted files as the applied clustering policy asks.
 
     Rows keep their commit times. Writers go on meanwhile and always win: a group of files that one of
     them changes is left as it is, and is due again.
     """
-    from parquetry.cli.clustering import due_of, run_clustering
+    from parquetry.cli import clustering
     from parquetry.cli.clustering_view import ClusteringView, DueClusteringView
 
+    if plan_only + schedule + (instant is not None) > 1:
+        raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
+    if schedule:
+        return _report(output, clustering.schedule(request, table))
     if plan_only:
-        output.show(DueClusteringView(verbose=output.verbose), due_of(request, table))
+        output.show(DueClusteringView(verbose=output.verbose), clustering.due_of(request, table))
     else:
         with working(output, f"{table} cluster"):
-            result = run_clustering(request, table, instant=instant)
+            result = clustering.run_clustering(request, table, instant=instant)
         output.show(ClusteringView(), result)
     return 0
 

@@ -1,0 +1,54 @@
+"""`service cluster` in two steps, without a JVM for the first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from parquetry.runtime.layout.clustering_policy import PlanPolicy
+from parquetry.runtime.timeline.timeline import Timeline
+from tests.support.command_script import parquetry
+from tests.support.planned_clustering import SORTED, table_in_debt
+
+
+@pytest.fixture
+def table(tmp_path):
+    section = replace(SORTED, plan=PlanPolicy(max_groups=1))
+    return table_in_debt(tmp_path / "table", section, inserts=2)
+
+
+def cluster(table, *options, code=0):
+    path = table.store.uri.removeprefix("file://")
+    done = parquetry("service", "cluster", path, *options, cwd=path)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_looking_writes_nothing_and_every_file_has_a_reason(table):
+    before = Timeline.load(table.store).files
+    shown = json.loads(cluster(table, "--plan-only", "--format", "json").stdout)
+    assert Timeline.load(table.store).files == before
+    (group,) = shown["groups"]
+    assert {file["reason"] for file in group["files"]} == {"small"}
+    assert {left["reason"] for left in shown["excluded"]} == {"groups"}
+    assert len(group["files"]) + len(shown["excluded"]) == 4
+    text = cluster(table, "--plan-only", "-v").stdout
+    assert text.count("over clustering.plan.max_groups") == 2
+
+
+def test_a_plan_is_left_on_the_timeline_for_another_process(table):
+    done = json.loads(cluster(table, "--schedule", "--format", "json").stdout)
+    assert list(Timeline.load(table.store).pending_clusterings) == [done["instant"]]
+    assert (done["groups"], done["files_before"], done["files_after"]) == (1, 2, 1)
+    again = json.loads(cluster(table, "--schedule", "--format", "json").stdout)
+    assert again["instant"] > done["instant"]
+    last = json.loads(cluster(table, "--schedule", "--format", "json").stdout)
+    assert last["instant"] is None
+    assert len(Timeline.load(table.store).pending_clusterings) == 2
+
+
+def test_the_steps_exclude_each_other(table):
+    for options in (("--plan-only", "--schedule"), ("--schedule", "--instant", "1")):
+        assert "exclude each other" in cluster(table, *options, code=2).stderr
