@@ -82,7 +82,7 @@ class CommitResult:
     ``superseded``, another write had consumed the same source files in the meantime (list the
     new files again). ``unmatched_deletes`` are deletes by key that found no row; ``late_rows`` are rows
     and deletes that lost against a stored row of a larger ordering value. ``retries`` counts the
-    attempts that were rolled back before.
+    attempts that were rolled back before. ``files_clustered`` are those that inline clustering rewrote.
     ``warnings`` are deletes without a row, and failures of the due services afterwards; the commit
     stands all the same.
     """
@@ -102,6 +102,7 @@ class CommitResult:
     retries: int = 0
     retry_reasons: tuple[str, ...] = ()
     superseded: bool = False
+    files_clustered: int = 0
     files_cleaned: int = 0
     instants_archived: int = 0
     warnings: tuple[str, ...] = ()

@@ -65,6 +65,8 @@ def _said(result: JobResult) -> str:
             f"{count(commit.files, 'file')} written ({human_size(commit.bytes_written)})",
             f"commit {commit.instant}",
         ]
+        if commit.files_clustered:
+            parts.append(f"{count(commit.files_clustered, 'file')} clustered")
         if commit.retries:
             parts.append(count(commit.retries, "retry").replace("retrys", "retries"))
         return "; ".join([*parts, *commit.warnings])

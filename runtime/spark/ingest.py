@@ -26,8 +26,11 @@ def write_batch(
     *,
     storage: Mapping[str, Any],
     extra: Mapping[str, str],
+    clustering_budget_bytes: int | None = None,
 ) -> CommitResult:
     """Write the batch by the source's operation; ``extra`` goes into the commit's metadata.
+
+    ``clustering_budget_bytes`` limits inline clustering behind it.
 
     The result is ``superseded`` when another run has consumed the same files in the meantime.
     Raises InvalidDataError for SQL that is refused, and for rows that do not fit the table.
@@ -48,6 +51,7 @@ def write_batch(
             drop_duplicates=source.drop_duplicates,
             consumption=batch.consumption,
             extra=extra,
+            clustering_budget_bytes=clustering_budget_bytes,
         )
 
 

@@ -13,6 +13,7 @@ from parquetry.runtime.outcome import CommitResult, RetryWrite, WriteOutcome
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.attempt import Attempt, TableState
+from parquetry.runtime.spark.clustering_inline import cluster_inline
 from parquetry.runtime.spark.insert import insert_rows
 from parquetry.runtime.spark.materialise import stage_place, stages_locally
 from parquetry.runtime.spark.stage import StagePlace
@@ -40,6 +41,7 @@ def write(
     sort_by: Sequence[str] = (),
     consumption: Consumption | None = None,
     extra: Mapping[str, str] | None = None,
+    clustering_budget_bytes: int | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> CommitResult:
     """Write ``frame`` as one commit and return what it did.
@@ -49,7 +51,8 @@ def write(
     ``match`` deletes by equality of these columns instead of by key. ``drop_duplicates`` keeps one
     row per key of an insert (without record key: one of equal rows). ``sort_by`` orders a
     bulk_insert within each partition. ``consumption`` is recorded with the commit, ``extra``
-    goes into its metadata.
+    goes into its metadata. ``clustering_budget_bytes`` limits the clustering that the applied policy
+    may ask for behind the write.
 
     Raises InvalidDataError, before anything is written, when the rows do not fit the table.
     """
@@ -74,9 +77,10 @@ def write(
             body=job.body,
             timing=timing,
         )
-        return job.counted(result)
+        counted = job.counted(result)
     finally:
         job.close()
+    return cluster_inline(spark, handle, counted, budget_bytes=clustering_budget_bytes, timing=timing)
 
 
 class _Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ import pytest
 import parquetry
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.services.clustering_survey import RUN_KEY
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.storage import open_store
@@ -176,6 +177,37 @@ def test_rows_that_were_spoilt_are_not_published(spark, tmp_path, judges, monkey
     assert timeline(ours).pending_writes == ()
     assert unsound(ours.path) == []
     assert_history(judges, str(ours.path), ours.model)
+
+
+def test_inline_clustering_follows_every_so_many_writes(spark, tmp_path, judges):
+    section = replace(clustering_of("c_int"), trigger=Trigger.INLINE, every_commits=3)
+    # The creation, an insert and an upsert are three: what follows is counted from the clustering behind.
+    ours = table_of_small_files(spark, tmp_path / "table", section, inserts=1)
+    rnd = random.Random(11)
+    clustered = []
+    for number in range(1, 4):
+        rows = ours.rows(rnd, range(number * 40, number * 40 + 40), 1)
+        result = ours.table.insert(ours.frame(rows))
+        ours.model.insert(result.instant, rows)
+        clustered.append(result.files_clustered)
+    ours.model.unchanged(max(write.time for write in timeline(ours).completed_writes))
+    assert clustered == [0, 0, 16]
+    assert set(files_of(ours).values()) == {1}
+    assert_history(judges, str(ours.path), ours.model)
+
+
+def test_inline_clustering_fails_no_write(spark, tmp_path, monkeypatch):
+    section = replace(clustering_of("c_int"), trigger=Trigger.INLINE, every_commits=1)
+
+    def failing(*_):
+        raise ParquetryError("the rows are not the same")
+
+    monkeypatch.setattr(clustering, "_rewrite", failing)
+    ours = table_of_small_files(spark, tmp_path / "table", section, inserts=1)
+    result = ours.table.insert(ours.frame(ours.rows(random.Random(12), range(40, 80), 1)))
+    assert result.instant is not None
+    assert result.warnings == ("clustering: the rows are not the same",)
+    assert timeline(ours).pending_writes == ()
 
 
 def test_a_budget_leaves_the_rest_for_later(spark, tmp_path, judges):

@@ -1,0 +1,45 @@
+"""Clustering right after a write, where the applied policy says ``trigger: inline``."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.clustering_due import is_time
+from parquetry.runtime.layout.clustering_policy import Trigger
+from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+_LOG = logging.getLogger(__name__)
+
+
+def cluster_inline(
+    spark: SparkSession,
+    table: TableHandle,
+    result: CommitResult,
+    *,
+    budget_bytes: int | None = None,
+    timing: Timing = DEFAULT_TIMING,
+) -> CommitResult:
+    """The write's result, after the clustering that is due behind it, within ``budget_bytes``.
+
+    Clustering fails no write: what went wrong is among the warnings, and the commit stands.
+    """
+    if result.instant is None:
+        return result
+    try:
+        now = table.reopen()
+        if not is_time(now, Trigger.INLINE):
+            return result
+        done = cluster(spark, now, budget_bytes=budget_bytes, timing=timing)
+    except (ParquetryError, PySparkException, Py4JJavaError) as error:
+        _LOG.warning("clustering after the write failed, the commit stands: %s", error)
+        return replace(result, warnings=(*result.warnings, f"clustering: {error}"))
+    return replace(result, files_clustered=done.files_before, warnings=(*result.warnings, *done.warnings))
