@@ -9,7 +9,7 @@ from pathlib import Path
 from parquetry.compiler.templating import environment
 from parquetry.errors import ParquetryError
 from parquetry.project.scalar import scalar
-from parquetry.project.schema import write_schemas
+from parquetry.project.schema import Kind, bundled, write_schemas
 from parquetry.version import VERSION
 
 SCHEMAS = "schemas"
@@ -70,7 +70,7 @@ def scaffold(directory: Path) -> Scaffold:
             file = directory / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        schemas = write_schemas(directory / SCHEMAS)
+        schemas = write_schemas(directory / SCHEMAS, {kind.value: bundled(kind) for kind in Kind})
     except OSError as error:
         raise ScaffoldError(
             f"{error.filename} cannot be written: {error.strerror}; name another directory"

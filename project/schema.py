@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib import resources
@@ -15,7 +15,6 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
 from parquetry.errors import ParquetryError
-
 
 _TEMPLATE = r"\{[{%#]"
 
@@ -86,8 +85,8 @@ def bundled(kind: Kind) -> dict[str, Any]:
     return root
 
 
-def write_schemas(directory: Path, *, kinds: Iterable[Kind] = tuple(Kind)) -> tuple[Path, ...]:
-    """Writes each kind's schema, standing alone, as ``KIND.json``; returns the files.
+def write_schemas(directory: Path, schemas: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Writes each schema as ``NAME.json``; returns the files.
 
     Raises:
         UnwritableError: the directory cannot be made or written.
@@ -96,10 +95,9 @@ def write_schemas(directory: Path, *, kinds: Iterable[Kind] = tuple(Kind)) -> tu
     written = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for kind in kinds:
-            path = directory / f"{kind.value}.json"
-            text = json.dumps(bundled(kind), indent=2, ensure_ascii=False)
-            path.write_text(f"{text}\n", encoding="utf-8")
+        for name, content in schemas.items():
+            path = directory / f"{name}.json"
+            path.write_text(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n", encoding="utf-8")
             written.append(path)
     except OSError as error:
         raise UnwritableError(

@@ -8,32 +8,38 @@ import click
 
 from parquetry.cli.options import output_options
 from parquetry.cli.output import Output
+from parquetry.cli.output_schema import ANSWERS
+
+_FILES = ("project", "table", "policy")
 
 
 @click.command(name="schema")
-@click.argument("kind", required=False, type=click.Choice(("project", "table", "policy")))
+@click.argument("kind", metavar="[KIND]", required=False, type=click.Choice((*_FILES, *ANSWERS)))
 @click.option(
     "--write",
     "directory",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write KIND.json, of all kinds without KIND, into this directory, for editors.",
+    help="Write KIND.json, without KIND those of all files, into this directory, for editors.",
 )
 @output_options("text", "json")
 def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
-    """Print the JSON Schema (draft 2020-12) of one KIND of file; each stands alone.
+    """Print the JSON Schema (draft 2020-12) of one KIND of file or answer; each stands alone.
 
-    An editor checks a file against it when the file begins with
-    `# yaml-language-server: $schema=PATH`.
+    Files are project, table and policy: an editor checks one against its schema when it begins with
+    `# yaml-language-server: $schema=PATH`. Answers are what validate, ls, explain,
+    simulate-sizing, inspect and timeline print with `--format json`.
     """
+    from parquetry.cli.output_schema import answer_schema
     from parquetry.cli.schema_view import SchemaView, WrittenSchemasView
     from parquetry.project.schema import Kind, bundled, write_schemas
 
+    if kind is None and directory is None:
+        raise click.UsageError(f"name a KIND ({', '.join((*_FILES, *ANSWERS))}), or give --write DIR")
+    kinds = _FILES if kind is None else (kind,)
+    schemas = {name: bundled(Kind(name)) if name in _FILES else answer_schema(name) for name in kinds}
     if directory is not None:
-        written = write_schemas(directory, kinds=[Kind(kind)] if kind else list(Kind))
-        output.show(WrittenSchemasView(), written)
-        return 0
-    if kind is None:
-        raise click.UsageError("name a KIND (project, table or policy), or give --write DIR")
-    output.show(SchemaView(), bundled(Kind(kind)))
+        output.show(WrittenSchemasView(), write_schemas(directory, schemas))
+    else:
+        output.show(SchemaView(), schemas[kinds[0]])
     return 0

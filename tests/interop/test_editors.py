@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parquetry.compiler.scaffold import scaffold
-from parquetry.project.schema import write_schemas
+from parquetry.project.schema import Kind, bundled, write_schemas
 from parquetry.project.template_syntax import is_template
 from tests.interop.environment import yaml_language_server
 from tests.support.spec_cases import CASES
@@ -24,7 +24,7 @@ def server():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("editor")
-    write_schemas(made / "schemas")
+    write_schemas(made / "schemas", {kind.value: bundled(kind) for kind in Kind})
     return made
 
 

@@ -1,0 +1,19 @@
+"""The JSON Schemas of answers: a minor version adds keys, those that are required stay."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+ANSWERS = ("validate", "ls", "explain", "simulate-sizing", "inspect", "timeline")
+"""The commands whose JSON has a schema, words joined by '-'."""
+
+
+@cache
+def answer_schema(command: str) -> dict[str, Any]:
+    """The schema of what a command of :data:`ANSWERS` prints with ``--format json``."""
+    text = resources.files("parquetry.cli.schemas").joinpath(f"{command}.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
