@@ -78,7 +78,7 @@ def situation_of(
             url_encode=table.config.url_encode,
         ),
         reserved={**_waiting(timeline, policy), **reserved_groups(timeline, timing=timing)},
-        kept_until=_kept_until(table, policy),
+        kept_until=_kept_until(table, timeline, policy),
     )
 
 
@@ -121,8 +121,11 @@ def _is_clustering(timeline: Timeline, write: Instant) -> bool:
     return timeline.commit_metadata(write.time).operation == CLUSTER
 
 
-def _kept_until(table: TableHandle, policy: ClusteringSpec) -> str | None:
-    """The time when this way of arranging rows was first applied, of those that stay from before."""
+def _kept_until(table: TableHandle, timeline: Timeline, policy: ClusteringSpec) -> str | None:
+    """The time when this way of arranging rows was applied; what was there before stays as it is.
+
+    For one that is not applied yet that is all there is now.
+    """
     if policy.existing is not Existing.KEEP:
         return None
     since_ms = None
@@ -130,7 +133,9 @@ def _kept_until(table: TableHandle, policy: ClusteringSpec) -> str | None:
         if ClusteringSpec.of_extra(spec.extra, spec.sizing).execution.digest != policy.execution.digest:
             break
         since_ms = applied_at_ms
-    return None if since_ms is None else format_instant(since_ms, table.config.timezone)
+    if since_ms is None:
+        return timeline.completed_writes[-1].time if timeline.completed_writes else None
+    return format_instant(since_ms, table.config.timezone)
 
 
 def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str]:
