@@ -1,4 +1,4 @@
-"""What a code means: of a finding in the project's files, or of a change in a plan."""
+"""What a code means: of a finding in the project's files, of a change in a plan, of a drift."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from parquetry.compiler.changes import CODES as CHANGES
+from parquetry.compiler.drift import CODES as DRIFTS
 from parquetry.errors import ParquetryError
 from parquetry.project.codes import CODES as FINDINGS
 
@@ -18,7 +19,7 @@ class UnknownCodeError(ParquetryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeExplanation:
-    """A code in words; ``kind`` is error, warning or change, a change has no ``remedy`` of its own."""
+    """A code in words; ``kind`` is error, warning, change or drift; the last two have a title alone."""
 
     code: str
     kind: str
@@ -43,8 +44,9 @@ def explain_code(code: str) -> CodeExplanation:
             explanation=finding.explanation,
             remedy=finding.remedy,
         )
-    if code in CHANGES:
-        return CodeExplanation(code=code, kind="change", title=CHANGES[code])
+    for kind, codes in (("change", CHANGES), ("drift", DRIFTS)):
+        if code in codes:
+            return CodeExplanation(code=code, kind=kind, title=codes[code])
     raise UnknownCodeError(
-        f"there is no code {code}; findings in files have PQ codes, changes of tables SC codes"
+        f"there is no code {code}; findings in files have PQ codes, changes in plans SC, drifts DR"
     )

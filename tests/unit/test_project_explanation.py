@@ -4,6 +4,7 @@ import pytest
 
 from parquetry import project
 from parquetry.compiler.changes import CODES as CHANGES
+from parquetry.compiler.drift import CODES as DRIFTS
 from parquetry.compiler.explaining import UnknownCodeError, explain_code
 from parquetry.project.codes import CODES
 from parquetry.project.explanation import UnknownSettingError, explain_table
@@ -95,11 +96,11 @@ def test_every_written_setting_can_be_explained(case, tmp_path):
             assert found.description is not None, path
 
 
-@pytest.mark.parametrize("code", [*CODES, *CHANGES])
+@pytest.mark.parametrize("code", [*CODES, *CHANGES, *DRIFTS])
 def test_every_code_has_words(code):
     found = explain_code(code)
     assert found.title
-    assert found.kind in {"error", "warning", "change"}
+    assert found.kind in {"error", "warning", "change", "drift"}
 
 
 def test_an_unknown_code_is_refused():
