@@ -30,9 +30,7 @@ from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, REFERENCE, Sta
 from parquetry.runtime.spark.staged import (
     StagedRows,
     StageReader,
-    StageSlice,
     generated_keys,
-    slices_of,
 )
 from parquetry.runtime.spark.tagging import BROADCAST_BYTES, POSITION, read_files
 from parquetry.runtime.write_plan import WritePlan
@@ -65,17 +63,11 @@ def write_slices(
     spark: SparkSession, context: WriteContext, plan: WritePlan, staged: StagedRows
 ) -> WriteResults:
     """Write new rows, in order of arrival, from a local stage: no row passes through Spark."""
-    slices: dict[int, tuple[StageSlice, ...]] = {}
-    parts = staged.parts_by_partition
-    for partition, quotas in plan.inserts.items():
-        start = 0
-        for bucket, rows in quotas:
-            slices[bucket] = slices_of(parts[partition], start, start + rows)
-            start += rows
+    starts = _starts(plan)
     # The largest first: the last task to start should not be the last to end.
     order = sorted(plan.buckets, key=_effort, reverse=True)
     stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
-    tasks = [(bucket, slices[bucket.index]) for bucket in order]
+    tasks = [(bucket, starts[bucket.index]) for bucket in order]
     frame = spark.range(0, len(tasks), 1, len(tasks))
     return _run(frame.mapInArrow(_slice_task(context, stage, tasks), RESULT_DDL))
 
@@ -111,12 +103,7 @@ def write_placed(
     spark: SparkSession, context: WriteContext, plan: WritePlan, staged: StagedRows, placed: PlacedKeys
 ) -> WriteResults:
     """Write or remove rows by the lists that tasks have left on a local stage."""
-    starts: dict[int, int] = {}
-    for quotas in plan.inserts.values():
-        start = 0
-        for number, rows in quotas:
-            starts[number] = start
-            start += rows
+    starts = _starts(plan)
     work = []
     for bucket in sorted(plan.buckets, key=_effort, reverse=True):
         found = placed.found.get(bucket.base.path.rpartition("/")[2]) if bucket.base else None
@@ -134,22 +121,31 @@ def _run(frame: DataFrame) -> WriteResults:
     return read_results(row.asDict() for row in rows)
 
 
+def _starts(plan: WritePlan) -> Mapping[int, int]:
+    """For each bucket with new rows: how many of its partition's go to buckets before it."""
+    starts: dict[int, int] = {}
+    for quotas in plan.inserts.values():
+        start = 0
+        for bucket, rows in quotas:
+            starts[bucket] = start
+            start += rows
+    return starts
+
+
 def _effort(bucket: Bucket) -> int:
     return bucket.expected_inserts + (bucket.base.size_bytes if bucket.base else 0)
 
 
 def _slice_task(
-    context: WriteContext, stage: _Stage, tasks: Sequence[tuple[Bucket, tuple[StageSlice, ...]]]
+    context: WriteContext, stage: _Stage, tasks: Sequence[tuple[Bucket, int]]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         with StageReader(stage.spec, stage.names, instant=stage.instant) as reader:
             for number in chosen:
-                bucket, slices = tasks[number]
-                rows = (
-                    _with_control(batch, bucket.index, None, None)
-                    for batch in reader.slices(bucket.partition, slices)
-                )
+                bucket, start = tasks[number]
+                arrived = reader.rows(bucket.partition, start, start + bucket.expected_inserts)
+                rows = (_with_control(batch, bucket.index, None, None) for batch in arrived)
                 yield from bucket_writer(context, {bucket.index: bucket})(rows)
 
     return write

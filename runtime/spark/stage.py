@@ -157,25 +157,6 @@ class StageSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedPart:
-    """The rows of one task for one table partition.
-
-    ``hash_sum`` is the sum of the row hashes modulo 2**64, ``size_bytes`` what the rows take in
-    memory; keys are compared as UTF-8 bytes.
-    """
-
-    part: int
-    name: str
-    partition: str
-    rows: int
-    deletes: int
-    hash_sum: int
-    size_bytes: int
-    min_key: str | None
-    max_key: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """Something wrong with rows: how many, and where the first of them is."""
 
@@ -184,14 +165,20 @@ class Fault:
     example: str
 
 
-SUMMARY_SQL = (
-    "part int, name string, partition string, rows bigint, deletes bigint, hash_sum bigint, "
-    "size_bytes bigint, min_key string, max_key string, fault string"
-)
+SUMMARY_SQL = "part int, name string, rows bigint, fault string, example string"
+"""What a task says to Spark: its number, the name of its files, and what is wrong with rows."""
+
 _SUMMARY = pa.schema(
     [
         ("part", pa.int32()),
         ("name", pa.string()),
+        ("rows", pa.int64()),
+        ("fault", pa.string()),
+        ("example", pa.string()),
+    ]
+)
+_TOTALS = pa.schema(
+    [
         ("partition", pa.string()),
         ("rows", pa.int64()),
         ("deletes", pa.int64()),
@@ -199,7 +186,6 @@ _SUMMARY = pa.schema(
         ("size_bytes", pa.int64()),
         ("min_key", pa.string()),
         ("max_key", pa.string()),
-        ("fault", pa.string()),
     ]
 )
 
@@ -212,6 +198,11 @@ def rows_name(name: str) -> str:
 def keys_name(name: str) -> str:
     """The file with keys and control columns of the task attempt called ``name``."""
     return f"{name}.keys"
+
+
+def totals_name(name: str) -> str:
+    """The file with what each partition got of the task attempt called ``name``."""
+    return f"{name}.totals"
 
 
 def index_name(name: str) -> str:
@@ -236,12 +227,13 @@ def stage_rows(spec: StageSpec, part: int, batches: Iterable[pa.RecordBatch]) ->
         if run:
             writer.add(run)
     writer.write_index()
+    writer.write_totals()
     yield writer.summary()
 
 
 def fault_batch(part: int, fault: str) -> pa.RecordBatch:
     """The summary of a task that could not stage its rows."""
-    row = {"part": part, "name": "", "partition": "", "rows": 0, "fault": fault}
+    row = {"part": part, "rows": 0, "fault": fault, "example": ""}
     return pa.RecordBatch.from_pylist([row], schema=_SUMMARY)
 
 
@@ -289,11 +281,21 @@ class _PartWriter:
             self._keys.write_batch(keys)
 
     def summary(self) -> pa.RecordBatch:
-        """What was written, one row per partition, and one per kind of fault."""
-        common = {"part": self._part, "name": self._name}
+        """One row with the name of what was written, if anything, and one per kind of fault."""
         rows: list[dict[str, Any]] = [
-            common
-            | {
+            {"part": self._part, "rows": count, "fault": fault, "example": example}
+            for fault, (count, example) in self._faults.items()
+        ]
+        if self._totals:
+            rows.append({"part": self._part, "name": self._name})
+        return pa.RecordBatch.from_pylist(rows, schema=_SUMMARY)
+
+    def write_totals(self) -> None:
+        """Say what each partition got: the driver adds that up, one task after the other."""
+        if not self._totals:
+            return
+        rows = [
+            {
                 "partition": partition,
                 "rows": total.rows,
                 "deletes": total.deletes,
@@ -304,11 +306,11 @@ class _PartWriter:
             }
             for partition, total in self._totals.items()
         ]
-        rows += [
-            common | {"partition": example, "rows": count, "fault": fault}
-            for fault, (count, example) in self._faults.items()
-        ]
-        return pa.RecordBatch.from_pylist(rows, schema=_SUMMARY)
+        with (
+            self._spec.place.create(totals_name(self._name)) as sink,
+            pa.ipc.new_file(sink, _TOTALS) as file,
+        ):
+            file.write_batch(pa.RecordBatch.from_pylist(rows, schema=_TOTALS))
 
     def write_index(self) -> None:
         """Say which batch of the wide file belongs to which partition."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,17 +16,19 @@ import pyarrow.compute as pc
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spark.stage import (
     HASH,
     REFERENCE_SHIFT,
     Fault,
-    StagedPart,
     StageSpec,
     index_name,
     rows_name,
+    totals_name,
 )
 
 References = npt.NDArray[np.int64]
+_TOTALS_AT_ONCE = 256
 _PLACE_MASK = (1 << REFERENCE_SHIFT) - 1
 
 
@@ -41,14 +43,14 @@ class PartitionTotals:
     min_key: str | None = None
     max_key: str | None = None
 
-    def with_part(self, part: StagedPart) -> PartitionTotals:
-        """The sum with one more task's rows."""
-        keys = [k for k in (self.min_key, self.max_key, part.min_key, part.max_key) if k is not None]
+    def __add__(self, other: PartitionTotals) -> PartitionTotals:
+        """Both together."""
+        keys = [k for k in (self.min_key, self.max_key, other.min_key, other.max_key) if k is not None]
         return PartitionTotals(
-            rows=self.rows + part.rows,
-            deletes=self.deletes + part.deletes,
-            hash_sum=(self.hash_sum + part.hash_sum) % (1 << 64),
-            size_bytes=self.size_bytes + part.size_bytes,
+            rows=self.rows + other.rows,
+            deletes=self.deletes + other.deletes,
+            hash_sum=(self.hash_sum + other.hash_sum) % (1 << 64),
+            size_bytes=self.size_bytes + other.size_bytes,
             min_key=min(keys, key=str.encode, default=None),
             max_key=max(keys, key=str.encode, default=None),
         )
@@ -56,42 +58,22 @@ class PartitionTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class StagedRows:
-    """A whole stage: one entry per task and table partition, in the order of arrival."""
+    """A whole stage: the name of the attempt that counts, by number of task, and totals by partition."""
 
     spec: StageSpec
-    parts: tuple[StagedPart, ...]
+    names: Mapping[int, str]
+    totals: Mapping[str, PartitionTotals]
     faults: tuple[Fault, ...] = ()
 
     @cached_property
-    def names(self) -> Mapping[int, str]:
-        """The name of the attempt that counts, by number of task."""
-        return {part.part: part.name for part in self.parts}
-
-    @cached_property
-    def totals(self) -> Mapping[str, PartitionTotals]:
-        """What arrived, by table partition."""
-        totals: dict[str, PartitionTotals] = {}
-        for part in self.parts:
-            totals[part.partition] = totals.get(part.partition, PartitionTotals()).with_part(part)
-        return totals
-
-    @cached_property
-    def parts_by_partition(self) -> Mapping[str, Sequence[StagedPart]]:
-        """The parts of each table partition, in the order of arrival."""
-        grouped: dict[str, list[StagedPart]] = {}
-        for part in self.parts:
-            grouped.setdefault(part.partition, []).append(part)
-        return grouped
-
-    @property
     def rows(self) -> int:
         """All rows, deletes too."""
-        return sum(part.rows for part in self.parts)
+        return sum(total.rows for total in self.totals.values())
 
     @property
     def row_bytes(self) -> float | None:
         """The mean size of a row in memory; None without rows."""
-        return sum(part.size_bytes for part in self.parts) / self.rows if self.rows else None
+        return sum(total.size_bytes for total in self.totals.values()) / self.rows if self.rows else None
 
     def check(self, what: str) -> None:
         """InvalidDataError with count and example when rows are not what the table declares."""
@@ -108,49 +90,33 @@ class StagedRows:
 
 
 def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> StagedRows:
-    """The stage that the tasks' summary rows describe."""
-    parts, faults = [], []
+    """The stage that the tasks' summary rows describe; totals are read task by task."""
+    names: dict[int, str] = {}
+    faults = []
     for row in summary:
         if row["fault"] is not None:
-            faults.append(Fault(description=row["fault"], rows=row["rows"], example=row["partition"]))
-            continue
-        parts.append(
-            StagedPart(
-                part=row["part"],
-                name=row["name"],
-                partition=row["partition"],
-                rows=row["rows"],
-                deletes=row["deletes"],
-                hash_sum=row["hash_sum"] % (1 << 64),
-                size_bytes=row["size_bytes"],
-                min_key=row["min_key"],
-                max_key=row["max_key"],
-            )
-        )
-    return StagedRows(
-        spec=spec, parts=tuple(sorted(parts, key=lambda p: (p.part, p.partition))), faults=tuple(faults)
-    )
+            faults.append(Fault(description=row["fault"], rows=row["rows"], example=row["example"]))
+        else:
+            names[row["part"]] = row["name"]
+    names = dict(sorted(names.items()))
+    totals: dict[str, PartitionTotals] = {}
+    written = list(names.values())
+    for first in range(0, len(written), _TOTALS_AT_ONCE):
+        for rows in map_each(
+            written[first : first + _TOTALS_AT_ONCE], lambda name: _read(spec, totals_name(name))
+        ):
+            for row in rows.to_pylist():
+                partition, hashes = row.pop("partition"), row.pop("hash_sum") % (1 << 64)
+                total = PartitionTotals(hash_sum=hashes, **row)
+                totals[partition] = totals.get(partition, PartitionTotals()) + total
+    return StagedRows(spec=spec, names=names, totals=totals, faults=tuple(faults))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageSlice:
-    """Rows ``start`` to ``stop`` among those that one task has for one table partition."""
-
-    part: int
-    start: int
-    stop: int
-
-
-def slices_of(parts: Sequence[StagedPart], start: int, stop: int) -> tuple[StageSlice, ...]:
-    """Where rows ``start`` to ``stop`` of a table partition's ``parts`` lie, counted in order of arrival."""
-    found = []
-    first = 0
-    for part in parts:
-        low, high = max(start - first, 0), min(stop - first, part.rows)
-        if low < high:
-            found.append(StageSlice(part=part.part, start=low, stop=high))
-        first += part.rows
-    return tuple(found)
+def _read(spec: StageSpec, name: str) -> pa.RecordBatch:
+    """The only batch of a small file of the stage."""
+    with spec.place.open(name) as source, pa.ipc.open_file(source) as file:
+        batch: pa.RecordBatch = file.get_batch(0)
+    return batch
 
 
 class StageReader:
@@ -176,19 +142,19 @@ class StageReader:
         self._files.clear()
         self._stack.__exit__(kind, error, trace)
 
-    def slices(self, partition: str, slices: Iterable[StageSlice]) -> Iterator[pa.RecordBatch]:
-        """The rows of the slices, in order, without copying them."""
-        for piece in slices:
-            file = self._file(piece.part)
-            first = 0
+    def rows(self, partition: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Rows ``start`` to ``stop`` of a partition, in order of arrival, without copying them."""
+        first = 0
+        for part in self._names:
+            file = self._file(part)
             for batch in file.batches_of(partition):
-                low, high = max(piece.start - first, 0), min(piece.stop - first, file.rows_in(batch))
+                if first >= stop:
+                    return
+                low, high = max(start - first, 0), min(stop - first, file.rows_in(batch))
                 if low < high:
                     rows = file.read(batch).slice(low, high - low)
                     yield self._with_key(rows, file.first_reference(batch) + np.arange(low, high))
                 first += file.rows_in(batch)
-                if first >= piece.stop:
-                    break
 
     def take(self, references: References) -> pa.RecordBatch:
         """The rows of these references, in their order."""
@@ -232,18 +198,23 @@ class _PartFile:
     """One task's wide file, mapped into memory."""
 
     def __init__(self, spec: StageSpec, name: str, part: int, stack: ExitStack) -> None:
-        with spec.place.open(index_name(name)) as source, pa.ipc.open_file(source) as index:
-            table = index.get_batch(0)
-            partitions, counts = table.column("partition"), table.column("rows")
-            self._partitions: Sequence[str] = partitions.dictionary.to_pylist()
-            self._codes = partitions.indices.to_numpy().copy()
-            self._counts = counts.to_numpy().copy()
+        index = _read(spec, index_name(name))
+        partitions, counts = index.column("partition"), index.column("rows")
+        self._partitions: Sequence[str] = partitions.dictionary.to_pylist()
+        self._codes = partitions.indices.to_numpy()
+        self._counts = counts.to_numpy()
         self._ends = np.cumsum(self._counts)
         self._base = part << REFERENCE_SHIFT
-        source = stack.enter_context(spec.place.open(rows_name(name)))
-        self._reader = stack.enter_context(pa.ipc.open_file(source))
+        self._open = partial(spec.place.open, rows_name(name))
+        self._stack = stack
+
+    @cached_property
+    def _reader(self) -> pa.RecordBatchFileReader:
+        return self._stack.enter_context(pa.ipc.open_file(self._stack.enter_context(self._open())))
 
     def batches_of(self, partition: str) -> list[int]:
+        if partition not in self._partitions:
+            return []
         code = self._partitions.index(partition)
         found: list[int] = np.flatnonzero(self._codes == code).tolist()
         return found
@@ -271,9 +242,7 @@ __all__ = [
     "HASH",
     "PartitionTotals",
     "StageReader",
-    "StageSlice",
     "StagedRows",
     "generated_keys",
-    "slices_of",
     "staged_rows",
 ]

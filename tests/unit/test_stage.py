@@ -1,0 +1,132 @@
+"""A stage without Spark: what tasks leave, what the driver learns of it, and what is read back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.spark.stage import PARTITION, LocalPlace, StageSpec, fault_batch, stage_rows
+from parquetry.runtime.spark.staged import StageReader, staged_rows
+
+SCHEMA = pa.schema({"k": pa.string(), "n": pa.int64()})
+
+
+def spec(folder, **changes):
+    place = LocalPlace.make(str(folder))
+    given = {
+        "key_column": "k",
+        "ordering": None,
+        "required": (),
+        "rows": True,
+        "keys": True,
+        "parquet": False,
+    }
+    return StageSpec(place=place, schema=SCHEMA, **(given | changes))
+
+
+def batch(rows):
+    keys, numbers, partitions = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.RecordBatch.from_pydict(
+        {
+            "k": pa.array(keys, pa.string()),
+            "n": pa.array(numbers, pa.int64()),
+            PARTITION: pa.array(partitions, pa.string()),
+        }
+    )
+
+
+def summaries(stage, tasks):
+    """What Spark carries to the driver."""
+    return [
+        row
+        for number, rows in enumerate(tasks)
+        for b in stage_rows(stage, number, rows)
+        for row in b.to_pylist()
+    ]
+
+
+rows_of_tasks = st.lists(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["a", "b", "é", "\U00010000"]), st.integers(0, 9), st.sampled_from("pqr")),
+            max_size=6,
+        ),
+        max_size=4,
+    ),
+    max_size=4,
+)  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows_of_tasks, st.data(), st.sampled_from([1, 10_000]))
+def test_rows_come_back_in_the_order_of_arrival(tmp_path, tasks, data, run_bytes):
+    stage = spec(tmp_path, run_bytes=run_bytes)
+    staged = staged_rows(stage, summaries(stage, [[batch(rows) for rows in task] for task in tasks]))
+    arrived = [row for task in tasks for rows in task for row in rows]
+
+    assert staged.rows == len(arrived)
+    with StageReader(stage, staged.names, instant="1") as reader:
+        for partition, total in staged.totals.items():
+            mine = [row for row in arrived if row[2] == partition]
+            start = data.draw(st.integers(0, len(mine)))
+            stop = data.draw(st.integers(start, len(mine)))
+            found = list(reader.rows(partition, start, stop))
+            read = [(row[RECORD_KEY], row["n"], partition) for b in found for row in b.to_pylist()]
+            assert read == mine[start:stop]
+            keys = [row[0].encode() for row in mine]
+            assert (total.min_key.encode(), total.max_key.encode()) == (min(keys), max(keys))
+            assert (total.rows, total.deletes) == (len(mine), 0)
+
+
+def test_the_driver_gets_a_row_a_task_however_many_partitions(tmp_path):
+    stage = spec(tmp_path)
+    partitions = [f"p={number}" for number in range(500)]
+    tasks = [[batch([(f"k{task}-{p}", task, p) for p in partitions])] for task in range(20)]
+
+    told = summaries(stage, tasks)
+    staged = staged_rows(stage, told)
+
+    assert len(told) == len(tasks)
+    assert {p: total.rows for p, total in staged.totals.items()} == dict.fromkeys(partitions, len(tasks))
+    with StageReader(stage, staged.names, instant="1") as reader:
+        numbers = [n for b in reader.rows("p=7", 3, 9) for n in b.column("n").to_pylist()]
+    assert numbers == list(range(3, 9))
+
+
+def test_hash_sums_of_tasks_add_up(tmp_path):
+    from parquetry.runtime.spark.stage import HASH
+
+    stage = spec(tmp_path)
+    hashes = np.array([2**63 - 1, -(2**63), -1, 17, 2**62], np.int64)
+    tasks = [
+        [batch([(f"k{i}", i, "p")]).append_column(HASH, pa.array(hashes[i : i + 1]))]
+        for i in range(len(hashes))
+    ]
+
+    staged = staged_rows(stage, summaries(stage, tasks))
+
+    assert staged.totals["p"].hash_sum == sum(int(h) % 2**64 for h in hashes) % 2**64
+
+
+def test_faults_of_tasks_are_one_message(tmp_path):
+    stage = spec(tmp_path, required=("n",))
+    rows = batch([("a", 1, "p"), ("b", 2, "p")])
+    holes = rows.set_column(1, "n", pc.if_else(pc.equal(rows["n"], 2), None, rows["n"]))
+
+    staged = staged_rows(stage, summaries(stage, [[rows], [holes], [holes]]))
+
+    with pytest.raises(InvalidDataError, match=r"column 'n' is null in 2 of 6 rows, first in record key 'b'"):
+        staged.check("rows")
+
+
+def test_a_task_that_gave_up_has_no_name():
+    (row,) = fault_batch(3, "not so").to_pylist()
+    staged = staged_rows(None, [row])
+
+    assert (staged.names, staged.rows, [f.description for f in staged.faults]) == ({}, 0, ["not so"])
