@@ -118,6 +118,8 @@ def _apply(
         requirements=action.requirements,
         alters_schema=Step.EVOLVE in action.steps,
         forgets=Step.FORGET in action.steps,
+        restores=Step.RESTORE in action.steps,
+        records=Step.RECORD in action.steps or Step.FORGET in action.steps,
         project=plan.intent.project,
         plan_id=plan.plan_id,
         git_commit=plan.intent.git_commit,

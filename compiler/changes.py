@@ -17,6 +17,7 @@ CODES = {
     "SC002": "the project has no spec of the table any more: it is forgotten, and its data stays",
     "SC003": "a forgotten table is declared again",
     "SC101": "a description, an owner or a tag changed",
+    "SC102": "another program changed a property of the table; it is put back",
     "SC201": "a limit, a schedule, a source or another rule changed",
     "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",
     "SC301": "a nullable column was added",

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from parquetry.compiler.plan import Change
+from parquetry.compiler.observation import Observation
+from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, parse_type
+from parquetry.runtime.property_drift import differing_properties
 from parquetry.runtime.spec import Column
 from parquetry.runtime.table_config import TableConfig
 
@@ -19,11 +21,33 @@ def with_live(
     return tuple(replace(change, live=_live(change.path, columns, config)) for change in changes)
 
 
+def restoring(observation: Observation) -> tuple[Change, ...]:
+    """The properties that do not say what was applied any more, and are to be put back."""
+    if observation.spec is None or not observation.is_applied:
+        return ()
+    handle = observation.handle
+    found = differing_properties(
+        handle.config.raw, observation.spec, made_with=observation.made_with, place=handle.store.uri
+    )
+    return tuple(
+        Change(
+            path=f"properties.{drift.key}",
+            old=drift.live,
+            new=drift.applied,
+            code="SC102",
+            change_class=ChangeClass.METADATA,
+        )
+        for drift in found
+    )
+
+
 def _live(path: str, columns: Sequence[Column], config: TableConfig) -> Any:
     if path == "columns":
         return [column.name for column in columns]
     if path.startswith("columns."):
         return _column(path.removeprefix("columns."), columns)
+    if path.startswith("properties."):
+        return config.raw.get(path.removeprefix("properties."))
     said = {
         "record_key": list(config.record_key),
         "partition_by": list(config.partition_by),

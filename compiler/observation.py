@@ -19,11 +19,12 @@ class Observation:
     """A table that exists.
 
     ``spec`` is the applied one; for a table whose creation was interrupted before anything was
-    applied, the one it was made with.
+    applied, the one it was made with. ``made_with`` is that one for every table that parquetry made.
     """
 
     handle: TableHandle
     spec: TableSpec | None
+    made_with: TableSpec | None = None
 
     @property
     def is_applied(self) -> bool:
@@ -59,7 +60,7 @@ def observe(store: ObjectStore) -> Observation | None:
         table_id=identity.table_id if identity else None,
         project=identity.project if identity else None,
     )
-    return Observation(handle=handle, spec=applied.spec if applied else made_with)
+    return Observation(handle=handle, spec=applied.spec if applied else made_with, made_with=made_with)
 
 
 def admit(observation: Observation) -> None:

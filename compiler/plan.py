@@ -35,6 +35,7 @@ class Step(StrEnum):
     """What applying does to a table; the steps of an action are carried out in their order."""
 
     CREATE = "create"
+    RESTORE = "restore"
     EVOLVE = "evolve"
     RECORD = "record"
     REWRITE = "rewrite"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from parquetry.compiler.allowing import Allowance, unused
 from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, highest, spec_changes
 from parquetry.compiler.git import GitWorkTree
-from parquetry.compiler.live import with_live
+from parquetry.compiler.live import restoring, with_live
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import (
     Action,
@@ -103,10 +103,12 @@ def make_plan(
     reader: TableReader,
     undeclared: Iterable[Undeclared] = (),
     due: Mapping[str, Debt] | None = None,
+    drift: tuple[Change, ...] = (),
 ) -> Plan:
     """The plan for the tables, in their order; every table that is in the way is named at once.
 
-    ``due`` is what tables owe the policies that are applied to them, where that was asked for.
+    ``due`` is what tables owe the policies that are applied to them, where that was asked for, and
+    ``drift`` what others changed of them.
     """
     tables = tuple(declared)
     outcomes: list[Action | Blocked] = []
@@ -136,6 +138,7 @@ def make_plan(
         tables=len(tables) + len(gone),
         figures=figures,
         due=due,
+        drift=drift,
         warnings=unused(((table.spec.name, table.allowed) for table in tables), outcomes),
     )
     return plan_of(intent, evidence)
@@ -164,15 +167,19 @@ def outcome_of(
     """What one table needs: an action, a refusal, or nothing."""
     if observation is None:
         return _creation(table, context)
-    refusal = _foreign(table, observation, context)
-    if refusal is not None:
-        return refusal
+    return _foreign(table, observation, context) or _outcome_of_ours(table, observation, context)
+
+
+def _outcome_of_ours(
+    table: Declared, observation: Observation, context: PlanContext
+) -> Action | Blocked | None:
     if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):
         return _creation(table, context, observation)
+    restored = restoring(observation)
     if observation.spec == table.spec and observation.is_applied:
-        return None
+        return _restoration(table, observation, restored, context) if restored else None
     changes = spec_changes(observation.spec, table.spec, origin=table.origin, is_written=table.is_written)
-    changes = tuple(_with_allowance(change, table) for change in changes)
+    changes = (*(_with_allowance(change, table) for change in changes), *restored)
     refusal = _would_revert(table, observation, changes, context) or _breaking(table, observation, changes)
     if refusal is not None:
         return refusal
@@ -180,6 +187,12 @@ def outcome_of(
     if observation.is_forgotten:
         code = "SC003"
     return _action(table, observation, changes, context, change_class=highest(changes), code=code)
+
+
+def _restoration(
+    table: Declared, observation: Observation, changes: tuple[Change, ...], context: PlanContext
+) -> Action:
+    return _action(table, observation, changes, context, change_class=ChangeClass.METADATA, code="SC102")
 
 
 def _creation(table: Declared, context: PlanContext, observation: Observation | None = None) -> Action:
@@ -195,7 +208,7 @@ def _action(
     change_class: ChangeClass,
     code: str,
 ) -> Action:
-    steps = _steps(changes, change_class)
+    steps = _steps(observation, table.spec, changes, change_class)
     rewrites = Step.REWRITE in steps
     return Action(
         table=table.spec.name,
@@ -211,13 +224,18 @@ def _action(
     )
 
 
-def _steps(changes: tuple[Change, ...], change_class: ChangeClass) -> tuple[Step, ...]:
-    if change_class is ChangeClass.CREATE:
+def _steps(
+    observation: Observation | None, spec: TableSpec, changes: tuple[Change, ...], change_class: ChangeClass
+) -> tuple[Step, ...]:
+    if change_class is ChangeClass.CREATE or observation is None:
         return (Step.CREATE, Step.RECORD)
+    first = (Step.RESTORE,) if any(change.code == "SC102" for change in changes) else ()
+    if observation.spec == spec and observation.is_applied:
+        return first
     classes = {change.change_class for change in changes}
     evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
     rewriting = (Step.REWRITE,) if ChangeClass.REWRITE in classes else ()
-    return (*evolving, Step.RECORD, *rewriting)
+    return (*first, *evolving, Step.RECORD, *rewriting)
 
 
 def _forgotten(table: Undeclared, context: PlanContext) -> Action | Blocked:

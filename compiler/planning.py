@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.allowing import Allowance
+from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
 from parquetry.compiler.observation import Observation, admit, observe
-from parquetry.compiler.plan import Debt, JobReference, Plan
+from parquetry.compiler.plan import Change, ChangeClass, Debt, JobReference, Plan
 from parquetry.compiler.planner import Declared, Elsewhere, PlanContext, TableReader, make_plan
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
@@ -24,7 +25,8 @@ from parquetry.runtime.table_schema import live_columns
 def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> Plan:
     """The plan for the selected tables; raises what reading their stores raises.
 
-    With ``due`` every applied table is measured, for what it owes the policy that is applied to it.
+    With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
+    and for what others changed of it.
     """
     stores = {table.name: workspace.store(table) for table in workspace.tables}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
@@ -53,6 +55,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> P
         reader=reader,
         undeclared=find_undeclared(workspace) if workspace.is_whole else (),
         due={name: debt for name, debt in debts.items() if debt is not None} if due else None,
+        drift=_drift(workspace) if due else (),
     )
 
 
@@ -83,6 +86,23 @@ def _due(observation: Observation | None, budget_bytes: int) -> Debt | None:
         return None
     spec = observation.spec
     return figures_of(observation.handle, spec, spec, budget_bytes=budget_bytes).debt
+
+
+def _drift(workspace: Workspace) -> tuple[Change, ...]:
+    """What others changed of the selected tables, by table and path."""
+    return tuple(
+        Change(
+            path=f"{table.table}.{drift.path}",
+            old=drift.applied,
+            new=drift.applied,
+            live=drift.live,
+            code=drift.code,
+            change_class=ChangeClass.METADATA,
+            reason=drift.remedy,
+        )
+        for table in drift_of_workspace(workspace)
+        for drift in table.drifts
+    )
 
 
 def _live_columns(observation: Observation) -> tuple[Column, ...]:

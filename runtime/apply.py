@@ -16,6 +16,7 @@ from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, digest_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.properties import read_table_properties
+from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.publish import Transaction, run_write
 from parquetry.runtime.requirements import check_requirements, table_is_there
 from parquetry.runtime.services.locking import table_lock
@@ -34,7 +35,8 @@ class TableChange:
     """What to do to the table in one store.
 
     ``alters_schema`` asks for a commit of the new columns; ``forgets`` that the project's record of
-    the table end, with ``spec`` as its last one.
+    the table end, with ``spec`` as its last one; ``restores`` that the properties say again what is
+    applied. Without ``records`` nothing is recorded.
     """
 
     spec: TableSpec
@@ -44,6 +46,8 @@ class TableChange:
     plan_id: str | None = None
     git_commit: str | None = None
     forgets: bool = False
+    restores: bool = False
+    records: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,11 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     if not change.requirements.exists:
         return _create(store, change)
     check_requirements(store, change.requirements, plan_id=change.plan_id)
+    applied = read_applied(store)
+    if change.restores and applied is not None:
+        restore_properties(store, applied.spec, timing=timing)
+    if not change.records:
+        return Applied(created=False, applied_number=applied.ref.number if applied else 0)
     instant = _alter_schema(store, change, timing) if change.alters_schema else None
     return Applied(created=False, applied_number=_record_locked(store, change, timing), instant=instant)
 

@@ -40,9 +40,19 @@ def property_drift(handle: TableHandle, spec: TableSpec) -> tuple[PropertyDrift,
     Compared is what they mean, so that the spellings of Hudi 0.x and 1.x are equal. For a table
     that parquetry made all of them are known, for an adopted one those that its spec repeats.
     """
+    made = read_identity(handle.store)
     raw = read_table_properties(handle.store)
-    live, wanted = TableConfig.from_properties(raw, place=handle.store.uri), _expected(handle, spec)
-    meant = TableConfig.from_properties({**raw, **wanted}, place=handle.store.uri)
+    return differing_properties(
+        raw, spec, made_with=None if made is None else made.spec, place=handle.store.uri
+    )
+
+
+def differing_properties(
+    raw: Mapping[str, str], spec: TableSpec, *, made_with: TableSpec | None, place: str
+) -> tuple[PropertyDrift, ...]:
+    """The same of properties that have been read; ``made_with`` is the spec that parquetry made it with."""
+    live, wanted = TableConfig.from_properties(raw, place=place), _expected(spec, made_with)
+    meant = TableConfig.from_properties({**raw, **wanted}, place=place)
     same: Mapping[str, bool] = {
         _KEYS: live.record_key == spec.record_key,
         _ORDERING: live.ordering_fields == ((spec.ordering,) if spec.ordering else ()),
@@ -78,9 +88,8 @@ def restore_properties(store: ObjectStore, spec: TableSpec, *, timing: Timing = 
         session.acknowledge()
 
 
-def _expected(handle: TableHandle, spec: TableSpec) -> dict[str, str]:
+def _expected(spec: TableSpec, made_with: TableSpec | None) -> dict[str, str]:
     """The properties by key; an empty text asks that there be none."""
-    made = read_identity(handle.store)
     expected = {
         _KEYS: ",".join(spec.record_key),
         _ORDERING: spec.ordering or "",
@@ -88,8 +97,8 @@ def _expected(handle: TableHandle, spec: TableSpec) -> dict[str, str]:
     }
     if spec.partition_by:
         expected |= {_HIVE: _text(value=spec.hive_style), _ENCODE: _text(value=spec.url_encode)}
-    if made is not None and made.spec is not None:
-        known = table_properties(made.spec)
+    if made_with is not None:
+        known = table_properties(made_with)
         del known[CHECKSUM_KEY]
         expected = known | expected
         expected[_GENERATOR] = choose_key_generator(spec.record_key, spec.partition_by).class_name

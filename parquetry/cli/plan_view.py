@@ -15,6 +15,7 @@ from parquetry.cli.plan_words import (
     cost_text,
     creation_lines,
     debt_text,
+    drift_line,
     files_text,
     kind_of,
     query_lines,
@@ -62,6 +63,8 @@ class PlanView:
             lines += [*_due(outcome.evidence.due, paint), ""]
         for warning in outcome.evidence.warnings:
             lines += [*_warning(warning, paint), ""]
+        if outcome.evidence.drift:
+            lines += [*_wrapped(drift_line(outcome), indent=0), ""]
         return "\n".join([*lines, paint.bold(summary(outcome)), *self._next(outcome)])
 
     def json(self, outcome: Plan) -> Any:

@@ -12,6 +12,7 @@ from parquetry.compiler.words import format_size
 
 _ABSENT = "(none)"
 _SHORT_COMMIT = 12
+_SHOWN = 3
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -25,6 +26,8 @@ def step_line(step: Step) -> str:
     match step:
         case Step.CREATE:
             return "makes the table"
+        case Step.RESTORE:
+            return "puts the properties back"
         case Step.EVOLVE:
             return "commits the schema"
         case Step.RECORD:
@@ -125,6 +128,15 @@ def commit_text(plan: Plan) -> str:
     """The git commit in short, empty without one."""
     commit = plan.intent.git_commit
     return "" if commit is None else f"commit {commit[:_SHORT_COMMIT]}"
+
+
+def drift_line(plan: Plan) -> str:
+    """What others changed, on one line; empty where nothing was seen."""
+    places = [drift.path for drift in plan.evidence.drift]
+    if not places:
+        return ""
+    more = "" if len(places) <= _SHOWN else f" and {len(places) - _SHOWN} more"
+    return f"drift: {', '.join(places[:_SHOWN])}{more}; `parquetry drift` says who and when"
 
 
 def summary(plan: Plan) -> str:

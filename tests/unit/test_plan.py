@@ -9,6 +9,8 @@ import subprocess
 import pytest
 import yaml
 
+from parquetry.cli.output import Paint
+from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.applying import apply_plan, check_fits
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.plan import ChangeClass, Step
@@ -454,3 +456,49 @@ def test_a_merge_commit_keeps_the_plan_and_another_change_does_not(folder):
     assert plan(folder).plan_id == reviewed.plan_id
     folder.orders(description="Another one.")
     assert plan(folder).plan_id != reviewed.plan_id
+
+
+def test_a_property_that_another_program_changed_is_put_back(folder):
+    apply(folder)
+    properties = folder.table / ".hoodie/hoodie.properties"
+    said = properties.read_text()
+    properties.write_text(
+        said.replace("hoodie.table.precombine.field=revision", "hoodie.table.precombine.field=items")
+    )
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.change_class, action.steps) == ("SC102", "metadata", (Step.RESTORE,))
+    (change,) = action.changes
+    assert (change.path, change.old, change.new) == (
+        "properties.hoodie.table.precombine.field",
+        "items",
+        "revision",
+    )
+    apply(folder)
+    assert plan(folder).is_empty
+    assert open_table(open_store(folder.table)).config.ordering == "revision"
+    assert read_applied(open_store(folder.table)).ref.number == 1
+    properties.write_text(
+        said.replace("hoodie.table.precombine.field=revision", "hoodie.table.precombine.field=items")
+    )
+    folder.orders(columns=columns_with(note={"type": "string"}))
+    (action,) = plan(folder).intent.actions
+    assert action.steps == (Step.RESTORE, Step.EVOLVE, Step.RECORD)
+    apply(folder)
+    assert plan(folder).is_empty
+
+
+def test_drift_is_one_line_of_a_plan_with_its_debt(folder):
+    apply(folder)
+    properties = folder.table / ".hoodie/hoodie.properties"
+    said = properties.read_text()
+    properties.write_text(
+        said.replace("hoodie.table.precombine.field=revision", "hoodie.table.precombine.field=items")
+    )
+    result = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
+    (drift,) = result.evidence.drift
+    assert (drift.path, drift.live) == ("orders.properties.hoodie.table.precombine.field", "items")
+    text = PlanView().text(result, Paint(enabled=False))
+    assert len([line for line in text.splitlines() if line.startswith("drift: orders.properties.")]) == 1
+    assert decode(encode(result), name="plan.json") == result
+    apply(folder)
+    assert plan_workspace(folder.workspace(), now_ms=NOW, due=True).evidence.drift == ()
