@@ -20,6 +20,7 @@ class Measured:
 
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
+    jvm_cpu_seconds: float = 0.0
     peak_rss_bytes: int = 0
 
 
@@ -44,13 +45,22 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def cpu_seconds(root: int) -> float:
-    """Return user and system seconds of the tree, children that ended and were waited for included."""
-    total = 0
+def cpu_seconds(root: int) -> tuple[float, float]:
+    """Return user and system seconds of the tree, ended children included, and those of its JVMs alone."""
+    total = jvm = 0
     for pid in tree(root):
         if fields := _stat(pid):
             total += sum(int(value) for value in fields[11:15])
-    return total / TICKS
+            if _name(pid) == "java":
+                jvm += sum(int(value) for value in fields[11:13])
+    return total / TICKS, jvm / TICKS
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def rss_bytes(root: int) -> int:
@@ -58,11 +68,10 @@ def rss_bytes(root: int) -> int:
     total, seen_java = 0, False
     for pid in tree(root):
         try:
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
             size = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
         except (OSError, IndexError):
             continue
-        if name == "java":
+        if _name(pid) == "java":
             if seen_java:
                 continue
             seen_java = True
@@ -80,13 +89,14 @@ def measured(root: int) -> Iterator[Measured]:
             result.peak_rss_bytes = max(result.peak_rss_bytes, rss_bytes(root))
 
     poller = threading.Thread(target=poll, daemon=True)
-    cpu, wall = cpu_seconds(root), time.perf_counter()
+    (cpu, jvm), wall = cpu_seconds(root), time.perf_counter()
     poller.start()
     try:
         yield result
     finally:
         result.wall_seconds = time.perf_counter() - wall
-        result.cpu_seconds = cpu_seconds(root) - cpu
+        cpu_after, jvm_after = cpu_seconds(root)
+        result.cpu_seconds, result.jvm_cpu_seconds = cpu_after - cpu, jvm_after - jvm
         done.set()
         poller.join()
 

@@ -68,7 +68,7 @@ class Bench:
         row = {
             "workload": workload, "case": case, "peer": peer,
             "wall_seconds": round(cost.wall_seconds, 2), "cpu_seconds": round(cost.cpu_seconds, 2),
-            "peak_rss_bytes": cost.peak_rss_bytes, "bytes_written": sum(new.values()), "files_written": len(new),
+            "jvm_cpu_seconds": round(cost.jvm_cpu_seconds, 2), "peak_rss_bytes": cost.peak_rss_bytes, "bytes_written": sum(new.values()), "files_written": len(new),
             "live_sizes_bytes": sorted(live["sizes"]), "rows": answer["rows"],
         }  # fmt: skip
         self.rows.append(row)
@@ -86,9 +86,7 @@ class Bench:
 def first_insert(bench: Bench) -> None:
     """W1, W1b: the base rows into an empty table, sized and as bulk insert."""
     base = bench.counts["base"]
-    first = pq.read_metadata(bench.inputs / "base.parquet")
     tuned = {"hoodie.copyonwrite.record.size.estimate": "45"}
-    del first
     for _ in range(bench.reps):
         bench.write(
             "W1", "parquetry insert", "parquetry", "t", "base.parquet", "insert", expect=base, fresh=True
