@@ -19,6 +19,7 @@ from parquetry.runtime.base_file_model import Bucket, WriteContext
 from parquetry.runtime.base_file_result import failure_row, result_rows
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.spark.workers import spare_loaded_modules
 
 BUCKET = "__bucket"
 """The column that numbers the bucket a row belongs to."""
@@ -40,6 +41,7 @@ def bucket_writer(
     """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Batches:
+        spare_loaded_modules()
         index = _NO_BUCKET
         try:
             for index, rows in buckets_in(_conformed(batches, context.schema)):

@@ -25,6 +25,7 @@ from parquetry.runtime.spark.stage import (
     stage_rows,
 )
 from parquetry.runtime.spark.staged import StagedRows, staged_rows
+from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import ObjectStore
 
@@ -97,6 +98,7 @@ def run_stage(summary: DataFrame, spec: StageSpec, *, what: str) -> StagedRows:
 
 def _stager(spec: StageSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_loaded_modules()
         context = TaskContext.get()
         assert context is not None
         return stage_rows(spec, context.partitionId(), batches)

@@ -28,6 +28,7 @@ from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, REFERENCE, StagePlace, hash_sum
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import POSITION
+from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.write_plan import Changes
 
@@ -167,6 +168,7 @@ def _settler(keys: BatchKeys, shares: Sequence[Sequence[tuple[int, tuple[str, Se
 
 
 def _chosen(numbers: Iterable[pa.RecordBatch]) -> list[int]:
+    spare_loaded_modules()
     return [number for batch in numbers for number in batch.column(0).to_pylist()]
 
 

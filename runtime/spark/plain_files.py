@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spark.plain_rows import FilePiece, NotPlainError, PlainRows, is_read_alike
 from parquetry.runtime.spark.stage import StageSpec, fault_batch, stage_rows
+from parquetry.runtime.spark.workers import spare_loaded_modules
 
 NOT_PLAIN: Final = "only Spark spells these keys"
 """The fault of rows that have to be staged by way of Spark after all."""
@@ -74,6 +75,7 @@ def _stager(
     spec: StageSpec, rows: PlainRows, pieces: Sequence[Sequence[FilePiece]]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_loaded_modules()
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
         for number in chosen:
             try:
