@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 from parquetry.cli.options import ProjectRequest
@@ -46,6 +45,7 @@ def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) 
     from parquetry.cli.workspaces import is_location, store_named, workspace_of
     from parquetry.compiler.running import cluster_job
     from parquetry.runtime.clustering_execution import ClusteringResult
+    from parquetry.runtime.clustering_run import cluster_by_hand
     from parquetry.runtime.job import SparkSettings
     from parquetry.runtime.table import open_table
 
@@ -58,10 +58,4 @@ def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) 
             return launch(job).clustering or ClusteringResult()
         settings = job.spark
     handle = open_table(store_named(request, table))
-    # PySpark warns of the pandas it finds; whoever runs a command cannot do anything about it.
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
-    from parquetry.runtime.spark.clustering import cluster, execute
-    from parquetry.runtime.spark.start import start_session
-
-    spark = start_session(settings, name=f"parquetry {handle.config.name} cluster")
-    return cluster(spark, handle) if instant is None else execute(spark, handle, instant)
+    return cluster_by_hand(handle, settings, instant=instant)

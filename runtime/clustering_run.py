@@ -1,0 +1,23 @@
+"""Clustering by hand, in a Spark session that is started for it."""
+
+from __future__ import annotations
+
+import warnings
+
+from parquetry.runtime.clustering_execution import ClusteringResult
+from parquetry.runtime.job import SparkSettings
+from parquetry.runtime.table import TableHandle
+
+
+def cluster_by_hand(table: TableHandle, settings: SparkSettings, *, instant: str | None) -> ClusteringResult:
+    """What was done: all that is due, or the pending plan of ``instant``.
+
+    Errors are those of :func:`parquetry.runtime.spark.clustering.cluster` and ``execute``.
+    """
+    # PySpark warns of the pandas it finds; whoever runs a command cannot do anything about it.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+    from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
+    from parquetry.runtime.spark.start import start_session  # noqa: PLC0415 - heavy
+
+    spark = start_session(settings, name=f"parquetry {table.config.name} cluster")
+    return cluster(spark, table) if instant is None else execute(spark, table, instant)
