@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.options import ProjectRequest, output_options, project_options, refuse_selection
 from parquetry.cli.output import Output
 
 
@@ -35,6 +35,8 @@ def command(
     from parquetry.cli.workspaces import workspace_of
     from parquetry.compiler.applying import apply_plan
 
+    if planfile is not None:
+        refuse_selection("a saved plan is applied as a whole")
     workspace = workspace_of(request)
     if planfile is not None:
         plan = saved_plan(planfile, workspace)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from parquetry.cli.output import Output
 
@@ -39,6 +40,17 @@ def project_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give ``request`` to a command that names its table, so that there is nothing to select."""
     return _requesting(command, (*_DIRECTORY, *_TARGET, *_VARIABLES))
+
+
+def refuse_selection(what: str) -> None:
+    """End the command with a usage error when --select or --exclude were typed where nothing is selected.
+
+    Their environment variables stay, as they are meant for other commands.
+    """
+    context = click.get_current_context()
+    for option in ("select", "exclude"):
+        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{what}: leave out --{option}")
 
 
 def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from parquetry.cli.asking import confirm
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.options import ProjectRequest, output_options, project_options, refuse_selection
 from parquetry.cli.output import Output
 
 
@@ -33,6 +33,7 @@ def command(
     if table is None:
         output.show(LocksView(), held_locks(workspace_of(request)))
         return 0
+    refuse_selection("TABLE is the one that is meant")
     store = store_named(request, table)
     found = held_lock(store)
     if found is None or only_list:
