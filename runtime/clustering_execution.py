@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from parquetry.runtime.base_file_result import FileResult
-from parquetry.runtime.clustering_order import Curve, RowOrder
+from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_model import FileKey
@@ -27,7 +28,7 @@ from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, Clusteri
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction
 
-_LAYOUTS: Final = {"LINEAR": Curve.SORT, "ZORDER": Curve.ZORDER, "HILBERT": Curve.HILBERT}
+_LAYOUTS: Final = {"LINEAR": "sort", "ZORDER": "zorder", "HILBERT": "hilbert"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,17 +142,13 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
         )
     if execution.strategy == STITCH:
         split = execution.split_by
-        return RowOrder(curve=Curve.SORT, columns=(), split_by=split) if split else None
-    if execution.strategy not in {curve.value for curve in Curve}:
-        known = ", ".join([STITCH, *Curve])
-        raise InvalidDataError(
-            f"clustering.execution.strategy: {execution.strategy!r} cannot be executed; use one of {known}"
-        )
+        return RowOrder(strategy="sort", columns=(), split_by=split) if split else None
+    execution_strategy(execution.strategy)
     if not execution.columns:
         raise InvalidDataError(
             f"clustering.execution: {execution.strategy} needs columns; name them, or use {STITCH}"
         )
-    return RowOrder(curve=Curve(execution.strategy), columns=execution.columns, split_by=execution.split_by)
+    return RowOrder(strategy=execution.strategy, columns=execution.columns, split_by=execution.split_by)
 
 
 class Standing:
@@ -261,7 +258,7 @@ def _of_hudi(plan: ClusteringPlan) -> ExecutionPolicy:
     if not columns:
         return ExecutionPolicy()
     layout = params.get(LAYOUT_PARAM, "LINEAR").upper().replace("-", "")
-    return ExecutionPolicy(strategy=_LAYOUTS.get(layout, Curve.SORT).value, columns=columns)
+    return ExecutionPolicy(strategy=_LAYOUTS.get(layout, "sort"), columns=columns)
 
 
 def _keys(slices: Iterable[FileSlice]) -> Iterable[FileKey]:

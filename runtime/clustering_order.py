@@ -1,10 +1,9 @@
-"""The order in which clustering lays rows down: by columns, or along a curve over their quantiles."""
+"""The order in which clustering lays rows down, and places that cut it into ranges and files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -12,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
+from parquetry.runtime.clustering_strategies import execution_strategy, values_of, whole
 
 SAMPLE_ROWS: Final = 65_536
 """How many rows the quantiles of a group are taken from."""
@@ -21,30 +19,17 @@ SAMPLE_ROWS: Final = 65_536
 _KEY: Final = "k"
 
 
-class Curve(StrEnum):
-    """How rows of several columns are brought into one order."""
-
-    SORT = "sort"
-    ZORDER = "zorder"
-    HILBERT = "hilbert"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOrder:
-    """An order by columns of the table, dotted where they lie in structs.
+    """An order of rows by an execution strategy and columns, dotted where they lie in structs.
 
     ``split_by`` comes before it all: rows that differ there never share a file. There is at least one
     column in either.
     """
 
-    curve: Curve
+    strategy: str
     columns: tuple[str, ...]
     split_by: tuple[str, ...] = ()
-
-    @property
-    def has_ranks(self) -> bool:
-        """Whether the order needs quantiles: a curve over one column is that column's order."""
-        return self.curve is not Curve.SORT and len(self.columns) > 1
 
     @property
     def top_level(self) -> frozenset[str]:
@@ -53,75 +38,21 @@ class RowOrder:
 
 
 class OrderKeys:
-    """Computes what rows are sorted by. ``sample`` are rows of the same kind, for the quantiles.
-
-    Values are ordered as Arrow orders them: NaN behind all numbers, null behind NaN, texts by their
-    UTF-8 bytes.
-    """
+    """Computes what rows are sorted by. ``sample`` are rows of the same kind."""
 
     def __init__(self, order: RowOrder, sample: pa.Table) -> None:
-        self._order = order
-        self._sorted: list[pa.Array] = []
-        if order.has_ranks:
-            values = [_whole(values_of(sample, name)) for name in order.columns]
-            self._sorted = [column.take(pc.sort_indices(column)) for column in values]
+        self._split_by = order.split_by
+        self._keys_of = execution_strategy(order.strategy)(order.columns, sample)
 
     def of(self, rows: pa.Table) -> pa.Table:
         """The columns to sort by, ascending, the first before the others."""
-        keys = [values_of(rows, name) for name in self._order.split_by]
-        values = [values_of(rows, name) for name in self._order.columns]
-        keys += [self._curve(values)] if self._order.has_ranks else values
+        keys = [*(values_of(rows, name) for name in self._split_by), *self._keys_of(rows)]
         return pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
-
-    def _curve(self, values: list[pa.ChunkedArray]) -> pa.Array:
-        bits = bits_per_column(len(values))
-        ranks = [
-            ranks_in(_whole(column), known, bits=bits)
-            for column, known in zip(values, self._sorted, strict=True)
-        ]
-        curve = hilbert_index if self._order.curve is Curve.HILBERT else z_index
-        return pa.array(curve(ranks, bits=bits))
-
-
-def values_of(rows: pa.Table, name: str) -> pa.ChunkedArray:
-    """The values of a column, dotted for a field of a struct; null where a struct around it is null.
-
-    InvalidDataError when the rows have no such column.
-    """
-    first, *inner = name.split(".")
-    try:
-        column = rows.column(first)
-        for field in inner:
-            column = pc.struct_field(column, field)
-    except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, IndexError) as error:
-        raise InvalidDataError(
-            f"clustering.execution.columns: the table has no column {name!r}; name one that it has"
-        ) from error
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column
 
 
 def sort_indices(keys: pa.Table) -> pa.Array:
     """The row numbers in order; rows with equal keys stay as they are."""
     return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
-
-
-def ranks_in(values: pa.Array, known: pa.Array, *, bits: int) -> Ranks:
-    """Which share of the sorted ``known`` values is smaller than each value, in steps of ``2**-bits``.
-
-    Equal shares of the rows get equal shares of the ranks, however skewed or prefixed the values are.
-    """
-    if not len(known):
-        return np.zeros(len(values), np.uint64)
-    order = pc.sort_indices(pa.concat_arrays([values, known])).to_numpy()
-    is_known = order >= len(values)
-    before = np.cumsum(is_known)
-    smaller = np.empty(len(values), np.uint64)
-    smaller[order[~is_known]] = before[~is_known].astype(np.uint64)
-    steps = (smaller << np.uint64(bits)) // np.uint64(len(known))
-    ranks: Ranks = np.minimum(steps, np.uint64((1 << bits) - 1))
-    return ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,15 +105,10 @@ def cuts_of(sample: pa.Table, ranges: int) -> Cuts:
 def _equals_next(keys: pa.Table) -> npt.NDArray[np.bool_]:
     same = np.ones(keys.num_rows - 1, bool)
     for column in keys.columns:
-        codes = _whole(column).dictionary_encode().indices
+        codes = whole(column).dictionary_encode().indices
         codes = codes.fill_null(-1).to_numpy()
         same &= codes[1:] == codes[:-1]
     return same
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def split_places(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: RowOrder) -> list[int]:

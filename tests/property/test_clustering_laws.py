@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
-from parquetry.runtime.clustering_order import Curve, OrderKeys, RowOrder, cuts_of, ranks_in
+from parquetry.runtime.clustering_order import OrderKeys, RowOrder, cuts_of
+from parquetry.runtime.clustering_strategies import ranks_in
 from parquetry.runtime.layout.curves import bits_per_column, hilbert_index, z_index
 
 SHAPES = st.sampled_from([(1, 8), (2, 1), (2, 5), (3, 3), (4, 2)])
@@ -77,7 +78,7 @@ def test_ranges_divide_the_order(rows, sampled, ranges):
         numbers, texts = zip(*content, strict=True) if content else ((), ())
         return pa.table({"a": pa.array(numbers, pa.int32()), "b": pa.array(texts, pa.string())})
 
-    keys = OrderKeys(RowOrder(curve=Curve.SORT, columns=("a", "b")), table(sampled))
+    keys = OrderKeys(RowOrder(strategy="sort", columns=("a", "b")), table(sampled))
     cuts = cuts_of(keys.of(table(sampled)), ranges)
     order, starts = cuts.divide(keys.of(table(rows)))
     assert sorted(order.tolist()) == list(range(len(rows)))

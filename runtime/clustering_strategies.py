@@ -1,0 +1,136 @@
+"""How clustering orders rows: the built-in execution strategies, and those of the entry-point group.
+
+A strategy is a function of the clustering columns and of a sample of a group's rows. It answers with
+a function that gives, for any rows of the group, the columns to sort them by. Tasks call it by name,
+so a plug-in has to be installed where they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Final, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
+
+ENTRY_POINTS: Final = "parquetry.execution_strategies"
+
+STITCH: Final = "stitch"
+"""The strategy that leaves rows as they come; it has no function."""
+
+Keys: TypeAlias = Sequence[pa.Array | pa.ChunkedArray]
+KeysOf: TypeAlias = Callable[[pa.Table], Keys]
+
+
+class ExecutionStrategy(Protocol):
+    """A function of the names of columns, dotted within structs, and of a sample that has them."""
+
+    def __call__(self, columns: Sequence[str], sample: pa.Table, /) -> KeysOf:
+        """What computes the sort keys of rows, ascending, the first before the others.
+
+        Values are ordered as Arrow orders them: NaN behind all numbers, null behind NaN, texts by
+        their UTF-8 bytes.
+        """
+        ...
+
+
+def by_columns(columns: Sequence[str], _: pa.Table, /) -> KeysOf:
+    """The columns themselves."""
+    return lambda rows: [values_of(rows, name) for name in columns]
+
+
+def by_z_curve(columns: Sequence[str], sample: pa.Table, /) -> KeysOf:
+    """The place on the Z curve over the quantiles of the columns."""
+    return _by_curve(z_index, columns, sample)
+
+
+def by_hilbert_curve(columns: Sequence[str], sample: pa.Table, /) -> KeysOf:
+    """The place on the Hilbert curve over the quantiles of the columns."""
+    return _by_curve(hilbert_index, columns, sample)
+
+
+BUILT_IN: Final[Mapping[str, ExecutionStrategy]] = {
+    "sort": by_columns,
+    "zorder": by_z_curve,
+    "hilbert": by_hilbert_curve,
+}
+
+
+def execution_strategy(name: str) -> ExecutionStrategy:
+    """The strategy of that name; InvalidDataError names those there are."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if name not in installed:
+        known = ", ".join([STITCH, *BUILT_IN, *sorted(installed)])
+        raise InvalidDataError(
+            f"clustering.execution.strategy: there is no strategy {name!r} here; known are {known}. Install "
+            f"the package whose entry-point group {ENTRY_POINTS} has it"
+        )
+    strategy: ExecutionStrategy = installed[name].load()
+    return strategy
+
+
+def values_of(rows: pa.Table, name: str) -> pa.ChunkedArray:
+    """The values of a column, dotted for a field of a struct; null where a struct around it is null.
+
+    InvalidDataError when the rows have no such column.
+    """
+    first, *inner = name.split(".")
+    try:
+        column = rows.column(first)
+        for field in inner:
+            column = pc.struct_field(column, field)
+    except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, IndexError) as error:
+        raise InvalidDataError(
+            f"clustering.execution: the table has no column {name!r}; name one that it has"
+        ) from error
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column
+
+
+def ranks_in(values: pa.Array, known: pa.Array, *, bits: int) -> Ranks:
+    """Which share of the sorted ``known`` values is smaller than each value, in steps of ``2**-bits``.
+
+    Equal shares of the rows get equal shares of the ranks, however skewed or prefixed the values are.
+    """
+    if not len(known):
+        return np.zeros(len(values), np.uint64)
+    order = pc.sort_indices(pa.concat_arrays([values, known])).to_numpy()
+    is_known = order >= len(values)
+    before = np.cumsum(is_known)
+    smaller = np.empty(len(values), np.uint64)
+    smaller[order[~is_known]] = before[~is_known].astype(np.uint64)
+    steps = (smaller << np.uint64(bits)) // np.uint64(len(known))
+    ranks: Ranks = np.minimum(steps, np.uint64((1 << bits) - 1))
+    return ranks
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """The column in one piece."""
+    combined = column.combine_chunks()
+    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _by_curve(curve: Callable[..., Ranks], columns: Sequence[str], sample: pa.Table) -> KeysOf:
+    if len(columns) == 1:
+        # A curve over one column is that column's order.
+        return by_columns(columns, sample)
+    bits = bits_per_column(len(columns))
+    values = [whole(values_of(sample, name)) for name in columns]
+    known = [column.take(pc.sort_indices(column)) for column in values]
+
+    def keys(rows: pa.Table) -> Keys:
+        ranks = [
+            ranks_in(whole(values_of(rows, name)), quantiles, bits=bits)
+            for name, quantiles in zip(columns, known, strict=True)
+        ]
+        return [pa.array(curve(ranks, bits=bits))]
+
+    return keys
