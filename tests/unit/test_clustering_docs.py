@@ -1,4 +1,4 @@
-"""The plan strategy in docs/how-to/cluster.md works as it stands there."""
+"""The strategies in docs/how-to/cluster.md work as they stand there."""
 
 from __future__ import annotations
 
@@ -9,30 +9,41 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+from parquetry.runtime import clustering_strategies
+from parquetry.runtime.clustering_execution import row_order
+from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout import plan_strategies
 from parquetry.runtime.layout.clustering import debt
+from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
+from parquetry.runtime.spec import Column
+from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, read, slice_of, write
 from tests.support.clustering_model import MIB, file, policy, situation
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "cluster.md"
 
 
-def block(language):
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    return found
+def block(language, about):
+    """The one block of that language that holds the words."""
+    found = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    (one,) = [content for content in found if about in content]
+    return one
 
 
-def test_a_strategy_of_ones_own_is_a_function_and_an_entry_point(tmp_path, monkeypatch):
-    (tmp_path / "crowded.py").write_text(block("python"))
-    monkeypatch.syspath_prepend(tmp_path)
-    declared = tomllib.loads(block("toml"))["project"]["entry-points"]
+def declared_points(about):
+    """What a package with that block in its pyproject.toml makes known."""
+    declared = tomllib.loads(block("toml", about))["project"]["entry-points"]
     points = [
         EntryPoint(name=name, value=value, group=group)
         for group, entries in declared.items()
         for name, value in entries.items()
     ]
-    monkeypatch.setattr(
-        plan_strategies, "entry_points", lambda *, group: [point for point in points if point.group == group]
-    )
+    return lambda *, group: [point for point in points if point.group == group]
+
+
+def test_a_strategy_of_ones_own_is_a_function_and_an_entry_point(tmp_path, monkeypatch):
+    (tmp_path / "crowded.py").write_text(block("python", "crowded"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plan_strategies, "entry_points", declared_points("crowded"))
     spec = policy("crowded", columns=())
     few = [file(f"f{n}", 50 * MIB, partition="few") for n in range(4)]
     many = [file(f"m{n}", 10 * MIB, partition="many") for n in range(9)]
@@ -41,3 +52,25 @@ def test_a_strategy_of_ones_own_is_a_function_and_an_entry_point(tmp_path, monke
     assert set(group.reasons.values()) == {"crowded"}
     assert not debt(spec, [replace(one, size_bytes=110 * MIB) for one in many], situation()).groups
     sys.modules.pop("crowded")
+
+
+def test_an_execution_strategy_of_ones_own_is_one_too(tmp_path, monkeypatch):
+    (tmp_path / "by_length.py").write_text(block("python", "by_length"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(clustering_strategies, "entry_points", declared_points("by_length"))
+    columns = (Column(name="word", type="string"),)
+    ctx = context(tmp_path, columns, instant=FIRST)
+    words = ["ccc", "a", "", "dddd", "bb", "a"]
+    files = write(
+        ctx, bucket(ctx), [Incoming(key=f"k{n}", values={"word": w}) for n, w in enumerate(words)]
+    ).files
+    work = GroupWork(
+        index=0,
+        partition="p=1",
+        slices=tuple(slice_of(one) for one in files),
+        target_bytes=MIB,
+        order=row_order(ExecutionPolicy(strategy="by_length", columns=("word",))),
+    )
+    after = context(tmp_path, columns, instant=SECOND)
+    assert read(after, rewrite_group(after, work)).column("word").to_pylist() == sorted(words, key=len)
+    sys.modules.pop("by_length")
