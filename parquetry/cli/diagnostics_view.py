@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from parquetry.cli.output import Paint
@@ -27,9 +30,23 @@ class DiagnosticsView:
         return render_json(outcome.diagnostics, files=outcome.files)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GithubView(DiagnosticsView):
-    """Annotations for a pull request."""
+    """Annotations for a pull request; ``prefix`` leads from the repository to the project."""
+
+    prefix: str
 
     def text(self, outcome: LoadResult, paint: Paint) -> str:  # noqa: ARG002  # annotations have no colour
         """One workflow command per finding."""
-        return render_github(outcome.diagnostics).rstrip("\n")
+        return render_github(outcome.diagnostics, prefix=self.prefix).rstrip("\n")
+
+
+def path_in_repository(directory: Path) -> str:
+    """The way from the checkout of a GitHub workflow, else from the current directory, to a project.
+
+    Empty for the directory itself, and for a project elsewhere.
+    """
+    checkout = Path(os.environ.get("GITHUB_WORKSPACE") or Path.cwd()).resolve()
+    project = directory.resolve()
+    inside = project.is_relative_to(checkout) and project != checkout
+    return project.relative_to(checkout).as_posix() if inside else ""

@@ -18,9 +18,10 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     project file, the policies, and the files of these tables.
     """
     from parquetry.cli.declarations import validated
-    from parquetry.cli.diagnostics_view import DiagnosticsView, GithubView
+    from parquetry.cli.diagnostics_view import DiagnosticsView, GithubView, path_in_repository
     from parquetry.project.diagnostics import errors
 
     result = validated(request)
-    output.show(GithubView() if output.format == "github" else DiagnosticsView(), result)
+    github = GithubView(prefix=path_in_repository(request.directory))
+    output.show(github if output.format == "github" else DiagnosticsView(), result)
     return 1 if errors(result.diagnostics) else 0

@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import parquetry.project
 from parquetry import project
+from parquetry.cli.main import command_line
 from parquetry.project.codes import CODES
 from parquetry.project.diagnostics import (
     diagnostic,
@@ -129,3 +131,21 @@ def test_each_code_is_used_and_tested():
         re.findall(r"PQ\d{3}", tests)
     )
     assert tested >= set(CODES)
+
+
+def test_annotations_name_files_from_the_checkout(tmp_path, monkeypatch):
+    root = tmp_path / "checkout" / "lake"
+    (root / "tables").mkdir(parents=True)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path / "checkout"))
+    assert "file=lake/parquetry.yml," in annotations()
+    monkeypatch.setenv("GITHUB_WORKSPACE", "")
+    assert "file=parquetry.yml," in annotations()
+    monkeypatch.chdir(tmp_path)
+    assert "file=checkout/lake/parquetry.yml," in annotations("--project", "checkout/lake")
+
+
+def annotations(*arguments):
+    done = CliRunner().invoke(command_line, ["validate", "--format", "github", *arguments])
+    assert done.exit_code == 1
+    return done.stdout

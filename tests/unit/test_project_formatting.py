@@ -151,3 +151,11 @@ def test_a_link_that_leads_out_is_left_alone(tmp_path):
     (root / "tables/out.yml").symlink_to(outside)
     assert [one.code for one in format_project(root, write=True).diagnostics] == ["PQ011"]
     assert outside.read_text() == "a:   1\n"
+
+
+def test_a_file_without_a_form_is_left_alone_and_named(tmp_path):
+    text = f"{PROJECT}? {'k' * 2000}\n: 1\n"
+    write_project(tmp_path, {"parquetry.yml": text})
+    (found,) = format_project(tmp_path, write=True).diagnostics
+    assert (found.code, found.file) == ("PQ016", "parquetry.yml")
+    assert (tmp_path / "parquetry.yml").read_text() == text
