@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,8 @@ from parquetry.project.canonical import NotCanonicalError, canonical
 from parquetry.project.formatting import format_project
 from parquetry.project.source import SourceText
 from tests.support.spec_cases import CASES, PROJECT, TABLE, write_project
+
+EXAMPLES = sorted(path.parent for path in Path(__file__).parents[2].glob("examples/*/parquetry.yml"))
 
 
 def formatted(text):
@@ -136,6 +139,12 @@ def test_a_project_is_formatted_as_a_whole(tmp_path):
     assert stat.S_IMODE((tmp_path / "tables/flights.yml").stat().st_mode) == 0o640
     assert format_project(tmp_path, write=True).changed == ()
     assert sorted(path.name for path in tmp_path.rglob(".*")) == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_examples_are_in_canonical_form(example):
+    result = format_project(example, write=False)
+    assert (result.changed, result.diagnostics) == ((), ())
 
 
 def test_a_folder_without_a_project(tmp_path):
