@@ -24,11 +24,13 @@ from parquetry.runtime.layout.clustering_model import (
     Situation,
 )
 from parquetry.runtime.layout.clustering_partitions import chosen_partitions
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, SizeLimits
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Scope, SizeLimits
 from parquetry.runtime.layout.plan_strategies import plan_strategy
 
 MOST_FILES: Final = 10_000
 """A plan names no more files than this: the timeline reads it again and again."""
+
+_UNLIMITED: Final = 2**62
 
 _JUDGE_NEW_FILES: Final = frozenset({"overlap"})
 
@@ -57,7 +59,10 @@ def debt(
     chosen = chosen_partitions(by_partition, spec.plan.partitions, situation.partitioning)
     strategy = plan_strategy(spec.plan.strategy)
     limits = SizeLimits.of(spec.plan, max_file_size_bytes=situation.max_file_size_bytes)
-    capacity = min(spec.plan.max_group_size_bytes, budget_bytes or spec.plan.max_group_size_bytes)
+    # Rows are put in order within a group: for the order to hold in a partition it is one.
+    whole = spec.execution.scope is Scope.PARTITION
+    largest = _UNLIMITED if whole else spec.plan.max_group_size_bytes
+    capacity = min(largest, budget_bytes or largest)
     left: dict[FileKey, ExcludedFile] = {}
     groups: list[PlannedGroup] = []
     for partition, members in by_partition.items():
