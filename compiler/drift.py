@@ -12,7 +12,7 @@ from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.admission import writing_problems
 from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
-from parquetry.runtime.column_types import is_widening, parse_type
+from parquetry.runtime.column_types import ColumnType, is_widening, parse_type
 from parquetry.runtime.creation import VERSION_KEY
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.parallel import map_each
@@ -25,6 +25,8 @@ from parquetry.runtime.table_schema import live_columns
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, format_instant
 from parquetry.runtime.timeline.timeline import Timeline
+
+_NEXT_WRITE = "the next write of parquetry puts it back, as the spec declares it"
 
 CODES = {
     "DR100": "the table cannot be read or written as it is now",
@@ -142,7 +144,7 @@ def _columns(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> Iterat
 def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | None:
     path = f"columns.{applied.name}"
     if live is None:
-        return Drift(code="DR203", path=path, applied=applied.type, live=None, restorable=True)
+        return Drift(code="DR203", path=path, applied=applied.type, live=None, remedy=_NEXT_WRITE)
     stored = _stored(applied)
     if stored.type != live.type:
         narrower, wider = parse_type(stored.type), parse_type(live.type)
@@ -152,14 +154,19 @@ def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | No
             applied=applied.type,
             live=live.type,
             acceptable=is_widening(narrower, wider),
-            restorable=is_widening(wider, narrower),
-            remedy=None
-            if is_widening(narrower, wider) or is_widening(wider, narrower)
-            else "its files hold other values now: restore a savepoint, or write the table anew",
+            remedy=_remedy(narrower, wider),
         )
     if not applied.nullable and live.nullable and not is_key:
         return Drift(code="DR204", path=f"{path}.nullable", applied=False, live=True, acceptable=True)
     return None
+
+
+def _remedy(applied: ColumnType, live: ColumnType) -> str | None:
+    if is_widening(applied, live):
+        return None
+    if is_widening(live, applied):
+        return _NEXT_WRITE
+    return "its files hold other values now: restore a savepoint, or write the table anew"
 
 
 def _stored(column: Column) -> Column:

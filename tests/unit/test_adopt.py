@@ -309,9 +309,12 @@ def test_a_dropped_column_cannot_be_accepted(folder):
     do(folder, table.folder)
     evolve(table, COLUMNS[:2])
     (drift,) = drifted(folder).drifts
-    assert (drift.code, drift.path, drift.restorable) == ("DR203", "columns.n", True)
+    assert (drift.code, drift.path, drift.restorable) == ("DR203", "columns.n", False)
+    handle = open_table(table.store)
+    next_write = handle.effective_spec(handle.timeline()).columns
+    assert [column.name for column in next_write] == ["id", "p", "n"]
     before = files_below(folder.root)
-    with pytest.raises(UnacceptableDriftError, match=r"columns.n cannot be accepted; `parquetry apply`"):
+    with pytest.raises(UnacceptableDriftError, match=r"columns.n cannot be accepted; the next write"):
         do(folder, table.folder)
     assert files_below(folder.root) == before
 
