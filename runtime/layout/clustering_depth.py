@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 
-from parquetry.runtime.layout.clustering_bounds import Box, boxes_of
+from parquetry.runtime.layout.clustering_bounds import Box, Extent, boxes_of
 from parquetry.runtime.layout.clustering_model import ClusteringFile
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 
 CURVES: Final = frozenset({"zorder", "hilbert"})
-_PROBES: Final = 32
+_SAMPLED: Final = 16
+_PROBES: Final = 40
 _LARGEST: Final = 2**16 - 1
 
 _Key = tuple[int, ...]
@@ -25,7 +27,7 @@ def depths_of(files: Sequence[ClusteringFile], execution: ExecutionPolicy) -> di
     """By file id the largest depth at a point within the file; files without known bounds are left out.
 
     Exact for files in the order of columns one after the other (a sweep over the ends of intervals,
-    n log n); along curves it is counted at 32 points, which are the middles of files.
+    n log n); along curves it is counted at 40 points, the middles of files and of what two share.
     """
     boxes = boxes_of(files, execution.columns)
     known = [position for position, box in enumerate(boxes) if box is not None]
@@ -109,15 +111,27 @@ class _RangeMaximum:
 
 def _at_points(boxes: Sequence[Box], runs: Sequence[str]) -> list[int]:
     depths = [1] * len(boxes)
-    by_curve = [number for _, number in sorted(zip(_curve_keys(boxes), range(len(boxes)), strict=True))]
-    step = max(1, len(by_curve) // _PROBES)
-    for probe in by_curve[step // 2 :: step]:
-        point = [side.low + side.high for side in boxes[probe]]
+    for point in _probes(boxes):
         covering = [number for number, box in enumerate(boxes) if _covers(box, point)]
         depth = len({runs[number] for number in covering})
         for number in covering:
             depths[number] = max(depths[number], depth)
     return depths
+
+
+def _probes(boxes: Sequence[Box]) -> list[list[int]]:
+    """Points in half ranks: the middles of files all along the curve, and of what neighbours share."""
+    by_curve = [number for _, number in sorted(zip(_curve_keys(boxes), range(len(boxes)), strict=True))]
+    step = max(1, len(by_curve) // _SAMPLED)
+    sampled = [boxes[number] for number in by_curve[step // 2 :: step][:_SAMPLED]]
+    shared = (
+        [Extent(max(a.low, b.low), min(a.high, b.high)) for a, b in zip(one, other, strict=True)]
+        for distance in range(1, len(sampled))
+        for one, other in zip(sampled, sampled[distance:], strict=False)
+    )
+    common = (sides for sides in shared if all(side.low <= side.high for side in sides))
+    found = chain(sampled, islice(common, _PROBES - len(sampled)))
+    return [[side.low + side.high for side in sides] for sides in found]
 
 
 def _covers(box: Box, point: Sequence[int]) -> bool:

@@ -207,6 +207,32 @@ def test_along_a_curve_a_point_has_all_columns():
     assert set(depths_of([replace(f, columns={**grid[0].columns}) for f in grid], CURVE).values()) == {4}
 
 
+def test_along_a_curve_any_two_of_a_few_files_that_share_a_point_are_found():
+    rng = random.Random(11)
+    for _ in range(200):
+        ends = [[sorted(rng.choices(range(12), k=2)) for _ in range(2)] for _ in range(rng.randint(2, 7))]
+        files = [file(f"f{n}", 1, a=tuple(a), b=tuple(b)) for n, (a, b) in enumerate(ends)]
+        for n, depth in enumerate(depths_of(files, CURVE).values()):
+            others = [other for m, other in enumerate(ends) if m != n]
+            assert (depth > 1) == any(share(ends[n], other) for other in others)
+
+
+def share(one, other):
+    """Whether there are points within both boxes; an edge is not within."""
+    if any(all(low == high for low, high in box) for box in (one, other)):
+        return False
+    for (low, high), (begin, end) in zip(one, other, strict=True):
+        if low == high:
+            if not (begin < low < end or begin == low == end):
+                return False
+        elif begin == end:
+            if not low < begin < high:
+                return False
+        elif max(low, begin) >= min(high, end):
+            return False
+    return True
+
+
 def test_texts_that_were_cut_do_not_count_as_covering_the_same():
     prefix = "x" * 32
     bounds = {"a": column(prefix, "x" * 31 + "y", kind="string")}
