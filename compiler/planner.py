@@ -282,11 +282,12 @@ def _foreign(table: Declared, observation: Observation, context: PlanContext) ->
     owner = (
         f"project {observation.handle.project!r}" if observation.handle.project else "no parquetry project"
     )
+    adopting = f", or remove {table.file}, run `parquetry adopt LOCATION` and put back from it what you want"
     return _blocked(
         table,
         "SC501",
         reason=f"the table at {table.location} belongs to {owner}",
-        remedy="give the table another location",
+        remedy=f"give the table another location{'' if observation.handle.project else adopting}",
     )
 
 

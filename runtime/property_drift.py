@@ -24,6 +24,9 @@ _HIVE = "hoodie.datasource.write.hive_style_partitioning"
 _ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 _GENERATOR = "hoodie.table.keygenerator.class"
 
+_OTHER_SPELLING = {_ORDERING: "hoodie.table.ordering.fields"}
+"""Hudi 1.x's name of a property, which would win over the one that is put back."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyDrift:
@@ -79,10 +82,11 @@ def restore_properties(store: ObjectStore, spec: TableSpec, *, timing: Timing = 
     ) as session:
         with table_lock(handle, session):
             found = property_drift(handle, spec)
+            gone = [drift.key for drift in found if drift.applied is None]
             update_table_properties(
                 store,
                 {drift.key: drift.applied for drift in found if drift.applied is not None},
-                remove=[drift.key for drift in found if drift.applied is None],
+                remove=[*gone, *(_OTHER_SPELLING[d.key] for d in found if d.key in _OTHER_SPELLING)],
                 comment="put back by parquetry apply",
             )
         session.acknowledge()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import parquetry
 from parquetry.compiler.adoption import adopt
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import CODES, drift_of_workspace
@@ -23,6 +24,7 @@ from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
 from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
+from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table, write_applied
 from parquetry.runtime.table_config import TIMEZONE_KEY
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
@@ -345,6 +347,30 @@ def test_the_spellings_of_hudi_1_are_no_drift(folder):
         hoodie__table__keygenerator__class=None,
         hoodie__table__keygenerator__type="SIMPLE",
     )
+    assert drifted(folder).drifts == ()
+
+
+@pytest.mark.parametrize("ordering", [None, "n"])
+def test_what_hudi_1_changed_by_its_own_name_is_put_back(folder, ordering):
+    table = foreign(folder, ordering=ordering)
+    do(folder, table.folder)
+    edit(table, hoodie__table__precombine__field=None, hoodie__table__ordering__fields="p")
+    assert [drift.code for drift in drifted(folder).drifts] == ["DR101"]
+    restore_properties(table.store, read_applied(table.store).spec)
+    assert drifted(folder).drifts == ()
+    assert open_table(table.store).config.ordering == ordering
+
+
+def test_a_table_created_from_python_is_taken_over_with_its_spec(folder):
+    location = folder.root / "warehouse" / "t"
+    limits = SizingPolicy(max_file_size_bytes=10**7, small_file_limit_bytes=10**6)
+    parquetry.create(location, spec(sizing=limits))
+    before = read_identity(open_store(location))
+    do(folder, location)
+    assert written(folder)["sizing"] == {"max_file_size": "10MB", "small_file_limit": "1MB"}
+    assert plan(folder).is_empty
+    after = read_identity(open_store(location))
+    assert (after.project, after.table_id, after.spec) == ("shop", before.table_id, before.spec)
     assert drifted(folder).drifts == ()
 
 
