@@ -1,0 +1,179 @@
+"""A stranger's first hour: the console blocks of a page, typed one after the other in an empty directory.
+
+``python -m tools.tour`` plays README.md and docs/tutorial.md and writes the screens as they come into
+the pages; ``--check`` only compares. Instants, sizes and commit ids may differ.
+
+YAML blocks that begin with ``# PATH`` are written to that path; a fragment is put below the last line
+in the file above it that begins like its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+_BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*\n(?:(?<=<<'END'\n)(?:.*\n)*?END\n)?)", re.MULTILINE)
+_VARYING = (
+    (re.compile(r"\b20[2-9]\d{14}\b"), "<instant>"),
+    (re.compile(r"\b\d+(\.\d+)? (B|KB|MB)\b"), "<size>"),
+    (re.compile(r", commit [0-9a-f]{12}\b"), ""),
+    (re.compile(r"[ -]+"), " "),
+)
+_SKIPPED = re.compile(r"make |python -m venv|pip install")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A command of a page: what the page shows below it, what it said, and how it ended."""
+
+    command: str
+    shown: str
+    said: str
+    exit_code: int
+
+    @property
+    def as_shown(self) -> bool:
+        """Whether the page shows nothing, or what comes up to figures that vary."""
+        return not self.shown or _steady(self.shown) == _steady(self.said)
+
+
+class Tour:
+    """A shell that stays in its directory from command to command."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._last_file: Path | None = None
+
+    def play(self, page: str) -> Iterator[Step]:
+        """The commands of a page, in their order."""
+        for block in _BLOCK.finditer(page):
+            info, body = block["info"].strip(), block["body"]
+            match info.split():
+                case ["console"] if not _SKIPPED.search(body):
+                    yield from self._console(body)
+                case ["yaml"]:
+                    self._write(body)
+                case ["yaml", "fragment"]:
+                    self._extend(body)
+                case ["python"] if "SparkSession" in body:
+                    yield self._typed("python -", body, shown="")
+
+    def _console(self, body: str) -> Iterator[Step]:
+        starts = [*_COMMAND.finditer(body)]
+        ends = [match.start() for match in starts[1:]] + [len(body)]
+        for match, end in zip(starts, ends, strict=True):
+            yield self._typed(match["command"].rstrip("\n"), None, shown=body[match.end() : end])
+
+    def _typed(self, command: str, entered: str | None, *, shown: str) -> Step:
+        """Runs a command in bash; without ``entered`` on a terminal where every question gets a yes."""
+        controller, terminal = pty.openpty()
+        os.write(controller, b"y\n")
+        with tempfile.NamedTemporaryFile("r", suffix=".directory") as place:
+            script = f"{command}\ncode=$?\npwd > {place.name}\nexit $code"
+            given = {"input": entered} if entered is not None else {"stdin": terminal}
+            done = subprocess.run(
+                ["bash", "-c", script],
+                cwd=self.directory,
+                env=_environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+                **given,
+            )
+            self.directory = Path(place.read().strip() or self.directory)
+        os.close(controller)
+        os.close(terminal)
+        said = done.stdout if done.returncode == 0 else done.stdout + done.stderr
+        return Step(command=command, shown=shown, said=said, exit_code=done.returncode)
+
+    def _write(self, body: str) -> None:
+        heading = re.match(r"# (\S+\.yml)\n", body)
+        if heading is None:
+            return
+        self._last_file = self.directory / heading[1]
+        self._last_file.parent.mkdir(parents=True, exist_ok=True)
+        self._last_file.write_text(body, encoding="utf-8")
+
+    def _extend(self, fragment: str) -> None:
+        assert self._last_file is not None, "a fragment stands below a file"
+        text = self._last_file.read_text(encoding="utf-8")
+        begins = re.match(r"\s*- \{\w+", fragment)
+        assert begins is not None, "a fragment is an entry of a list"
+        alike = [line for line in text.splitlines(keepends=True) if line.startswith(begins.group())]
+        # The entries of one list stand together: the first list with such entries is meant.
+        at = text.index(alike[0])
+        while (line := text[at : text.index("\n", at) + 1]).startswith(begins.group()):
+            at += len(line)
+        self._last_file.write_text(text[:at] + fragment + text[at:], encoding="utf-8")
+
+
+def play(page: Path, directory: Path) -> list[Step]:
+    """The steps of a page of this clone, played in ``directory``, which looks like a clone."""
+    shutil.copytree(
+        ROOT / "examples" / "shop", directory / "examples" / "shop", ignore=shutil.ignore_patterns("target")
+    )
+    (directory / ".venv").symlink_to(Path(sys.prefix))
+    return list(Tour(directory).play(page.read_text(encoding="utf-8")))
+
+
+def rewritten(page: str, steps: list[Step]) -> str:
+    """The page with what each command said below it, where it shows something and that differs."""
+    for step in steps:
+        if not step.as_shown:
+            before = f"$ {step.command}\n{step.shown}"
+            page = page.replace(before, f"$ {step.command}\n{step.said}", 1)
+    return page
+
+
+def _steady(text: str) -> list[str]:
+    for pattern, replacement in _VARYING:
+        text = pattern.sub(replacement, text)
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PARQUETRY_")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+    return kept | {"PATH": path, "PYSPARK_PYTHON": sys.executable, "NO_COLOR": "1", "COLUMNS": "100"}
+
+
+def main() -> int:
+    """Play the pages; returns 1 where a command failed or, with --check, a screen differs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check = parser.parse_args().check
+    failed = False
+    for page in PAGES:
+        with tempfile.TemporaryDirectory(prefix="parquetry-tour-") as folder:
+            steps = play(page, Path(folder))
+        for step in steps:
+            verdict = (
+                "ok"
+                if step.exit_code == 0 and step.as_shown
+                else "differs"
+                if step.exit_code == 0
+                else "fails"
+            )
+            failed = failed or step.exit_code != 0 or (check and not step.as_shown)
+            print(f"{verdict:<8} $ {step.command.splitlines()[0]}")
+            if verdict != "ok":
+                print(step.said)
+        if not check:
+            page.write_text(rewritten(page.read_text(encoding="utf-8"), steps), encoding="utf-8")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
