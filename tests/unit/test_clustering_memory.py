@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.spec import Column
+from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, slice_of
+
+COLUMNS = (
+    Column(name="n", type="bigint"),
+    Column(name="skewed", type="bigint"),
+    Column(name="b", type="binary"),
+)
+ROW_BYTES = 16 * 1024
+FILES, ROWS = 6, 1000
+
+
+@pytest.fixture
+def count_allocations():
+    """Starts counting what Arrow allocates."""
+    before = pa.default_memory_pool()
+
+    def start():
+        counting = pa.proxy_memory_pool(before)
+        pa.set_memory_pool(counting)
+        return counting
+
+    yield start
+    pa.set_memory_pool(before)
+
+
+def incoming(rng):
+    """Rows that do not compress; half of them share a value."""
+    numbers = rng.integers(0, 10**9, ROWS)
+    return pa.RecordBatch.from_pydict(
+        {
+            "_hoodie_record_key": pa.array(rng.integers(0, 2**62, ROWS)).cast(pa.string()),
+            "__position": pa.nulls(ROWS, pa.int64()),
+            "__delete": pa.array(np.zeros(ROWS, bool)),
+            "__hash": pa.array(np.ones(ROWS, np.int64)),
+            "n": pa.array(numbers),
+            "skewed": pa.array(np.where(numbers % 2, 7, numbers)),
+            "b": pa.array([rng.bytes(ROW_BYTES) for _ in range(ROWS)], pa.binary()),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        RowOrder(strategy="sort", columns=("skewed",)),
+        RowOrder(strategy="hilbert", columns=("n", "skewed")),
+        None,
+    ],
+)
+def test_a_group_of_many_times_the_budget_stays_near_it(tmp_path, count_allocations, order):
+    rng = np.random.default_rng(1)
+    ctx = context(tmp_path, COLUMNS, instant=FIRST)
+    files = [
+        file
+        for number in range(FILES)
+        for file in write_bucket(ctx, bucket(ctx, number), [incoming(rng)]).files
+    ]
+    group = GroupWork(
+        index=0,
+        partition="p=1",
+        slices=tuple(slice_of(file) for file in files),
+        target_bytes=24 * MIB,
+        order=order,
+    )
+    after = replace(context(tmp_path, COLUMNS, instant=SECOND), memory_budget_bytes=16 * MIB)
+    counting = count_allocations()
+    written = rewrite_group(after, group)
+    assert written.consumed_rows == FILES * ROWS
+    assert counting.max_memory() < 3 * after.memory_budget_bytes
