@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from parquetry.runtime.claims import claim_path, read_claim
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
-from parquetry.runtime.layout.clustering_model import Left
+from parquetry.runtime.layout.clustering_model import Left, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Existing
 from parquetry.runtime.publish import PartitionProfile, PlannedFile
 from parquetry.runtime.services.clean import clean
@@ -21,6 +22,7 @@ from parquetry.runtime.services.clustering_plans import (
     take_up,
 )
 from parquetry.runtime.services.clustering_survey import RUN_KEY
+from parquetry.runtime.services.undo import relative_path
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace
@@ -28,6 +30,7 @@ from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import begin
+from tests.support.clustering_model import file
 from tests.support.handmade import at
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import SORTED, apply_clustering, groups_owed, owed, table_in_debt
@@ -74,6 +77,23 @@ def test_a_scheduled_plan_is_hudis_avro_and_says_how_to_carry_it_out(table, path
     assert planned.target_file_size_bytes == SORTED.plan.target_file_size_bytes
     assert planned.plan_strategy == "size"
     assert request.plan.strategy_params["hoodie.clustering.plan.strategy.sort.columns"] == "v"
+
+
+@pytest.mark.parametrize(
+    ("uri", "named"),
+    [
+        ("file:///data/lake/t", "file:/data/lake/t/p/f.parquet"),
+        ("s3://bucket/lake/t", "s3a://bucket/lake/t/p/f.parquet"),
+    ],
+)
+def test_files_are_named_as_hadoop_does(uri, named):
+    store = SimpleNamespace(uri=uri)
+    one = file("f", 1, partition="p")
+    one = replace(one, path="p/f.parquet")
+    group = PlannedGroup(partition="p", files=(one,), output_files=1, benefit=1.0, reasons={"f": "small"})
+    (planned,) = avro_plan(store, [group], SORTED).groups
+    assert [part.path for part in planned.slices] == [named]
+    assert relative_path(store, named) == one.path
 
 
 def test_readers_do_not_notice_a_plan(table, path):
