@@ -11,12 +11,16 @@ import json
 from typing import Any
 
 from parquetry.compiler.plan import EXPIRES_AFTER_MS, Action, Blocked, Change, Evidence, Intent, Plan
+from parquetry.compiler.words import document as words_of
 from parquetry.runtime.codec import from_json_value, to_json_value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.job import canonical_json, digest_of
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 
 PLAN_FORMAT = "parquetry/plan"
 PLAN_VERSION = 1
+
+_LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 
 
 def plan_of(intent: Intent, evidence: Evidence) -> Plan:
@@ -53,7 +57,7 @@ def decode(text: str, *, name: str) -> Plan:
     """
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StalePlanError(
             f"{name} is no saved plan ({error}); write one with `parquetry plan --out`"
         ) from error
@@ -78,11 +82,24 @@ def decode(text: str, *, name: str) -> Plan:
             evidence=_evidence(evidence, f"{name}: evidence"),
             plan_id=document["plan_id"],
         )
-    except (InvalidDataError, KeyError, TypeError, AttributeError) as error:
+        _check_sense(plan)
+    except (InvalidDataError, KeyError, TypeError, AttributeError, ValueError, StopIteration) as error:
         raise StalePlanError(f"{name} is no plan that this parquetry reads ({error}); plan again") from error
     if plan.plan_id != _plan_id(document["intent"]):
         raise StalePlanError(f"{name}: the plan's id is not the digest of its intent; plan again")
     return plan
+
+
+def _check_sense(plan: Plan) -> None:
+    """Raise what follows from values that no plan has, before somebody shows or applies them."""
+    if not 0 <= plan.evidence.created_ms <= _LATEST_MS:
+        raise ValueError(f"created_ms is {plan.evidence.created_ms}")
+    for action in plan.intent.actions:
+        words_of(action.spec)
+        ClusteringSpec.of_extra(action.spec.extra, action.spec.sizing)
+    for table, figures in plan.evidence.figures.items():
+        if len(figures.sizes_before) != len(figures.sizes_after):
+            raise ValueError(f"the figures of {table} count sizes in different ways")
 
 
 def check_age(plan: Plan, now_ms: int, *, name: str) -> None:

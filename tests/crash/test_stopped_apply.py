@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -94,6 +95,53 @@ def test_stopped_anywhere_and_done_again(tmp_path, exists, stop):
         assert handle.applied.number == (2 if exists else 1)
         assert not exists or evolved(store)
         assert handle.timeline().pending_writes == () or before is not None
+
+
+def without_schema(kind, store):
+    """A change that commits nothing: another policy, the end of the project's record, properties put back."""
+    change = change_to(replace(OLD, extra={"description": kind}), store)
+    if kind == "record":
+        return replace(change, alters_schema=False)
+    if kind == "forget":
+        return replace(change, spec=OLD, alters_schema=False, forgets=True)
+    return replace(change, spec=OLD, alters_schema=False, restores=True, records=False)
+
+
+def drifted(path):
+    """A table whose ordering another program has set."""
+    store = prepared(path, exists=True)
+    properties = path / ".hoodie/hoodie.properties"
+    properties.write_text(f"{properties.read_text()}hoodie.table.precombine.field=id\n")
+    return store
+
+
+@pytest.mark.parametrize("kind", ["record", "forget", "restore"])
+@pytest.mark.parametrize("stop", [Stop.HALFWAY, Stop.AFTER])
+def test_changes_without_a_commit_stopped_anywhere_and_done_again(tmp_path, kind, stop):
+    prepare = drifted if kind == "restore" else partial(prepared, exists=True)
+    store = prepare(tmp_path / "whole")
+    counting = FaultyStore(store, tmp_path / "count")
+    apply_change(counting, without_schema(kind, store), timing=TIMING)
+    count = counting.operations()
+    prepare(tmp_path / "base")
+    assert count > 3
+    for number in range(1, count + 1):
+        path = tmp_path / f"stopped{number}"
+        shutil.copytree(tmp_path / "base", path)
+        store = open_store(path)
+        change = without_schema(kind, store)
+        faulty = FaultyStore(store, tmp_path / f"counter{number}", stop_at=number, stop=stop)
+        with pytest.raises(Stopped):
+            apply_change(faulty, change, timing=TIMING)
+        before = read_applied(store).ref
+        assert before.number in (1, 2)
+        if before.number == 1:
+            apply_change(store, change, timing=TIMING)
+        after = read_applied(store)
+        assert (after.ref.number, after.ref.forgotten) == (1 if kind == "restore" else 2, kind == "forget")
+        assert after.spec == (change.spec if change.records else OLD)
+        assert open_table(store).config.ordering is None
+        assert len(open_table(store).timeline().completed_writes) == 1
 
 
 def test_a_creation_begun_with_another_spec_is_finished_so_that_the_next_plan_sees_it(tmp_path):
