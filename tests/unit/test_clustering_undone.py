@@ -1,0 +1,99 @@
+"""Clustering that is taken back, and its files that are cleaned and archived; Spark is not needed for that."""
+
+from __future__ import annotations
+
+import pytest
+
+from parquetry.runtime.services.archive import archive
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.clustering_plans import schedule
+from parquetry.runtime.services.restore import restore
+from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.services.savepoint import create_savepoint
+from parquetry.runtime.spark.clustering import cluster, execute
+from parquetry.runtime.spec import RetentionPolicy
+from tests.support.one_process_spark import OneProcessSpark
+from tests.support.orphans import leftovers
+from tests.support.planned_clustering import groups_owed, table_in_debt
+from tests.support.small_table import FAST, rows_of, view_rows
+
+KEEP_ONE = RetentionPolicy(keep_commits=1, archive_keep_commits=2)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "table"
+
+
+@pytest.fixture
+def table(path):
+    return table_in_debt(path)
+
+
+def clustered(table):
+    return cluster(OneProcessSpark(), table.handle, timing=FAST)
+
+
+def files(table):
+    handle = table.handle
+    return len(handle.view(handle.timeline()).all_slices())
+
+
+def same(path, rows):
+    return rows_of(path) == view_rows(path) == rows
+
+
+def test_a_clustering_is_rolled_back(table, path):
+    rows = rows_of(path)
+    (instant,) = clustered(table).instants
+    assert files(table) == 2
+    rollback(table.handle, instant, timing=FAST)
+    assert files(table) == 6
+    assert same(path, rows)
+    assert leftovers(path) == []
+    assert clustered(table).groups == 2
+    assert same(path, rows)
+
+
+def test_a_table_is_restored_to_before_a_clustering(table, path):
+    rows = rows_of(path)
+    savepoint = create_savepoint(table.handle, timing=FAST)
+    clustered(table)
+    table.upsert({"k3": (99, "b"), "later": (1, "a")})
+    restore(table.handle, savepoint.instant, timing=FAST)
+    assert files(table) == 6
+    assert same(path, rows)
+
+
+def test_replaced_files_are_cleaned_and_the_replacecommit_is_archived(table, path):
+    (instant,) = clustered(table).instants
+    before = table.handle.timeline()
+    for number in range(4):
+        table.upsert({"k3": (number, "b")})
+    rows = rows_of(path)
+    assert clean(table.handle, policy=KEEP_ONE, timing=FAST).files_deleted >= 6
+    assert instant in archive(table.handle, policy=KEEP_ONE, timing=FAST).instants
+    assert before.is_completed(instant)
+    assert not table.handle.timeline().contains(instant)
+    assert same(path, rows)
+    assert leftovers(path) == []
+
+
+def test_the_table_as_of_before_and_what_changed_since(table, path):
+    rows = rows_of(path)
+    last = table.handle.timeline().completed_writes[-1].time
+    (instant,) = clustered(table).instants
+    table.upsert({"k3": (99, "b")})
+    assert view_rows(path, last) == view_rows(path, instant) == rows
+    handle = table.handle
+    assert handle.view(handle.timeline()).changed_between(last).end > instant
+
+
+def test_a_plan_is_carried_out_by_another_process(table, path):
+    rows = rows_of(path)
+    plan = schedule(table.handle, groups_owed(table), timing=FAST)
+    result = execute(OneProcessSpark(), table.handle, plan.instant, timing=FAST)
+    assert result.instants == (plan.instant,)
+    assert (result.files_before, result.files_after) == (6, 2)
+    assert same(path, rows)
+    assert leftovers(path) == []
