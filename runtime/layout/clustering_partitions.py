@@ -58,12 +58,12 @@ def _order(path: str, partitioning: Partitioning) -> tuple[Any, ...]:
     levels = path.split("/")
     if not columns or len(levels) != len(columns):
         # A value with '/' in it, such as 2013/6/1 in one column.
-        return (*((_IS_UNREAD, _natural(level)) for level in levels), path)
+        return tuple((_IS_UNREAD, _natural(level)) for level in levels), path
     values = (
         _value(level.removeprefix(f"{name}=") if partitioning.hive_style else level, kind, partitioning)
         for level, (name, kind) in zip(levels, columns, strict=True)
     )
-    return (*values, path)
+    return tuple(values), path
 
 
 def _value(level: str, kind: str, partitioning: Partitioning) -> tuple[int, Any]:

@@ -71,6 +71,12 @@ def test_a_date_in_one_column_may_lie_in_several_folders():
     assert newest(2, paths, ("d", "string"), hive_style=False) == {"2013/9/30", "2013/10/1"}
 
 
+def test_folders_of_different_depth_are_no_error():
+    paths = ["2013", "2013/9", "2013/9/30", "2014"]
+    assert newest(2, paths, ("d", "string"), hive_style=False) == {"2014", "2013"}
+    assert newest(4, paths, hive_style=False) == set(paths)
+
+
 def test_the_newest_that_are_skipped_do_not_count_as_recent():
     paths = [f"d=2013-01-0{day}" for day in range(1, 10)]
     assert newest(2, paths, ("d", "date"), skip=1) == {"d=2013-01-07", "d=2013-01-08"}
