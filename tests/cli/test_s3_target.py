@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from parquetry.runtime.storage import open_store
 from tests.support.command_script import environment, parquetry
 from tests.support.project_folder import ProjectFolder
 from tests.support.s3_server import BUCKET, s3_server
@@ -74,3 +75,21 @@ def test_a_compiled_job_takes_its_secrets_from_the_environment(shop):
     without = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert without.returncode == 4
     assert "environment variable PARQUETRY_SECRET_" in without.stderr
+
+
+def test_a_table_in_a_bucket_is_adopted_watched_and_unlocked(shop, tmp_path, s3_options):
+    folder, run = shop
+    assert run("apply", "--auto-approve").returncode == 0
+    store = open_store(f"s3://{BUCKET}/{tmp_path.name}/orders", s3_options)
+    store.delete_folder(".hoodie/.parquetry")
+    (folder.root / "tables" / "orders.yml").unlink()
+    adopted = run("adopt", f"s3a://{BUCKET}/{tmp_path.name}/orders", "--format", "json")
+    assert adopted.returncode == 0, adopted.stderr
+    assert json.loads(adopted.stdout)["applied_number"] == 1
+    assert "location" not in (folder.root / "tables" / "orders.yml").read_text()
+    assert run("plan", "--detailed-exitcode").returncode == 0
+    assert run("drift", "--check").returncode == 0
+    store.put(".hoodie/.aux/lock", b"somebody")
+    assert "held by another program (somebody)" in run("unlock", "--list").stdout
+    assert run("unlock", "orders", "--auto-approve").returncode == 0
+    assert store.stat(".hoodie/.aux/lock") is None
