@@ -24,6 +24,7 @@ from parquetry.runtime.clustering_execution import (
     planned_work,
     summed,
 )
+from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter
 from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.errors import InvalidDataError
@@ -101,6 +102,7 @@ class _Run:
         self._spark = spark
         self._transaction = transaction
         self._planned: PlannedWork | None = None
+        self._measure: QueryMeasure | None = None
         self.groups: list[RewrittenGroup] = []
         self.left_out: list[LeftOut] = []
 
@@ -118,6 +120,8 @@ class _Run:
         if not works:
             return None
         attempt = self._attempt(transaction.timeline)
+        self._measure = QueryMeasure(attempt.state.spec)
+        self._measure.look_up(transaction.store, [part for work in works for part in work.slices])
         buckets = [work.bucket(transaction.instant) for work in works]
         first = (
             BaseFileName(partition=b.partition, file_id=b.file_id, instant=transaction.instant).path
@@ -154,6 +158,7 @@ class _Run:
 
     def _outcome(self, attempt: Attempt) -> WriteOutcome:
         assert self._planned is not None
+        assert self._measure is not None
         files = tuple(file for group in self.groups for file in group.files)
         replaced: dict[str, tuple[str, ...]] = {}
         for group in self.groups:
@@ -161,7 +166,7 @@ class _Run:
             replaced[group.work.partition] = (*replaced.get(group.work.partition, ()), *ids)
         outcome = attempt.outcome(CLUSTER, results=WriteResults(files=files, buckets={}), replaced=replaced)
         said = description(self._planned.execution, self.groups, self.left_out)
-        return replace(outcome, extra={**outcome.extra, RUN_KEY: said})
+        return replace(outcome, extra={**outcome.extra, RUN_KEY: said, **self._measure.measured(self.groups)})
 
 
 def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
