@@ -218,3 +218,22 @@ def test_recipes_are_tried_for_every_change_that_has_one():
     tried = {code for code, _, _ in RECIPES}
     assert IDENTITY_CODES | {"SC403"} <= tried
     assert ORDERS["record_key"] == ["order_id"]
+
+
+def test_after_a_run_that_its_budget_stopped_the_plan_is_empty_and_a_paid_table_is_not_written(folder, spark):
+    folder.orders(sizing=SIZES, clustering=CLUSTERING | {"existing": "gradual", "every_commits": 1})
+    half = sum(part.size_bytes for part in live_files(folder)) // 2 + 2_000
+    folder.project(targets={"dev": PROJECT["targets"]["dev"] | {"budget": {"per_run": f"{half}B"}}})
+    said(folder, "apply", "--auto-approve")
+    owed = plan_workspace(folder.workspace(), now_ms=NOW, due=True).evidence.due["orders"]
+    assert (owed.rewrite_files, owed.runs) == (8, 2)
+    said(folder, "run", "--only", "services")
+    half_way = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
+    assert half_way.is_empty
+    assert half_way.evidence.due["orders"].rewrite_files == 4
+    said(folder, "run", "--only", "services")
+    paid = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
+    assert (paid.is_empty, paid.evidence.due["orders"].rewrite_bytes) == (True, 0)
+    before = {path: path.stat().st_mtime_ns for path in folder.table.rglob("*") if path.is_file()}
+    said(folder, "run")
+    assert {path: path.stat().st_mtime_ns for path in folder.table.rglob("*") if path.is_file()} == before
