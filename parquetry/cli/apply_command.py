@@ -31,7 +31,7 @@ def command(
     """
     from parquetry.cli.apply_view import ApplyView
     from parquetry.cli.approval import approved_plan, saved_plan
-    from parquetry.cli.launch import launcher_for, new_run_id
+    from parquetry.cli.launch import launcher_for, new_run_id, one_by_one
     from parquetry.cli.workspaces import workspace_of
     from parquetry.compiler.applying import apply_plan
 
@@ -43,6 +43,6 @@ def command(
     else:
         plan = approved_plan(workspace, output, approved=approved, ask=not auto_approve)
     prepare = launcher_for(workspace, new_run_id())
-    result = apply_plan(plan, workspace, launch=lambda job: prepare((job,))(job))
+    result = apply_plan(plan, workspace, launch=one_by_one(prepare, output))
     output.show(ApplyView(), result)
     return output.ended(result.failure)

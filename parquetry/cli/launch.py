@@ -9,12 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from parquetry.cli.output import Output
+from parquetry.cli.progress import working
 from parquetry.cli.submit import SparkSubmit
 from parquetry.compiler.running import Launch
 from parquetry.compiler.workspace import Workspace
 from parquetry.project.model import Launcher
 from parquetry.runtime.job import JobPlan
-from parquetry.runtime.main import execute, start_spark
+from parquetry.runtime.main import JobResult, execute, start_spark
 
 
 def new_run_id() -> str:
@@ -29,6 +31,16 @@ def launcher_for(workspace: Workspace, run_id: str) -> Callable[[tuple[JobPlan, 
         submit = SparkSubmit(workspace=workspace, run_id=run_id, folder=folder)
         return lambda _: submit
     return _in_process
+
+
+def one_by_one(prepare: Callable[[tuple[JobPlan, ...]], Launch], output: Output) -> Launch:
+    """What carries out jobs that are not known beforehand, each shown while it runs."""
+
+    def launch(job: JobPlan) -> JobResult:
+        with working(output, f"{job.table} {job.name}"):
+            return prepare((job,))(job)
+
+    return launch
 
 
 def _in_process(jobs: tuple[JobPlan, ...]) -> Launch:

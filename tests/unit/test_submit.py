@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from parquetry.cli.launch import one_by_one
+from parquetry.cli.output import Output
 from parquetry.cli.submit import SparkSubmit
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.workspace import jobs_of
-from parquetry.runtime.main import RESULT_PREFIX, report_path, run_document
+from parquetry.runtime.main import RESULT_PREFIX, JobResult, report_path, run_document
 from parquetry.runtime.storage import open_store
 from tests.support.project_folder import ProjectFolder
 
@@ -124,3 +126,21 @@ def test_a_report_that_cannot_be_written_changes_nothing(folder, capsys):
     document = replace(job, location="/proc/nowhere").to_json()
     assert run_document(document, report=report_path("x")) == run_document(document)
     assert capsys.readouterr().out.count(RESULT_PREFIX) == 2
+
+
+def test_jobs_that_turn_up_one_by_one_are_shown_while_they_run(folder, capsys):
+    prepared = []
+
+    def prepare(jobs):
+        prepared.append(jobs)
+        return lambda job: JobResult(table=job.table, job=job.name)
+
+    job = ingest(folder)
+    launch = one_by_one(prepare, Output())
+    assert [launch(job).job, launch(job).job] == ["ingest_landing"] * 2
+    assert prepared == [(job,), (job,)]
+    said = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(" after ")[0] or line for line in said] == [
+        "orders ingest_landing: started",
+        "orders ingest_landing: done",
+    ] * 2
