@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from parquetry import project
 from parquetry.compiler.changes import CODES as CHANGES
@@ -106,3 +108,19 @@ def test_every_code_has_words(code):
 def test_an_unknown_code_is_refused():
     with pytest.raises(UnknownCodeError, match="there is no code PQ999"):
         explain_code("PQ999")
+
+
+@given(
+    st.lists(
+        st.sampled_from(["sizing", "columns", "id", "type", "0", "tags", "sources", "options", "", "x", "é"])
+        | st.text(max_size=4),
+        max_size=5,
+    ).map(".".join)
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_path_is_explained_or_refused(table, path):
+    try:
+        found = explain_table(table, path)
+    except UnknownSettingError:
+        return
+    assert found.settings or found.description
