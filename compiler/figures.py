@@ -12,6 +12,7 @@ from statistics import median
 from typing import Final
 
 from parquetry.compiler.plan import Debt, QueryFigures, TableFigures
+from parquetry.compiler.prediction import predicted_files
 from parquetry.runtime.layout.clustering import debt as clustering_debt
 from parquetry.runtime.layout.clustering_model import Debt as ClusteringDebt
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
@@ -59,7 +60,9 @@ def figures_of(
         small_files_after=sum(is_small(size, after.sizing) for size in sizes),
         sizes_before=_histogram(sizes, largest),
         sizes_after=_histogram(_sizes_after(slices, clustering), largest),
-        queries=_queries(names, statistics, after),
+        queries=_queries(
+            names, list(statistics.values()), predicted_files(statistics, clustering, policy.execution), after
+        ),
         debt=_debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes),
     )
 
@@ -111,17 +114,22 @@ def _clustering(
 
 
 def _queries(
-    conditions: Mapping[str, str], statistics: Mapping[str, FileStatistics], spec: TableSpec
+    conditions: Mapping[str, str],
+    files: Sequence[FileStatistics],
+    expected: Sequence[FileStatistics],
+    spec: TableSpec,
 ) -> tuple[QueryFigures, ...]:
     types = column_types(spec.columns)
-    files = list(statistics.values())
+    parsed = {name: parse_where(where, types=types, time_zone=UTC) for name, where in conditions.items()}
     return tuple(
         QueryFigures(
             name=name,
-            read=touched(files, parse_where(where, types=types, time_zone=UTC), types).files,
+            read=touched(files, condition, types).files,
             total=len(files),
+            read_after=touched(expected, condition, types).files,
+            total_after=len(expected),
         )
-        for name, where in conditions.items()
+        for name, condition in parsed.items()
     )
 
 

@@ -124,11 +124,13 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFigures:
-    """How many files a declared query reads, of how many."""
+    """How many files a declared query reads, of how many, now and (expected) with the debt paid."""
 
     name: str
     read: int
     total: int
+    read_after: int
+    total_after: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

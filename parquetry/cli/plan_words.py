@@ -105,10 +105,13 @@ def small_text(figures: TableFigures) -> str:
 
 
 def query_lines(figures: TableFigures) -> list[str]:
-    """What each declared query reads."""
-    return [
-        f"query {query.name}: reads {query.read} of {count(query.total, 'file')}" for query in figures.queries
-    ]
+    """What each declared query reads, and what it is expected to read with the debt paid."""
+    lines = []
+    for query in figures.queries:
+        now = f"query {query.name}: reads {query.read} of {count(query.total, 'file')}"
+        same = (query.read, query.total) == (query.read_after, query.total_after)
+        lines.append(now if same else f"{now}, then about {query.read_after} of {query.total_after}")
+    return lines
 
 
 def creation_lines(action: Action) -> list[str]:

@@ -114,6 +114,27 @@ def test_queries_say_how_many_files_they_read(folder):
     folder.write("tables/events.yml", EVENTS | {"description": "Changed."})
     (query,) = due(folder).evidence.figures["events"].queries
     assert (query.name, query.read, query.total) == ("low", 3, 6)
+    assert (query.read_after, query.total_after) == (3, 6)
+
+
+@pytest.mark.parametrize(
+    ("execution", "read_after"),
+    [
+        ({"strategy": "sort", "columns": ["v"]}, 2),
+        ({"strategy": "sort", "columns": ["id"]}, 3),
+        ({"strategy": "stitch"}, 3),
+    ],
+)
+def test_queries_say_what_they_will_read_when_the_debt_is_paid(folder, execution, read_after):
+    # Values of v from 0 to 5 in 3 files: 0 to 1, 1 to 3, 3 to 5.
+    plan = {"target_file_size": "4300B", "small_file_limit": "4000B", "max_group_size": "1MiB"}
+    clustering = CLUSTERING | {"plan": plan, "execution": execution}
+    sizing = {"max_file_size": "4300B", "small_file_limit": "4000B"}
+    folder.write("tables/events.yml", EVENTS | {"sizing": sizing, "clustering": clustering})
+    figures = due(folder).evidence.figures["events"]
+    (query,) = figures.queries
+    assert query.total_after == figures.debt.files_after == 3
+    assert query.read_after == read_after
 
 
 def test_sizes_are_counted_in_tenths_of_the_largest(folder):

@@ -60,7 +60,7 @@ FIGURES = TableFigures(
     small_files_after=20,
     sizes_before=(20, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0),
     sizes_after=(0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0),
-    queries=(QueryFigures(name="by_day", read=9, total=24),),
+    queries=(QueryFigures(name="by_day", read=9, total=24, read_after=2, total_after=6),),
     debt=DEBT,
 )
 NASTY = "Ends ``` and ~~~~ </details><script>alert(1)</script> | @everyone\n::error::x %0A"
@@ -126,7 +126,7 @@ def test_a_comment_begins_with_the_marker_and_says_what_there_is_to_know():
     (row,) = [line for line in text.splitlines() if line.startswith("| `orders` |")]
     assert "3.2 GB to rewrite, about 3 runs at 1GiB, about 4 min" in row
     assert "24 -&gt; 6 files" in row
-    assert "by_day: reads 9 of 24 files" in row
+    assert "by_day: reads 9 of 24 files, then about 2 of 6" in row
     assert "-  max_file_size: 120MiB\n+  max_file_size: 64MiB\n" in text
     assert "| up to 10 % | 20 | 0 |" in text
     assert "   cp a b\n" in text
