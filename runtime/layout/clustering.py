@@ -82,6 +82,7 @@ def debt(
         grouped = {file.key for group in found for file in group.files}
         groups += found
         left |= _all_left(members, Left.HEALTHY)
+        left |= _all_left((f for f in members if limits.is_ill(f.size_bytes)), Left.NOT_PICKED)
         left |= _all_left(due, Left.NO_GAIN)
         left |= unavailable
         for key in grouped:

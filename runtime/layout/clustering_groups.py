@@ -126,9 +126,8 @@ def _size_gain(
 ) -> float:
     """How many files fewer there are, or more where they were too large; 0 unless fewer are ill-sized."""
     limits = context.limits
-    before = sum(limits.is_small(file.size_bytes) or limits.is_oversize(file.size_bytes) for file in files)
-    is_ill = limits.is_small(int(size_after_bytes)) or limits.is_oversize(int(size_after_bytes))
-    if (outputs if is_ill else 0) >= before:
+    before = sum(limits.is_ill(file.size_bytes) for file in files)
+    if (outputs if limits.is_ill(int(size_after_bytes)) else 0) >= before:
         return 0.0
     return float(max(abs(len(files) - outputs), 1))
 

@@ -30,6 +30,7 @@ class Left(StrEnum):
     KEPT = "kept"
     RESERVED = "reserved"
     HEALTHY = "healthy"
+    NOT_PICKED = "not picked"
     NO_GAIN = "no gain"
     BUDGET = "budget"
     GROUPS = "groups"
@@ -46,6 +47,7 @@ IN_WORDS: Mapping[str, str] = {
     Left.KEPT: "older than the policy, and clustering.existing is keep",
     Left.RESERVED: "in use",
     Left.HEALTHY: "of good size and in order",
+    Left.NOT_PICKED: "of another size than the target, which clustering.plan.strategy does not mind",
     Left.NO_GAIN: "there is nothing to merge it with",
     Left.BUDGET: "over the byte budget of this run",
     Left.GROUPS: "over clustering.plan.max_groups",

@@ -160,6 +160,10 @@ class SizeLimits:
         """Whether a file of that size should be split."""
         return size_bytes > self.oversize_above_bytes
 
+    def is_ill(self, size_bytes: int) -> bool:
+        """Whether a file of that size is one or the other."""
+        return self.is_small(size_bytes) or self.is_oversize(size_bytes)
+
     def output_files(self, size_bytes: int) -> int:
         """Into how many files that many bytes go: as near to the target as they can without a small one."""
         files = max(1, round(size_bytes / self.target_bytes))

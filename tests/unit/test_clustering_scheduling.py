@@ -310,6 +310,7 @@ def test_commits_takes_what_was_written_since_and_late_partitions_too():
     late = [file("late", MIB, partition="p=1", instant="4"), file("new", MIB, partition="p=3", instant="6")]
     reasons, left = due(spec, [*clustered, small, *late])
     assert reasons == {"late": Due.NEW, "new": Due.NEW}
+    assert left.pop("merged before") is Left.NOT_PICKED
     assert set(left.values()) == {Left.HEALTHY}
 
 
