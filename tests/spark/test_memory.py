@@ -49,7 +49,7 @@ def test_workers_that_update_every_row_of_full_files_fit_1_5_gib(tmp_path):
     found = measured("workers", tmp_path, 120)
     print(found)
     assert found["compression"] > 5
-    assert found["files"] == found["rewritten"] == 2
-    assert found["file_mib"] > 100
+    assert found["files"] == found["rewritten"]
+    assert sum(size > 100 for size in found["file_mib"]) == 2
     assert len(found["peaks_mib"]) >= 2
     assert found["peaks_mib"][0] < 1.5 * 1024

@@ -11,10 +11,12 @@ import json
 import sys
 import threading
 import time
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,6 +31,8 @@ from tests.support.processes import descendants, peak_of
 
 _FILES = 8
 _STABLE_ROUNDS = 5
+_WIDE_ROW_BYTES = 165
+_DISTINCT_ROWS = 200_000
 _PARTS = 4
 
 
@@ -90,18 +94,21 @@ def heap_mib(spark: Any) -> float:
 def workers(folder: Path, file_mib: int) -> dict[str, Any]:
     """The peaks of the Python workers that update every row of two wide, compressible files."""
     spark = local_spark("memory of the workers")
-    rows = file_mib * MIB // 160
+    rows = file_mib * MIB // _WIDE_ROW_BYTES
     for number in range(4):
         write_wide(folder / f"source{number}.parquet", seed=number + 1, rows=rows, first=number % 2 * rows)
     spec = TableSpec(
         name="t",
         columns=(Column(name="id", type="bigint", nullable=False), *COLUMNS),
         record_key=("id",),
-        sizing=SizingPolicy(max_file_size_bytes=file_mib * MIB, insert_split_size=rows),
+        sizing=SizingPolicy(
+            max_file_size_bytes=file_mib * MIB, insert_split_size=rows, record_size_bytes=_WIDE_ROW_BYTES
+        ),
     )
     table = parquetry.create(folder / "t", spec)
     first, second = ([str(folder / f"source{n}.parquet") for n in numbers] for numbers in ((0, 1), (2, 3)))
-    inserted = table.bulk_insert(spark.read.parquet(*first))
+    inserted = table.insert(spark.read.parquet(*first))
+    sizes = table.inspect().partitions[0].file_sizes_bytes
     with Peaks() as peaks:
         updated = table.upsert(spark.read.parquet(*second))
     assert updated.updated_rows == 2 * rows
@@ -109,7 +116,7 @@ def workers(folder: Path, file_mib: int) -> dict[str, Any]:
     return {
         "rows": 2 * rows,
         "files": inserted.files_added,
-        "file_mib": inserted.bytes_written / inserted.files_added / MIB,
+        "file_mib": [size / MIB for size in sizes],
         "compression": arrow_bytes / inserted.bytes_written,
         "rewritten": updated.files_rewritten,
         "peaks_mib": sorted(peaks.mib.values(), reverse=True),
@@ -120,13 +127,20 @@ def write_wide(path: Path, *, seed: int, rows: int, first: int) -> None:
     """A source file of the 50 columns and a key."""
     names = ["id", *(column.name for column in COLUMNS)]
     writer: pq.ParquetWriter | None = None
-    for batch in rows_of(seed, rows, positions=True):
-        ids = pa.compute.add(batch.column("__position"), first)
-        wide = pa.RecordBatch.from_arrays([ids, *(batch.column(name) for name in names[1:])], names=names)
-        writer = writer or pq.ParquetWriter(path, wide.schema, compression="snappy", store_schema=False)
-        writer.write_batch(wide)
-    assert writer is not None
-    writer.close()
+    written = 0
+    # Rows recur only where no encoder still remembers them.
+    distinct = list(rows_of(seed, min(rows, _DISTINCT_ROWS), positions=False))
+    for batch in cycle(distinct):
+        count = min(batch.num_rows, rows - written)
+        ids = pa.array(np.arange(first + written, first + written + count))
+        wide = [ids, *(batch.column(name).slice(0, count) for name in names[1:])]
+        rows_batch = pa.RecordBatch.from_arrays(wide, names=names)
+        writer = writer or pq.ParquetWriter(path, rows_batch.schema, compression="snappy", store_schema=False)
+        writer.write_batch(rows_batch)
+        written += count
+        if written == rows:
+            writer.close()
+            return
 
 
 class Peaks:
