@@ -9,8 +9,10 @@ from datetime import UTC
 from typing import Any
 
 from parquetry.compiler.rereading import read_again
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.overlap import overlap_depth
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping import Touched, Types, column_types, parse_where, touched
 from parquetry.runtime.property_warnings import property_warnings
@@ -58,13 +60,25 @@ class QueryReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverlapReport:
+    """How many files of one partition share a value of a clustering column, where it is worst."""
+
+    column: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutReport:
-    """A table as of its newest completed write; ``warnings`` are what others may lose rows by."""
+    """A table as of its newest completed write; ``warnings`` are what others may lose rows by.
+
+    ``overlap`` has the columns that the applied clustering policy orders by.
+    """
 
     table: str
     instant: str | None
     partitions: tuple[PartitionReport, ...]
     queries: tuple[QueryReport, ...]
+    overlap: tuple[OverlapReport, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -81,14 +95,32 @@ def inspect_table(store: ObjectStore) -> LayoutReport:
     view = handle.view(timeline)
     slices = view.all_slices()
     queries = spec.extra.get("queries") or ()
-    statistics = look_up(store, slices, columns=None if queries else ())
+    ordered_by = ClusteringSpec.of_extra(spec.extra, spec.sizing).execution.columns
+    statistics = look_up(store, slices, columns=None if queries else ordered_by)
     return LayoutReport(
         table=handle.config.name,
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
         partitions=_partitions(slices, statistics, spec.sizing),
         queries=_queries(queries, statistics, column_types(spec.columns)),
+        overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
         warnings=property_warnings(store),
     )
+
+
+def _overlap(
+    column: str, slices: Sequence[FileSlice], statistics: Mapping[str, FileStatistics]
+) -> OverlapReport:
+    bounds: dict[str, list[tuple[Any, Any] | None]] = defaultdict(list)
+    for part in slices:
+        file = statistics[part.path]
+        found = file.columns.get(column)
+        if found is None or found.minimum is None or found.maximum is None:
+            # A file of nulls alone holds no value; any other one without bounds may hold every value.
+            if found is None or found.nulls != file.rows:
+                bounds[part.partition].append(None)
+        else:
+            bounds[part.partition].append((found.minimum, found.maximum))
+    return OverlapReport(column=column, depth=max(map(overlap_depth, bounds.values()), default=0))
 
 
 def _queries(

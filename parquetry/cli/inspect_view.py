@@ -30,6 +30,9 @@ class InspectView:
         if outcome.queries:
             lines = [_query_row(query) for query in outcome.queries]
             blocks.append(columns(_QUERY_HEADER, lines, paint=paint, right=frozenset({1, 2, 3})))
+        if outcome.overlap:
+            depths = ", ".join(f"{overlap.column} {overlap.depth}" for overlap in outcome.overlap)
+            blocks.append(f"files that share a value, at most in one partition: {depths}")
         blocks.append(_summary(totals))
         blocks += [f"{paint.bad('warning')}: {warning}" for warning in outcome.warnings]
         return "\n\n".join(blocks)
@@ -57,6 +60,7 @@ class InspectView:
             ],
             "totals": {"partitions": len(outcome.partitions)} | _figures(totals),
             "queries": [asdict(query) for query in outcome.queries],
+            "overlap": [asdict(overlap) for overlap in outcome.overlap],
             "warnings": list(outcome.warnings),
         }
 

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from parquetry.cli.inspect_view import InspectView
 from parquetry.cli.main import command_line
-from parquetry.compiler.inspection import LayoutReport, PartitionReport, QueryReport, Share
+from parquetry.cli.output import Paint
+from parquetry.compiler.inspection import LayoutReport, PartitionReport, QueryReport, Share, inspect_table
 from parquetry.compiler.layout_page import size_bars
 from parquetry.compiler.saved_layout import read_layouts
-from tests.support.handmade import HandmadeTable
+from parquetry.runtime.table import write_applied
+from tests.support.handmade import HandmadeTable, spec
 
 
 class Page(HTMLParser):
@@ -87,3 +89,20 @@ def test_inspect_saves_both_and_what_it_saves_is_read_back(tmp_path):
     layout = read_layouts([out])["t"]
     assert [(p.path, p.files, p.rows) for p in layout.partitions] == [("p=a", 1, 1), ("p=b", 1, 2)]
     assert Page(html.read_text()).text
+
+
+def test_files_that_share_values_of_clustering_columns_are_counted_by_partition(tmp_path):
+    table = HandmadeTable(tmp_path / "t")
+    table.commit("1", {"p=a": {"f-0": [("k", 1), ("l", 5)], "f-1": [("m", 4), ("n", 9)], "f-2": [("o", 9)]}})
+    table.commit("2", {"p=b": {"g-0": [("k", 4)]}})
+    clustering = {"trigger": "async", "execution": {"strategy": "sort", "columns": ["n", "id"]}}
+    declared = spec(extra={"clustering": clustering})
+    write_applied(table.store, declared, number=1, digest="d")
+    report = inspect_table(table.store)
+    assert [(overlap.column, overlap.depth) for overlap in report.overlap] == [("n", 2), ("id", 1)]
+    text = InspectView().text(report, Paint(enabled=False))
+    assert "files that share a value, at most in one partition: n 2, id 1" in text
+    assert InspectView().json(report)["overlap"] == [
+        {"column": "n", "depth": 2},
+        {"column": "id", "depth": 1},
+    ]
