@@ -1,0 +1,145 @@
+"""What planning the clustering of many files costs: ``python -m benchmarks.clustering_plans``.
+
+The files are sparse, so that they take no room; their statistics are recorded beside the timeline as
+writes record them. Nothing starts a JVM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.layout.clustering import debt, within
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
+from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
+from parquetry.runtime.services.clustering_avro import avro_plan
+from parquetry.runtime.services.clustering_plans import observe
+from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.statistics import encode_statistics, sidecar_path
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import create_table, open_table, write_applied
+from parquetry.runtime.timeline.clustering_plan import RequestedReplace
+from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
+
+MIB = 1024 * 1024
+PARTITIONS, COMMITS = 100, 20
+EXECUTIONS = {
+    "stitch": ExecutionPolicy(),
+    "sort": ExecutionPolicy(strategy="sort", columns=("a",)),
+    "zorder": ExecutionPolicy(strategy="zorder", columns=("a", "b")),
+}
+
+
+class Counted:
+    """A store that counts what is asked of it."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.inner, name)
+        if callable(value) and name in {"list", "list_folders", "read", "open_input", "stat"}:
+            self.calls[name] += 1
+        return value
+
+
+def make_table(path: Path, files: int) -> Any:
+    store = open_store(path)
+    spec = TableSpec(
+        name="many",
+        columns=(
+            Column(name="id", type="string", nullable=False),
+            Column(name="a", type="bigint"),
+            Column(name="b", type="bigint"),
+            Column(name="p", type="int"),
+        ),
+        record_key=("id",),
+        partition_by=("p",),
+    )
+    create_table(store, spec, project="benchmarks")
+    handle = open_table(store)
+    timeline = handle.timeline()
+    schema, instant = handle.schema_json(timeline, spec.columns), timeline.last_instant
+    rng = random.Random(files)
+    for partition in range(PARTITIONS):
+        folder = path / f"p={partition}"
+        folder.mkdir()
+        (folder / ".hoodie_partition_metadata").write_text(f"commitTime={instant}\npartitionDepth=1\n")
+    for commit in range(COMMITS):
+        instant = next_instant(instant, 0, Timezone.UTC)
+        known = [make_file(path, rng, number, instant) for number in range(commit, files, COMMITS)]
+        store.put(sidecar_path(instant), encode_statistics(known))
+        metadata = CommitMetadata(operation="INSERT", stats={}, extra={"schema": schema})
+        store.put(Instant(time=instant, action=Action.COMMIT, state=State.COMPLETED).path, metadata.to_json())
+    return store, spec
+
+
+def make_file(path: Path, rng: random.Random, number: int, instant: str) -> FileStatistics:
+    name = f"p={number % PARTITIONS}/{uuid.UUID(int=rng.getrandbits(128))}-0_0-0-0_{instant}.parquet"
+    size = rng.randrange(1, 60 * MIB)
+    with (path / name).open("wb") as file:
+        file.truncate(size)
+    columns = {column: ends(rng) for column in ("a", "b")}
+    return FileStatistics(
+        path=name,
+        size_bytes=size,
+        row_groups=(RowGroupStatistics(rows=1000, data_bytes=size, columns=columns),),
+    )
+
+
+def ends(rng: random.Random) -> ColumnStatistics:
+    low = rng.randrange(10**6)
+    return ColumnStatistics(type="bigint", minimum=low, maximum=low + rng.randrange(10**4), nulls=0)
+
+
+def measure(store: Any, spec: TableSpec, execution: ExecutionPolicy, number: int) -> dict[str, Any]:
+    section = ClusteringSpec(execution=execution, plan=PlanPolicy(max_groups=100_000))
+    applied = TableSpec.from_json({**spec.to_json(), "extra": {"clustering": to_json_value(section)}})
+    write_applied(store, applied, number=number, digest=f"sha256:{number}")
+    counted: Any = Counted(store)
+    begun = time.process_time()
+    handle = open_table(counted)
+    policy, files, situation = observe(handle, handle.timeline())
+    seen = time.process_time()
+    plan = within(debt(policy, files, situation), budget_bytes=None, max_groups=policy.plan.max_groups)
+    planned = time.process_time()
+    content = RequestedReplace(operation="CLUSTER", plan=avro_plan(store, plan.groups, policy)).encode()
+    return {
+        "files": len(files),
+        "execution": execution.strategy,
+        "planned": plan.files_before,
+        "calls": sum(counted.calls.values()),
+        "survey": seen - begun,
+        "plan": planned - seen,
+        "bytes": len(content),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=int, nargs="+", default=[25_000, 50_000, 100_000])
+    print("| files | layout | files planned | storage calls | survey, CPU s | plan, CPU s | plan file |")
+    print("|---|---|---|---|---|---|---|")
+    for files in parser.parse_args().files:
+        with tempfile.TemporaryDirectory() as folder:
+            store, spec = make_table(Path(folder) / "table", files)
+            for number, execution in enumerate(EXECUTIONS.values(), start=1):
+                row = measure(store, spec, execution, number)
+                print(
+                    f"| {row['files']:,} | {row['execution']} | {row['planned']:,} | {row['calls']:,} | "
+                    f"{row['survey']:.1f} | {row['plan']:.1f} | {row['bytes'] / MIB:.2f} MiB |",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
