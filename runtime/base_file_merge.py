@@ -82,6 +82,10 @@ def merged(stored: pa.RecordBatch, changes: Changes) -> pa.RecordBatch:
     runs = len(changes.updated) + len(changes.deleted)
     if not runs:
         return with_origin(stored, Origin.COPIED)
+    if not len(changes.updated):
+        kept = np.ones(stored.num_rows, bool)
+        kept[changes.deleted] = False
+        return with_origin(stored.filter(pa.array(kept)), Origin.COPIED)
     replace = _by_slices if stored.num_rows >= _ROWS_PER_RUN * runs else _by_gathering
     return replace(stored, changes.rows, changes.updated, changes.deleted)
 
