@@ -26,8 +26,11 @@ def delete_partitions(
     """Remove partitions, each given by its path or by a value per partition column.
 
     Partitions that are not there, or empty, are passed over; without any there is no commit.
-    Raises InvalidDataError for a table without partitions, and for values that name none.
+    Raises InvalidDataError for a table without partitions, for values that name none, and for one
+    partition where a list of them belongs.
     """
+    if isinstance(partitions, str | Mapping):
+        raise InvalidDataError(f"{partitions!r} is one partition; give a list of them: [{partitions!r}]")
     config = handle.config
     if not config.partition_by:
         raise InvalidDataError(

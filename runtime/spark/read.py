@@ -18,6 +18,7 @@ from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spark.pruning import Pruner
 from parquetry.runtime.spark.scan import scan_files
 from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 from parquetry.runtime.view import FileSystemView
@@ -44,10 +45,13 @@ def read_table(
     default now) read the rows written in between, and stop before the oldest pending write. Times
     are instants, ``yyyy-MM-dd[ HH:mm:ss[.SSS]]`` in the table's zone, dates or datetimes.
     ``where`` is a condition in SQL; files that cannot hold a row of it are not opened.
-    Raises InvalidDataError for a time that is none or whose files were cleaned.
+    Raises InvalidDataError for a time that is none or whose files were cleaned, and for a condition
+    that is no SQL or runs other programs.
     """
     if as_of is not None and (since is not None or until is not None):
         raise InvalidDataError("as_of and since/until exclude each other; give one of them")
+    if where is not None:
+        check_expression(spark, where, place="where")
     timeline = handle.timeline()
     view = handle.view(timeline)
     zone = handle.config.timezone
@@ -81,6 +85,15 @@ def _current_files(view: FileSystemView, pruner: Pruner, as_of: str | None) -> S
     return [file for part in slices for file in part]
 
 
+def _is_in_calendar(parts: re.Match[str]) -> bool:
+    year, month, day, hour, minute, second = (int(part or 0) for part in parts.groups()[:6])
+    try:
+        dt.datetime(year, month, day, hour, minute, second)  # noqa: DTZ001 - a wall clock reading
+    except ValueError:
+        return False
+    return True
+
+
 def instant_of(when: When, zone: Timezone, *, ends: bool) -> str:  # noqa: PLR0911 - a case, an answer
     """A time as an instant of a table in ``zone``; ``ends`` takes the last millisecond of a second.
 
@@ -96,7 +109,7 @@ def instant_of(when: When, zone: Timezone, *, ends: bool) -> str:  # noqa: PLR09
     text = when.strip()
     if found := _DIGITS.fullmatch(text):
         return text if found[1] else text + rest
-    if found := _TEXT.fullmatch(text):
+    if (found := _TEXT.fullmatch(text)) and _is_in_calendar(found):
         year, month, day, hour, minute, second, millis = found.groups()
         if hour is None:
             return f"{year}{month}{day}000000000"

@@ -11,10 +11,35 @@ from pyspark.errors import PySparkException
 
 from parquetry.runtime.errors import InvalidDataError
 
-_FILE = re.compile(r"(?:reading file|footer for file|read file)[:\s]+(?P<file>[a-z0-9]+:/\S+?)\.?(?=\s|$)")
+_FILE = re.compile(
+    r"(?:reading file|footer for file|read file)[:\s]+(?P<file>[a-z0-9]+:/.+?)"
+    r"(?:\.(?=\s+[A-Z])|(?=\s+SQLSTATE)|\.?\s*$)",
+    re.MULTILINE,
+)
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )(?P<message>.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_MALFORMED = "MALFORMED_RECORD_IN_PARSING"
+_NO_COLUMNS = "UNABLE_TO_INFER_SCHEMA"
 _MISSING_FORMAT = re.compile(r"Failed to find data source: (?P<format>\w+)|DATA_SOURCE_NOT_FOUND")
+
+
+class UnreadableFileError(Exception):
+    """A file of a source is not what its format says; :func:`source_failures` adds the place."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(f"{file} cannot be read: {reason}; correct or remove the file")
+
+
+def unreadable_file(file: str, error: Exception) -> UnreadableFileError:
+    """The file by name, for an error for which :func:`is_nameless` holds."""
+    text = str(error)
+    return UnreadableFileError(file, "it is empty" if _NO_COLUMNS in text else _reasons(text))
+
+
+def is_nameless(error: Exception) -> bool:
+    """Whether Spark failed while it looked for columns, where it names no file."""
+    text = str(error)
+    return (_MALFORMED in text or _NO_COLUMNS in text) and _FILE.search(text) is None
 
 
 @contextmanager
@@ -25,6 +50,8 @@ def source_failures(place: str) -> Iterator[None]:
     """
     try:
         yield
+    except UnreadableFileError as error:
+        raise InvalidDataError(f"{place}: {error}") from error
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if found := _FILE.search(text):

@@ -8,11 +8,13 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
-from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.source_files import FoundFile, open_file
+from parquetry.runtime.spark.source_failures import UnreadableFileError, is_nameless, unreadable_file
 from parquetry.runtime.spark.sql_guard import check_query
 from parquetry.runtime.spec import Column, Source
 
@@ -68,7 +70,17 @@ def _load(
     reader = spark.read.format(source.format).options(**(dict(defaults) | dict(source.options)))
     if schema is not None:
         reader = reader.schema(schema)
-    return reader.load([file.spark_uri for file in files])
+    try:
+        return reader.load([file.spark_uri for file in files])
+    except (PySparkException, Py4JJavaError) as error:
+        if not is_nameless(error):
+            raise
+        if len(files) == 1:
+            raise unreadable_file(files[0].file.path, error) from error
+        middle = len(files) // 2
+        for half in (files[:middle], files[middle:]):
+            _load(spark, source, half, defaults, schema)
+        raise
 
 
 def _read_text(
@@ -134,9 +146,7 @@ def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
         try:
             return str(fastavro.reader(handle).metadata["avro.schema"])
         except (ValueError, KeyError, EOFError) as error:
-            raise InvalidDataError(
-                f"{file.file.path} is no Avro file ({error}); remove it from the source"
-            ) from error
+            raise UnreadableFileError(file.file.path, f"it is no Avro file ({error})") from error
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:

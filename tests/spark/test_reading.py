@@ -47,10 +47,36 @@ def test_times_as_instants(when, ends, begins):
     assert instant_of(when, Timezone.UTC, ends=False) == begins
 
 
-@pytest.mark.parametrize("when", ["yesterday", "2026-11", "2026-11-01 12:34", "", "20261101"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        "yesterday",
+        "2026-11",
+        "2026-11-01 12:34",
+        "",
+        "20261101",
+        "2026-13-01",
+        "2026-02-30",
+        "2026-11-01 25:00:00",
+    ],
+)
 def test_text_that_is_no_time(when):
     with pytest.raises(InvalidDataError, match="is no time: give an instant"):
         instant_of(when, Timezone.UTC, ends=True)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("id =", "where: 'id =' is not understood"),
+        ("", "where: '' is not understood"),
+        ("reflect('java.lang.System', 'getenv') = 'x'", "the function reflect is refused"),
+    ],
+)
+def test_a_condition_that_is_no_sql_or_runs_other_programs(spark, tmp_path, where, message):
+    ours = create(spark, tmp_path / "t", typed=["c_int"], project="tests")
+    with pytest.raises(InvalidDataError, match=message):
+        parquetry.open(ours.path).read(spark, where=where)
 
 
 def test_history(spark, tmp_path):

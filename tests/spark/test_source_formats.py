@@ -261,16 +261,57 @@ def test_a_truncated_parquet_file_is_named_with_the_remedy(world):
     world.create(source(format="parquet", path="in/*.parquet"))
     world.spark.sql("select 1L id, 'a' name").coalesce(1).write.parquet(str(world.root / "staged"))
     (part,) = (world.root / "staged").glob("part-*.parquet")
-    broken = world.root / "in/broken.parquet"
+    broken = world.root / "in/bro ken.parquet"
     broken.write_bytes(part.read_bytes()[:-5])
     with pytest.raises(
-        InvalidDataError, match=r"source s of t: .*broken\.parquet cannot be read.*remove the file"
+        InvalidDataError, match=r"source s of t: \S+/in/bro ken\.parquet cannot be read.*remove the file"
     ):
         world.ingest()
     broken.unlink()
     part.rename(world.root / "in/whole.parquet")
     world.ingest()
     assert world.rows() == {1: ("a", None)}
+
+
+def test_a_half_written_json_file_among_others_is_named_with_the_remedy(world):
+    """Spark meets the broken record while it looks for columns, and does not say in which file."""
+    world.create(source(path="in/*.json"))
+    for number in range(3):
+        (world.root / f"in/{number}.json").write_text(lines({"id": number, "name": "x"}))
+    broken = world.root / "in/broken.json"
+    broken.write_text('{"id": 9, "name": "y"')
+    with pytest.raises(
+        InvalidDataError,
+        match=r"source s of t: in/broken\.json cannot be read: .*end-of-input.*; correct or remove the file",
+    ):
+        world.ingest()
+    broken.write_text(lines({"id": 9, "name": "y"}))
+    world.ingest()
+    assert set(world.rows()) == {0, 1, 2, 9}
+
+
+def test_a_parquet_file_without_a_byte_is_named_with_the_remedy(world):
+    world.create(source(format="parquet", path="in/*.parquet"))
+    (world.root / "in/a.parquet").touch()
+    with pytest.raises(
+        InvalidDataError,
+        match=r"source s of t: in/a\.parquet cannot be read: it is empty; correct or remove the file",
+    ):
+        world.ingest()
+    world.spark.sql("select 1L id, 'a' name").coalesce(1).write.parquet(str(world.root / "staged"))
+    (part,) = (world.root / "staged").glob("part-*.parquet")
+    part.rename(world.root / "in/a.parquet")
+    world.ingest()
+    assert world.rows() == {1: ("a", None)}
+
+
+def test_a_file_that_is_no_avro_is_named_with_the_remedy(world):
+    world.create(source(format="avro", path="in/*.avro"))
+    (world.root / "in/a.avro").write_bytes(b"nope")
+    with pytest.raises(
+        InvalidDataError, match=r"source s of t: in/a\.avro cannot be read: it is no Avro file"
+    ):
+        world.ingest()
 
 
 def test_two_runs_at_once_take_a_file_once(world):

@@ -49,6 +49,19 @@ def test_an_invalid_project_raises_all_its_diagnostics(folder):
     assert caught.value.exit_code == 1
 
 
+@pytest.mark.parametrize("lone", ["p=a", {"p": "a"}])
+def test_one_partition_to_delete_is_not_taken_for_a_list_of_its_letters_or_columns(tmp_path, lone):
+    columns = (
+        parquetry.Column(name="id", type="string", nullable=False),
+        parquetry.Column(name="p", type="string"),
+    )
+    spec = parquetry.TableSpec(name="t", columns=columns, record_key=("id",), partition_by=("p",))
+    table = parquetry.create(tmp_path / "t", spec)
+    with pytest.raises(parquetry.ParquetryError, match=r"is one partition; give a list of them: \["):
+        table.delete_partition(lone)
+    assert table.delete_partition([lone]).instant is None
+
+
 def test_importing_parquetry_loads_nothing_heavy():
     program = "import sys, parquetry; sys.exit(any(m in sys.modules for m in ('yaml', 'jinja2', 'click', 'pyarrow')))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
