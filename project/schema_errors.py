@@ -22,10 +22,14 @@ _FLAG_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A finding and the path of the part that must not be used because of it."""
+    """A finding and the path of the part that must not be used because of it.
+
+    ``of_structure`` when a mapping or list is wanted, which no text can turn into.
+    """
 
     path: Path
     diagnostic: Diagnostic
+    of_structure: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,20 +70,28 @@ class _Message:
 
 def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> list[Violation]:
     """What the schema of ``kind`` has against a value; texts that are still templates pass."""
-    errors = validator(kind).iter_errors(value)
+    failures = (_Failure.of(error) for error in validator(kind).iter_errors(value))
     messages = (
-        text for error in errors if not is_template(error.instance) for text in _messages(_Failure.of(error))
+        (failure, message)
+        for failure in failures
+        if not is_template(failure.instance) or _wants_structure(failure)
+        for message in _messages(failure)
     )
     found = []
-    for message in islice(messages, MOST_VIOLATIONS):
-        span = _place(node, message)
-        made = diagnostic(message.code, message.summary, source=source, span=span, hint=message.hint)
-        found.append(Violation(path=message.path, diagnostic=made))
+    for failure, message in islice(messages, MOST_VIOLATIONS):
+        made = diagnostic(
+            message.code, message.summary, source=source, span=_place(node, message), hint=message.hint
+        )
+        found.append(Violation(path=message.path, diagnostic=made, of_structure=_wants_structure(failure)))
     if next(messages, None) is not None:
         summary = f"only the first {MOST_VIOLATIONS} findings of this file are shown"
         note = diagnostic("PQ015", summary, source=source, hint="mend those first")
         found.append(Violation(path=(), diagnostic=note))
     return found
+
+
+def _wants_structure(failure: _Failure) -> bool:
+    return failure.keyword == "type" and failure.demand in ("object", "array")
 
 
 def _place(node: Node, message: _Message) -> Span:

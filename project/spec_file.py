@@ -52,7 +52,7 @@ def spec_file(document: Document, kind: Kind, reading: Reading) -> SpecFile | No
     reported = {entry.span.start for entry in found}
     wrong = violations(kind, masked(value), node=document.root, source=document.source)
     # A placeholder that the schema does not accept is no mistake: its real value may be right.
-    mistakes = (entry.diagnostic for entry in wrong if entry.path not in unknown)
+    mistakes = (entry.diagnostic for entry in wrong if entry.of_structure or entry.path not in unknown)
     found.extend(entry for entry in mistakes if entry.span.start not in reported)
     dropped = {_unusable(entry.path, entry.diagnostic.code) for entry in wrong}
     dropped.update(_unusable(path, "PQ201") for path, placeholder in unknown.items() if not placeholder)
