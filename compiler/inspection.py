@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
+from parquetry.compiler.figures import figures_of
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.file_statistics import FileStatistics
@@ -16,9 +17,10 @@ from parquetry.runtime.layout.overlap import overlap_depth
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping import Touched, Types, column_types, parse_where, touched
 from parquetry.runtime.property_warnings import property_warnings
+from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table import TableHandle, open_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +70,27 @@ class OverlapReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Owed:
+    """What clustering has to rewrite, how many files the table has then, and what a clean deletes."""
+
+    rewrite_bytes: int
+    rewrite_files: int
+    files_after: int
+    expired_files: int
+    expired_bytes: int
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.rewrite_files and not self.expired_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutReport:
     """A table as of its newest completed write; ``warnings`` are what others may lose rows by.
 
-    ``overlap`` has the columns that the applied clustering policy orders by.
+    ``overlap`` has the columns that the applied clustering policy orders by. ``debt`` is what the
+    files owe the applied policies, None where nothing is applied.
     """
 
     table: str
@@ -79,6 +98,7 @@ class LayoutReport:
     partitions: tuple[PartitionReport, ...]
     queries: tuple[QueryReport, ...]
     overlap: tuple[OverlapReport, ...] = ()
+    debt: Owed | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -103,8 +123,15 @@ def inspect_table(store: ObjectStore) -> LayoutReport:
         partitions=_partitions(slices, statistics, spec.sizing),
         queries=_queries(queries, statistics, column_types(spec.columns)),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
+        debt=_owed(handle, spec, sum(part.size_bytes for part in slices)) if handle.applied else None,
         warnings=property_warnings(store),
     )
+
+
+def _owed(handle: TableHandle, spec: TableSpec, size_bytes: int) -> Owed | None:
+    """The debt as `plan --due` prices it; how many runs it takes is a matter of the target's budget."""
+    debt = figures_of(handle, spec, spec, budget_bytes=max(size_bytes, 1)).debt
+    return None if debt is None else Owed(**{name: getattr(debt, name) for name in Owed.__slots__})
 
 
 def _overlap(

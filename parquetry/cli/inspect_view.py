@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
-from parquetry.compiler.inspection import LayoutReport, PartitionReport, QueryReport, Share
+from parquetry.compiler.inspection import LayoutReport, Owed, PartitionReport, QueryReport, Share
 from parquetry.compiler.layout_page import render_layout
 
 _HEADER = ("partition", "files", "small", "rows", "size", "smallest", "median", "largest")
@@ -33,6 +33,8 @@ class InspectView:
         if outcome.overlap:
             depths = ", ".join(f"{overlap.column} {overlap.depth}" for overlap in outcome.overlap)
             blocks.append(f"files that share a value, at most in one partition: {depths}")
+        if outcome.debt is not None and not outcome.debt.is_paid:
+            blocks.append(f"debt: {_owed(outcome.debt)}")
         blocks.append(_summary(totals))
         blocks += [f"{paint.bad('warning')}: {warning}" for warning in outcome.warnings]
         return "\n\n".join(blocks)
@@ -61,8 +63,20 @@ class InspectView:
             "totals": {"partitions": len(outcome.partitions)} | _figures(totals),
             "queries": [asdict(query) for query in outcome.queries],
             "overlap": [asdict(overlap) for overlap in outcome.overlap],
+            "debt": None if outcome.debt is None else asdict(outcome.debt),
             "warnings": list(outcome.warnings),
         }
+
+
+def _owed(debt: Owed) -> str:
+    parts = []
+    if debt.rewrite_files:
+        rewritten = f"{count(debt.rewrite_files, 'file')} ({human_size(debt.rewrite_bytes)})"
+        parts.append(f"{rewritten} to cluster, after which there are {debt.files_after:,}")
+    if debt.expired_files:
+        expired = count(debt.expired_files, "expired version")
+        parts.append(f"{expired} to delete ({human_size(debt.expired_bytes)})")
+    return "; ".join(parts)
 
 
 def _summary(totals: PartitionReport) -> str:

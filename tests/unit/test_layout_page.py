@@ -96,9 +96,13 @@ def test_files_that_share_values_of_clustering_columns_are_counted_by_partition(
     table.commit("1", {"p=a": {"f-0": [("k", 1), ("l", 5)], "f-1": [("m", 4), ("n", 9)], "f-2": [("o", 9)]}})
     table.commit("2", {"p=b": {"g-0": [("k", 4)]}})
     clustering = {"trigger": "async", "execution": {"strategy": "sort", "columns": ["n", "id"]}}
+    assert inspect_table(table.store).debt is None
     declared = spec(extra={"clustering": clustering})
     write_applied(table.store, declared, number=1, digest="d")
     report = inspect_table(table.store)
+    assert report.debt.rewrite_files > 0
+    assert f"debt: {report.debt.rewrite_files} files" in InspectView().text(report, Paint(enabled=False))
+    assert set(InspectView().json(report)["debt"]) >= {"rewrite_bytes", "files_after", "expired_files"}
     assert [(overlap.column, overlap.depth) for overlap in report.overlap] == [("n", 2), ("id", 1)]
     text = InspectView().text(report, Paint(enabled=False))
     assert "files that share a value, at most in one partition: n 2, id 1" in text
