@@ -57,7 +57,8 @@ class WriteContext:
     ``ordering`` None lets every incoming row win; set it to None for a delete by key as well.
     ``record_size_bytes`` is what a row is expected to take in a file. ``marked``: the markers of
     every bucket's first file, and the partitions' metadata files, are there already.
-    ``clustering`` is the digest of the clustering spec that the files are laid out by.
+    ``clustering`` is the digest of the clustering spec that the files are laid out by, ``sorted_by`` the
+    columns in whose order rows arrive, ascending with nulls last.
     ``memory_budget_bytes`` is a constant of the write, so that a task's second attempt cuts alike.
     """
 
@@ -73,6 +74,7 @@ class WriteContext:
     memory_budget_bytes: int = 512 * 1024 * 1024
     marked: bool = False
     clustering: str | None = None
+    sorted_by: tuple[str, ...] = ()
 
     @property
     def batch_bytes(self) -> int:

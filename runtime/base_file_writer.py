@@ -98,7 +98,8 @@ class BaseFileWriter:
 
     def append(self, rows: pa.Table, encoded: EncodedRows) -> None:
         """Write rows whose row group has been encoded."""
-        self._assembly.append(encoded.parts, 0, unbounded=encoded.unbounded)
+        sorted_by = [place for name in self._context.sorted_by for place in self._places[name]]
+        self._assembly.append(encoded.parts, 0, unbounded=encoded.unbounded, sorted_by=sorted_by)
         self._count(rows.column(ORIGIN).to_numpy())
         for keys in rows.column(RECORD_KEY).chunks:
             self._keys.add_keys(keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -35,6 +36,22 @@ class RowOrder:
     def top_level(self) -> frozenset[str]:
         """The columns of the table that the order looks at."""
         return frozenset(name.partition(".")[0] for name in (*self.split_by, *self.columns))
+
+
+def declared_order(order: RowOrder, schema: pa.Schema) -> tuple[str, ...]:
+    """The leading columns by which the rows of a file are then in plain order, as its footer may say.
+
+    Fields of structs cannot be named there, and readers do not agree on where NaN belongs.
+    """
+    named = order.split_by + (order.columns if order.strategy == "sort" else ())
+    return tuple(takewhile(lambda name: _has_plain_order(schema, name), named))
+
+
+def _has_plain_order(schema: pa.Schema, name: str) -> bool:
+    if name not in schema.names:
+        return False
+    kind = schema.field(name).type
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind))
 
 
 class OrderKeys:

@@ -20,7 +20,15 @@ from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, resul
 from parquetry.runtime.base_file_rows import Origin, with_origin
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
-from parquetry.runtime.clustering_order import SAMPLE_ROWS, OrderKeys, RowOrder, cuts_of, split_places, taken
+from parquetry.runtime.clustering_order import (
+    SAMPLE_ROWS,
+    OrderKeys,
+    RowOrder,
+    cuts_of,
+    declared_order,
+    split_places,
+    taken,
+)
 from parquetry.runtime.clustering_runs import in_order, in_order_by_ranges
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.footer import read_metadata
@@ -106,6 +114,7 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
         context,
         max_file_size_bytes=group.target_bytes,
         record_size_bytes=sizes / rows if rows else None,
+        sorted_by=() if group.order is None else declared_order(group.order, context.schema),
     )
     arrived, written = _Tally(), _Tally()
     with SpreadingWriter(context, group.bucket(context.instant), rows=rows) as writer:

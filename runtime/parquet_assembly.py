@@ -20,6 +20,7 @@ from parquetry.runtime.parquet_thrift import (
     I64,
     LIST,
     STRUCT,
+    TRUE,
     List,
     Struct,
     decode_struct,
@@ -260,11 +261,13 @@ class ParquetAssembly:
         *,
         replaced: Mapping[int, PartChunk] | None = None,
         unbounded: Collection[int] = (),
+        sorted_by: Iterable[int] = (),
     ) -> None:
         """Copy a row group to the end of the file.
 
         ``replaced`` are chunks, by column number, that take the place of the row group's own;
         ``unbounded`` are columns whose smallest and largest values must not be told to readers.
+        ``sorted_by`` are the columns in whose order the rows are, ascending with nulls last.
         """
         chunks = parts.chunks(group)
         for column, chunk in (replaced or {}).items():
@@ -278,6 +281,8 @@ class ParquetAssembly:
             index = chunk.column_index() if bounds else None
             self._indexes.append((entry, index, chunk.offset_index(shift)))
         own = {number: value for number, value in parts.groups[group].items() if number != _GROUP_SORTING}
+        if sorting := [_sorting_column(column) for column in sorted_by]:
+            own[_GROUP_SORTING] = (LIST, List(STRUCT, sorting))
         own[_GROUP_COLUMNS] = (LIST, List(STRUCT, entries))
         own[_GROUP_FILE_OFFSET] = (I64, first)
         own[_GROUP_BYTES] = (I64, sum(_field(chunk.metadata, _COLUMN_BYTES) for chunk in chunks))
@@ -343,6 +348,10 @@ def _field(fields: Struct, number: int, *default: Any) -> Any:
     if default:
         return default[0]
     raise ValueError(f"the footer lacks a field that parquet requires (number {number})")
+
+
+def _sorting_column(number: int) -> Struct:
+    return {1: (I32, number), 2: (TRUE, False), 3: (TRUE, False)}
 
 
 def _pairs(key_values: Mapping[str, str]) -> Iterator[Struct]:

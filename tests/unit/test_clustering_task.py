@@ -106,6 +106,39 @@ def test_sorted_rows_are_in_arrows_order(small_files, budget_bytes):
     assert rows.equals(rows.sort_by([("word", "ascending"), ("n", "ascending")]))
 
 
+@pytest.mark.parametrize(
+    ("order", "declared"),
+    [
+        (RowOrder(strategy="sort", columns=("word", "n", "x", "day")), ["word", "n"]),
+        (RowOrder(strategy="sort", columns=("place.zip", "n")), []),
+        (RowOrder(strategy="zorder", columns=("n", "word"), split_by=("day",)), ["day"]),
+        (RowOrder(strategy="zorder", columns=("n", "word")), []),
+        (None, []),
+    ],
+)
+def test_the_footer_declares_the_order_that_readers_can_rely_on(small_files, tmp_path, order, declared):
+    ctx, files = small_files
+    written = rewrite_group(ctx, work(files, order=order))
+    for file in written.files:
+        metadata = pq.read_metadata(tmp_path / file.stat.path)
+        for number in range(metadata.num_row_groups):
+            sorting = metadata.row_group(number).sorting_columns
+            assert [metadata.schema.column(s.column_index).name for s in sorting] == declared
+            assert not any(s.descending or s.nulls_first for s in sorting)
+
+
+def test_a_merge_declares_no_order(small_files, tmp_path):
+    ctx, files = small_files
+    order = RowOrder(strategy="sort", columns=("n",))
+    (clustered,) = rewrite_group(ctx, work(files, order=order)).files
+    base = slice_of(clustered)
+    later = replace(ctx, instant="20260104000000000", clustering=None)
+    to = replace(bucket(later, base=base), file_id=base.file_id)
+    (merged,) = write(later, to, [Incoming(key="k1", position=1, values={"n": 10**13})]).files
+    metadata = pq.read_metadata(tmp_path / merged.stat.path)
+    assert all(not metadata.row_group(number).sorting_columns for number in range(metadata.num_row_groups))
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_second_attempt_makes_the_same_bytes(small_files, order, tmp_path):
     ctx, files = small_files
