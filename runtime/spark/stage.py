@@ -13,12 +13,14 @@ reads as well.
 
 from __future__ import annotations
 
+import mmap
 import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,6 +88,11 @@ class LocalPlace:
         """As the protocol says."""
         with pa.memory_map(f"{self.folder}/{name}") as source:
             yield source
+
+    def map(self, name: str) -> mmap.mmap:
+        """The file ``name`` in memory, for as long as somebody holds it."""
+        with Path(self.folder, name).open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def spark_uri(self, name: str) -> str:
         """As the protocol says."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +23,7 @@ from parquetry.runtime.spark.stage import (
     HASH,
     REFERENCE_SHIFT,
     Fault,
+    LocalPlace,
     StageSpec,
     index_name,
     rows_name,
@@ -30,6 +33,9 @@ from parquetry.runtime.spark.stage import (
 References = npt.NDArray[np.int64]
 _TOTALS_AT_ONCE = 256
 _PLACE_MASK = (1 << REFERENCE_SHIFT) - 1
+
+MAPPED_BYTES = 256 * 1024 * 1024
+"""What a task may keep mapped of a stage: what it looked at counts as its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +160,7 @@ class StageReader:
                 if low < high:
                     rows = file.read(batch).slice(low, high - low)
                     yield self._with_key(rows, file.first_reference(batch) + np.arange(low, high))
+                    file.forget()
                 first += file.rows_in(batch)
 
     def take(self, references: References) -> pa.RecordBatch:
@@ -205,12 +212,17 @@ class _PartFile:
         self._counts = counts.to_numpy()
         self._ends = np.cumsum(self._counts)
         self._base = part << REFERENCE_SHIFT
-        self._open = partial(spec.place.open, rows_name(name))
+        assert isinstance(spec.place, LocalPlace), "only the files of a local stage can be mapped"
+        self._map = partial(spec.place.map, rows_name(name))
         self._stack = stack
 
     @cached_property
+    def _pages(self) -> mmap.mmap:
+        return self._map()
+
+    @cached_property
     def _reader(self) -> pa.RecordBatchFileReader:
-        return self._stack.enter_context(pa.ipc.open_file(self._stack.enter_context(self._open())))
+        return self._stack.enter_context(pa.ipc.open_file(pa.py_buffer(self._pages)))
 
     def batches_of(self, partition: str) -> list[int]:
         if partition not in self._partitions:
@@ -236,6 +248,21 @@ class _PartFile:
             low, high = np.searchsorted(batches, [batch, batch + 1])
             inside = places[low:high] - (self._ends[batch] - self._counts[batch])
             yield self.read(batch).take(pa.array(inside))
+            self.forget()
+
+    def forget(self) -> None:
+        """Let go of the pages looked at when there are many: they stay in the system's cache."""
+        if mapped_bytes() > MAPPED_BYTES:
+            self._pages.madvise(mmap.MADV_DONTNEED)
+
+
+def mapped_bytes() -> int:
+    """How much of mapped files counts as this process's memory; 0 where the system does not tell."""
+    try:
+        text = Path("/proc/self/statm").read_bytes()
+    except OSError:
+        return 0
+    return int(text.split()[2]) * mmap.PAGESIZE
 
 
 __all__ = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.stage import PARTITION, LocalPlace, StageSpec, fault_batch, stage_rows
-from parquetry.runtime.spark.staged import StageReader, staged_rows
+from parquetry.runtime.spark.staged import StageReader, mapped_bytes, staged_rows
 
 SCHEMA = pa.schema({"k": pa.string(), "n": pa.int64()})
 
@@ -130,3 +130,33 @@ def test_a_task_that_gave_up_has_no_name():
     staged = staged_rows(None, [row])
 
     assert (staged.names, staged.rows, [f.description for f in staged.faults]) == ({}, 0, ["not so"])
+
+
+def test_a_reader_keeps_little_of_the_stage_mapped_and_reads_right_what_it_let_go(tmp_path, monkeypatch):
+    mib = 1024 * 1024
+    stage = spec(tmp_path, run_bytes=2 * mib)
+    count = 50_000
+    tasks = [
+        [
+            batch([(f"{first + n:032}", first + n, "p") for n in range(count)])
+            for first in range(0, 20 * count, count)
+        ]
+    ]
+    staged = staged_rows(stage, summaries(stage, tasks))
+    before = mapped_bytes()
+    monkeypatch.setattr("parquetry.runtime.spark.staged.MAPPED_BYTES", before + 8 * mib)
+
+    most, seen, kept = 0, 0, []
+    with StageReader(stage, staged.names, instant="1") as reader:
+        for rows in reader.rows("p", 0, 20 * count):
+            seen += pc.sum(rows.column("n")).as_py()
+            kept.append(rows)
+            most = max(most, mapped_bytes())
+        taken = reader.take(np.arange(20 * count)[::-7])
+        most = max(most, mapped_bytes())
+
+    assert seen == sum(range(20 * count))
+    assert sum(rows.nbytes for rows in kept) > 48 * mib
+    assert most - before < 24 * mib
+    assert kept[0].column("n")[:3].to_pylist() == [0, 1, 2]
+    assert taken.column("n")[:3].to_pylist() == [20 * count - 1, 20 * count - 8, 20 * count - 15]
