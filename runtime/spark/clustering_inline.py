@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.clustering_due import is_time
+from parquetry.runtime.clustering_due import is_time, trigger_of
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.spark.clustering import cluster
@@ -32,7 +32,8 @@ def cluster_inline(
 
     Clustering fails no write: what went wrong is among the warnings, and the commit stands.
     """
-    if result.instant is None:
+    # Asked of what is at hand: a write without inline clustering costs no request.
+    if result.instant is None or trigger_of(table) is not Trigger.INLINE:
         return result
     try:
         now = table.reopen()
