@@ -32,10 +32,12 @@ def cluster_inline(
 
     Clustering fails no write: what went wrong is among the warnings, and the commit stands.
     """
-    # Asked of what is at hand: a write without inline clustering costs no request.
-    if result.instant is None or trigger_of(table) is not Trigger.INLINE:
+    if result.instant is None:
         return result
     try:
+        if trigger_of(table) is not Trigger.INLINE:
+            # Known without a request.
+            return result
         now = table.reopen()
         if not is_time(now, Trigger.INLINE):
             return result
