@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +12,14 @@ import click
 
 from parquetry.cli.telling import tell, wanted_format
 from parquetry.errors import ParquetryError
+
+_REMEDIES = {
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "make room there",
+    errno.EROFS: "make it writable, or work in a copy that is",
+    errno.EACCES: "make it accessible, or work in a copy that is",
+    errno.EPERM: "make it accessible, or work in a copy that is",
+}
 
 DIAGNOSED = 1
 INTERRUPTED = 130
@@ -34,11 +43,19 @@ def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) 
         # The reader of our output went away (`| head`); keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DIAGNOSED
-    except Exception as bug:  # noqa: BLE001  # the boundary: everything else is a bug of ours
+    except Exception as failure:  # noqa: BLE001  # the boundary: everything else is a bug of ours
+        if isinstance(failure, OSError) and failure.errno in _REMEDIES:
+            return _fail(_machine_refuses(failure), DIAGNOSED, log_format)
         from parquetry.cli.bug_report import report_bug
 
-        return _fail(report_bug(bug), BUG, log_format)
+        return _fail(report_bug(failure), BUG, log_format)
     return code if isinstance(code, int) else 0
+
+
+def _machine_refuses(error: OSError) -> str:
+    """What to say of a full or read-only disk, which no program can prevent."""
+    place = "the result" if error.filename is None else os.fspath(error.filename)
+    return f"{place} cannot be written or read: {error.strerror}; {_REMEDIES[error.errno or 0]}"
 
 
 def _stopped(stop: BaseException, log_format: str) -> int:

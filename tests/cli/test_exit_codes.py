@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -200,6 +202,40 @@ def test_a_reader_that_goes_away_is_no_bug(folder):
         ["bash", "-c", command], env=environment(), capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the result cannot be .*: No space left"),
+        (OSError(errno.EROFS, "Read-only file system", "target/runs"), "target/runs cannot be .*writable"),
+        (PermissionError(errno.EACCES, "Permission denied", "target"), "target cannot be .*accessible"),
+    ],
+)
+def test_a_disk_that_is_full_or_closed_is_no_bug(capsys, error, message):
+    def body():
+        raise error
+
+    assert guarded(body, arguments=()) == 1
+    assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("arguments", [("ls", "--format", "json"), ("validate",)])
+def test_a_result_for_which_there_is_no_room(folder, arguments):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [str(SCRIPT), *arguments],
+            cwd=folder.root,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: the result cannot be written or read: No space left on device; make room there\n"
+    )
 
 
 def test_help_imports_nothing_heavy():
