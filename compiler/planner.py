@@ -38,7 +38,8 @@ _TABLE_VERSION = 6
 class Declared:
     """A table as the project declares it for the target, in ``file``. ``allowed`` is by code.
 
-    ``is_written`` says whether a layer of the project gives a path a value of its own.
+    ``is_written`` says whether a layer of the project gives a path a value of its own; ``jobs`` is
+    asked only for tables that change.
     """
 
     spec: TableSpec
@@ -48,7 +49,7 @@ class Declared:
     is_written: Callable[[str], bool]
     protected: bool = False
     allowed: Mapping[str, Allowance] = field(default_factory=dict)
-    jobs: tuple[JobReference, ...] = ()
+    jobs: Callable[[], tuple[JobReference, ...]] = tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +221,7 @@ def _action(
         requirements=replace(_requirements(observation), no_pending_clustering=rewrites),
         spec=table.spec,
         byte_ceiling=context.byte_ceiling if rewrites else 0,
-        jobs=table.jobs,
+        jobs=table.jobs(),
     )
 
 

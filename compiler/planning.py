@@ -61,10 +61,6 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> P
 
 def declared(workspace: Workspace, table: ResolvedTable) -> Declared:
     """The table as the planner wants it, alike in every checkout of the project."""
-    jobs = (
-        replace(job, location=table.location_declared, directory=".", git_commit=None)
-        for job in jobs_of(workspace, table)
-    )
     return Declared(
         spec=spec_of(table),
         location=table.location_declared,
@@ -76,8 +72,17 @@ def declared(workspace: Workspace, table: ResolvedTable) -> Declared:
             code: Allowance(reason=entry.reason, origin=str(entry.origin))
             for code, entry in workspace.allowed(table).items()
         },
-        jobs=tuple(JobReference(name=job.name, digest=job.digest) for job in jobs),
+        jobs=lambda: _job_references(workspace, table),
     )
+
+
+def _job_references(workspace: Workspace, table: ResolvedTable) -> tuple[JobReference, ...]:
+    """The table's jobs with digests that are alike in every checkout and commit."""
+    jobs = (
+        replace(job, location=table.location_declared, directory=".", git_commit=None)
+        for job in jobs_of(workspace, table)
+    )
+    return tuple(JobReference(name=job.name, digest=job.digest) for job in jobs)
 
 
 def _due(observation: Observation | None, budget_bytes: int) -> Debt | None:
