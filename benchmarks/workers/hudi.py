@@ -54,7 +54,7 @@ def main() -> None:
         table: str, source: str, operation: str, options: dict[str, str] | None = None, *, fresh: bool = False
     ) -> None:
         frame = spark.read.parquet(source)
-        writer = frame.write.format("hudi").options(**common, **(options or {}))
+        writer = frame.write.format("hudi").options(**{**common, **(options or {})})
         writer.option("hoodie.datasource.write.operation", operation).mode(
             "overwrite" if fresh else "append"
         ).save(table)
