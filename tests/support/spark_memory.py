@@ -31,7 +31,7 @@ from tests.support.processes import descendants, peak_of
 
 _FILES = 8
 _STABLE_ROUNDS = 5
-_WIDE_ROW_BYTES = 165
+_WIDE_ROW_BYTES = 150
 _DISTINCT_ROWS = 200_000
 _PARTS = 4
 
