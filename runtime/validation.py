@@ -15,6 +15,7 @@ from parquetry.runtime.conflicts import (
     work_of_commit,
     work_of_outcome,
 )
+from parquetry.runtime.effective import effective_instants
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
@@ -60,7 +61,9 @@ def validate(transaction: Transaction, outcome: WriteOutcome) -> Validation:
     )
     if reason := clustered_by_hudi(groups, now):
         return Validation(conflict=Conflict(verdict=Verdict.REFUSED, reason=reason), timeline=now)
-    conflict = _first_conflict(transaction, outcome, _completed_since(before, now), now)
+    conflict = _taken_before(transaction, outcome, now) or _first_conflict(
+        transaction, outcome, _completed_since(before, now), now
+    )
     return Validation(conflict=conflict, timeline=now)
 
 
@@ -87,6 +90,29 @@ def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timel
         and _begun_ms(instant, now) <= visible_ms
     ]
     return _first_conflict(transaction, outcome, unaware, now)
+
+
+def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> Conflict | None:
+    """Whether the ledger has what the write took: by a write completed after its source was listed.
+
+    That may be long before the transaction began, while Spark started or in an attempt that lost.
+    """
+    store, config = transaction.store, transaction.table.config
+    for mine in outcome.footprint.consumed:
+        entries = history(store, mine.source, effective_instants(store, config, now))
+        newest = {file.path: (file, time) for time, entry in entries for file in entry.files}
+        times = [
+            newest[f.path][1] for f in mine.files if f.path in newest and f.is_same_as(newest[f.path][0])
+        ]
+        times += [
+            time
+            for time, entry in entries
+            if mine.until is not None and entry.until is not None and entry.until >= mine.until
+        ]
+        if times:
+            reason = f"{times[0]} has consumed the same files of source {mine.source}"
+            return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
+    return None
 
 
 def _completed_since(before: Timeline, now: Timeline) -> list[Instant]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.publish import CommitResult, KeyRange, Transaction
+from parquetry.runtime.publish import CommitResult, KeyRange, RetryWrite, Transaction
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
@@ -110,6 +110,49 @@ def test_files_consumed_by_another_write_are_left_to_it(path: Path) -> None:
     assert rows_of(path) == {**BASE, **rows}
     ledger = path / ".hoodie/.parquetry/sources/landing"
     assert len(list(ledger.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_superseded"),
+    [
+        ({"files": (("f1", 1), ("f2", 1))}, {"files": (("f2", 1), ("f3", 1))}, True),
+        ({"files": (("f1", 1),)}, {"files": (("f1", 2),)}, False),
+        ({"files": (("f1", 1),)}, {"files": (("f2", 1),)}, False),
+        ({"until": "5"}, {"until": "5"}, True),
+        ({"until": "5"}, {"until": "6"}, False),
+    ],
+)
+def test_what_was_consumed_between_listing_the_source_and_the_write_is_left(
+    path: Path, first, second, is_superseded
+) -> None:
+    """A run lists, then starts Spark; another run may have begun and ended before its write begins."""
+
+    def taken(what) -> Consumption:
+        files = (SourceFile(path=p, size_bytes=1, modified_ms=m) for p, m in what.get("files", ()))
+        return Consumption(source="landing", files=tuple(files), until=what.get("until"))
+
+    writer(path).upsert({"n": (1, "c")}, consumed=[taken(first)])
+    result = writer(path).upsert({"n": (2, "c")}, consumed=[taken(second)])
+    assert (result.superseded, result.instant is None) == (is_superseded, is_superseded)
+    assert rows_of(path) == {**BASE, "n": (1 if is_superseded else 2, "c")}
+
+
+def test_a_write_that_lost_to_an_ingest_of_its_files_does_not_write_them_on_top(path: Path) -> None:
+    """The attempt that follows sees the other write from the start, and takes nothing twice all the same."""
+    taken = Consumption(source="landing", files=(SourceFile(path="f1", size_bytes=1, modified_ms=1),))
+    first = writer(path)
+    attempts: list[str] = []
+
+    def lost_at_first(transaction: Transaction) -> None:
+        attempts.append(transaction.instant)
+        if len(attempts) == 1:
+            writer(path).upsert({"n": (1, "c")}, consumed=[taken])
+            raise RetryWrite("a file is gone")
+
+    first.before_publish = lost_at_first
+    result = first.upsert({"n": (2, "c")}, consumed=[taken])
+    assert (result.superseded, result.retries, len(attempts)) == (True, 1, 2)
+    assert rows_of(path) == {**BASE, "n": (1, "c")}
 
 
 def test_too_many_defeats_end_in_exit_code_5(path: Path) -> None:
