@@ -122,6 +122,7 @@ def test_plans_of_a_store_that_refuses_to_write(folder):
 def lake():
     with s3_server() as options:
         yield options
+        check_rights_after(options["endpoint_url"], "inf")  # the setting is the process's, not the server's
 
 
 def test_plans_with_rights_to_read_alone(tmp_path, lake):
@@ -169,9 +170,14 @@ def reader_of(endpoint):
     policy = json.dumps({"Version": "2012-10-17", "Statement": [rights]})
     iam.put_user_policy(UserName="reader", PolicyName="read", PolicyDocument=policy)
     made = iam.create_access_key(UserName="reader")["AccessKey"]
+    check_rights_after(endpoint, "0")
+    return made["AccessKeyId"], made["SecretAccessKey"]
+
+
+def check_rights_after(endpoint, requests):
+    """Let the server ask for rights after so many requests."""
     ask = urllib.request.Request(
-        f"{endpoint}/moto-api/reset-auth", data=b"0", headers={"Content-Type": "text/plain"}
+        f"{endpoint}/moto-api/reset-auth", data=requests.encode(), headers={"Content-Type": "text/plain"}
     )
     with urllib.request.urlopen(ask) as answer:
         assert answer.status == 200
-    return made["AccessKeyId"], made["SecretAccessKey"]
