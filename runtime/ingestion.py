@@ -73,8 +73,8 @@ def _due_of_table(
         return DueBatch(table=other, until=until)
     effective = effective_instants(handle.store, handle.config, handle.timeline())
     entries = sources.history(handle.store, source.name, effective)
-    since = max((c.until for _, c in entries if c.until), default=None)
+    since = sources.newest_until(entries)
     if since is not None and since >= until:
         return None
-    consumption = Consumption(source=source.name, until=until)
+    consumption = Consumption(source=source.name, since=since, until=until)
     return DueBatch(table=other, since=since, until=until, consumption=consumption)

@@ -35,6 +35,7 @@ _FOLDED_SCHEMA = pa.schema(
         ("size_bytes", pa.int64()),
         ("modified_ms", pa.int64()),
         ("etag", pa.string()),
+        ("since", pa.string()),
         ("until", pa.string()),
         ("query_id", pa.string()),
         ("batch_id", pa.int64()),
@@ -62,12 +63,14 @@ class SourceFile:
 class Consumption:
     """What one write takes from one source.
 
-    ``files`` for file formats; ``until`` for a Hudi table, the newest instant read;
+    ``files`` for file formats; for a Hudi table ``until``, the newest instant read, and ``since``,
+    the newest one read before (None: there was none, or the entry is of a version that did not say);
     ``query_id`` and ``batch_id`` for a batch of a stream.
     """
 
     source: str
     files: tuple[SourceFile, ...] = ()
+    since: str | None = None
     until: str | None = None
     query_id: str | None = None
     batch_id: int | None = None
@@ -133,6 +136,11 @@ def consumed(
     for _, consumption in history(store, source, is_effective):
         files.update((file.path, file) for file in consumption.files)
     return files
+
+
+def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
+    """Up to which instant a Hudi table has been taken in by these entries; None before the first time."""
+    return max((entry.until for _, entry in entries if entry.until is not None), default=None)
 
 
 def due_files(
@@ -209,6 +217,7 @@ def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:
         consumption = Consumption(
             source=document["source"],
             files=files,
+            since=document.get("since"),
             until=document["until"],
             query_id=document["query_id"],
             batch_id=document["batch_id"],
@@ -225,6 +234,7 @@ def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
     for instant, consumption in entries:
         common = {
             "instant": instant,
+            "since": consumption.since,
             "until": consumption.until,
             "query_id": consumption.query_id,
             "batch_id": consumption.batch_id,
@@ -253,6 +263,7 @@ def _read_folded(store: ObjectStore, source: str, path: str) -> Iterable[tuple[s
             Consumption(
                 source=source,
                 files=files,
+                since=first.get("since"),
                 until=first["until"],
                 query_id=first["query_id"],
                 batch_id=first["batch_id"],

@@ -21,7 +21,7 @@ from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, undone_writes
-from parquetry.runtime.sources import Consumption, consumed_by, history
+from parquetry.runtime.sources import Consumption, consumed_by, history, newest_until
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import check_writable
 from parquetry.runtime.timeline.commit import CommitMetadata
@@ -93,9 +93,11 @@ def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timel
 
 
 def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> Conflict | None:
-    """Whether the ledger has what the write took: by a write completed after its source was listed.
+    """Whether the ledger has changed under what the write took since its source was listed.
 
-    That may be long before the transaction began, while Spark started or in an attempt that lost.
+    That may be long before the transaction began, while Spark started or in an attempt that lost. Of a
+    Hudi table the write took what follows where the ledger ended: if that has moved on, rows would be
+    taken twice, and if a restore has moved it back, rows would never be taken.
     """
     store, config = transaction.store, transaction.table.config
     for mine in outcome.footprint.consumed:
@@ -104,13 +106,14 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
         times = [
             newest[f.path][1] for f in mine.files if f.path in newest and f.is_same_as(newest[f.path][0])
         ]
-        times += [
-            time
-            for time, entry in entries
-            if mine.until is not None and entry.until is not None and entry.until >= mine.until
-        ]
         if times:
             reason = f"{times[0]} has consumed the same files of source {mine.source}"
+            return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
+        end = newest_until(entries)
+        if mine.until is not None and end != mine.since:
+            reason = (
+                f"source {mine.source} was listed after {mine.since}, and has been read up to {end} since"
+            )
             return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
     return None
 

@@ -119,7 +119,11 @@ def test_files_consumed_by_another_write_are_left_to_it(path: Path) -> None:
         ({"files": (("f1", 1),)}, {"files": (("f1", 2),)}, False),
         ({"files": (("f1", 1),)}, {"files": (("f2", 1),)}, False),
         ({"until": "5"}, {"until": "5"}, True),
-        ({"until": "5"}, {"until": "6"}, False),
+        ({"until": "5"}, {"until": "6"}, True),
+        ({"until": "5"}, {"since": "5", "until": "6"}, False),
+        ({"until": "5"}, {"since": "3", "until": "6"}, True),
+        ({"until": "6"}, {"since": "3", "until": "5"}, True),
+        ({"until": "3"}, {"since": "5", "until": "6"}, True),
     ],
 )
 def test_what_was_consumed_between_listing_the_source_and_the_write_is_left(
@@ -129,7 +133,9 @@ def test_what_was_consumed_between_listing_the_source_and_the_write_is_left(
 
     def taken(what) -> Consumption:
         files = (SourceFile(path=p, size_bytes=1, modified_ms=m) for p, m in what.get("files", ()))
-        return Consumption(source="landing", files=tuple(files), until=what.get("until"))
+        return Consumption(
+            source="landing", files=tuple(files), since=what.get("since"), until=what.get("until")
+        )
 
     writer(path).upsert({"n": (1, "c")}, consumed=[taken(first)])
     result = writer(path).upsert({"n": (2, "c")}, consumed=[taken(second)])

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +28,8 @@ def store(tmp_path):
     return open_store(tmp_path)
 
 
-def record(store, instant, *files, source="landing", until=None):
-    sources.record(store, instant, Consumption(source=source, files=files, until=until))
+def record(store, instant, *files, source="landing", since=None, until=None):
+    sources.record(store, instant, Consumption(source=source, files=files, since=since, until=until))
 
 
 def everything(_instant):
@@ -123,6 +128,33 @@ def test_a_table_source_remembers_its_newest_instant_through_a_fold(store):
     sources.fold(store, "landing", everything)
     untils = [c.until for _, c in sources.history(store, "landing", everything)]
     assert max(untils) == f"202512010000{sources.FOLD_ABOVE:05d}"
+
+
+def test_what_was_read_of_a_table_source_stays_known_through_a_fold(store):
+    times = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
+    for before, time in zip([None, *times], times, strict=False):
+        record(store, time, since=before, until=time)
+    entries = sources.history(store, "landing", everything)
+    assert [(c.since, c.until) for _, c in entries] == list(zip([None, *times[:-1]], times, strict=True))
+    sources.fold(store, "landing", everything)
+    assert sources.history(store, "landing", everything) == entries
+
+
+def test_entries_that_do_not_say_since_are_read(store):
+    times = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
+    record(store, times[0], until="5")
+    path = sources.entry_path("landing", times[0])
+    document = json.loads(store.read(path))
+    del document["since"]
+    store.put(path, json.dumps(document).encode())
+    folded = {"instant": [times[1]], "until": ["6"], "query_id": [None], "batch_id": [None], "path": [None]}
+    files = {"size_bytes": [None], "modified_ms": [None], "etag": [None]}
+    sink = io.BytesIO()
+    pq.write_table(pa.table(folded | files), sink)
+    store.put(f"{sources.LEDGER_FOLDER}/landing/{times[1]}.x.folded.parquet", sink.getvalue())
+    entries = sources.history(store, "landing", everything)
+    assert [(c.since, c.until) for _, c in entries] == [(None, "5"), (None, "6")]
+    assert sources.newest_until(entries) == "6"
 
 
 def test_a_ledger_that_cannot_be_read_whole_is_not_taken_for_empty(store):
