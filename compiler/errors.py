@@ -33,6 +33,12 @@ class JobFailedError(ParquetryError):
         self.exit_code = exit_code  # type: ignore[misc]  # this one is only known now
 
 
+class UnexpectedError(ParquetryError):
+    """A bug ended a job; the message names the file with its report."""
+
+    exit_code: ClassVar[int] = 70
+
+
 class BlockedPlanError(ParquetryError):
     """The plan holds changes that may not be applied."""
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from parquetry.compiler.errors import UnappliedError
+from parquetry.compiler.errors import UnappliedError, UnexpectedError
 from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
@@ -23,6 +24,8 @@ from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec import Source
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+
+_Found = TypeVar("_Found")
 
 
 class Only(StrEnum):
@@ -51,10 +54,12 @@ class RunResult:
 
     @property
     def failure(self) -> ParquetryError | None:
-        """What the command ends with: nothing, the one failure, or that only a part was done."""
+        """What the command ends with: nothing, a bug, the one failure, or that only a part was done."""
         errors = [outcome.error for outcome in self.outcomes if outcome.error is not None]
         if not errors:
             return None
+        if bugs := [error for error in errors if error.exit_code == UnexpectedError.exit_code]:
+            return bugs[0]
         if any(outcome.result is not None and outcome.result.committed for outcome in self.outcomes):
             return PartialFailureError(
                 f"{len(errors)} of {len(self.outcomes)} jobs failed; run again when mended"
@@ -63,6 +68,7 @@ class RunResult:
 
 
 Launch = Callable[[JobPlan], JobResult]
+Diagnose = Callable[[Exception], ParquetryError]
 
 
 class Observer(Protocol):
@@ -88,19 +94,21 @@ def run_tables(
     run_id: str,
     prepare: Callable[[tuple[JobPlan, ...]], Launch],
     observer: Observer,
+    diagnose: Diagnose,
 ) -> RunResult:
     """Run the selected tables' jobs one after the other.
 
     ``prepare`` gets all jobs and gives what carries one out. A table of which a job failed gets no further
-    ones; the others go on. The results are left in ``target/runs/<run id>/results.json``.
+    ones; the others go on, also after a bug, of which ``diagnose`` says what to tell. The results are left
+    in ``target/runs/<run id>/results.json``.
     """
-    planned = [_jobs(workspace, table, only) for table in workspace.tables]
+    planned = [_jobs(workspace, table, only, diagnose) for table in workspace.tables]
     all_jobs = tuple(plan for jobs in planned for plan in jobs if isinstance(plan, JobPlan))
     launch = prepare(all_jobs)
     observer.planned(all_jobs)
     outcomes: list[JobOutcome] = []
     for jobs in planned:
-        outcomes.extend(_run_jobs(jobs, launch, observer))
+        outcomes.extend(_run_jobs(jobs, launch, observer, diagnose))
     result = RunResult(run_id=run_id, outcomes=tuple(outcomes))
     _save(workspace.project.root / "target" / "runs" / run_id, result)
     return result
@@ -118,40 +126,55 @@ def cluster_job(workspace: Workspace, table: ResolvedTable) -> JobPlan:
 
 
 def _run_jobs(
-    jobs: tuple[JobPlan | JobOutcome, ...], launch: Launch, observer: Observer
+    jobs: tuple[JobPlan | JobOutcome, ...], launch: Launch, observer: Observer, diagnose: Diagnose
 ) -> Iterator[JobOutcome]:
     for plan in jobs:
         if isinstance(plan, JobOutcome):
             yield plan
             return
-        if plan.kind is JobKind.CLUSTER and not _is_time(plan):
+        is_due = _attempt(plan.table, plan.name, partial(_is_due, plan), diagnose)
+        if isinstance(is_due, JobOutcome):
+            yield is_due
+            return
+        if not is_due:
             continue
         observer.started(plan)
-        outcome = _outcome(plan, launch)
+        result = _attempt(plan.table, plan.name, partial(launch, plan), diagnose)
+        outcome = result if isinstance(result, JobOutcome) else _done(plan, result)
         observer.ended(outcome)
         yield outcome
         if outcome.error is not None:
             return
 
 
-def _is_time(plan: JobPlan) -> bool:
-    """Whether async clustering is due, now that the jobs before it have written."""
+def _is_due(plan: JobPlan) -> bool:
+    """Whether the job is to run: async clustering may be due, now that the jobs before it have written."""
+    if plan.kind is not JobKind.CLUSTER:
+        return True
     store = open_store(plan.location, resolve_environment(plan.storage))
     return is_time(open_table(store), Trigger.ASYNC)
 
 
-def _outcome(plan: JobPlan, launch: Launch) -> JobOutcome:
-    try:
-        return JobOutcome(table=plan.table, name=plan.name, result=launch(plan))
-    except ParquetryError as error:
-        return JobOutcome(table=plan.table, name=plan.name, error=error)
+def _done(plan: JobPlan, result: JobResult) -> JobOutcome:
+    return JobOutcome(table=plan.table, name=plan.name, result=result)
 
 
-def _jobs(workspace: Workspace, table: ResolvedTable, only: Only | None) -> tuple[JobPlan | JobOutcome, ...]:
+def _attempt(table: str, name: str, body: Callable[[], _Found], diagnose: Diagnose) -> _Found | JobOutcome:
+    """What the body gives, or the outcome that tells of its failure."""
     try:
-        observation = observe(workspace.store(table))
-    except ParquetryError as error:
-        return (JobOutcome(table=table.name, name="open", error=error),)
+        return body()
+    except ParquetryError as failure:
+        return JobOutcome(table=table, name=name, error=failure)
+    except Exception as bug:  # noqa: BLE001  # one table's bug is not to end the others' run
+        return JobOutcome(table=table, name=name, error=diagnose(bug))
+
+
+def _jobs(
+    workspace: Workspace, table: ResolvedTable, only: Only | None, diagnose: Diagnose
+) -> tuple[JobPlan | JobOutcome, ...]:
+    observation = _attempt(table.name, "open", lambda: observe(workspace.store(table)), diagnose)
+    if isinstance(observation, JobOutcome):
+        return (observation,)
     if observation is None or not observation.is_applied or observation.handle.spec is None:
         return (JobOutcome(table=table.name, name="open", error=_unapplied(table)),)
     plans: list[JobPlan | JobOutcome] = []

@@ -23,7 +23,6 @@ _REMEDIES = {
 
 DIAGNOSED = 1
 INTERRUPTED = 130
-BUG = 70
 
 
 def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) -> int:
@@ -44,12 +43,19 @@ def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DIAGNOSED
     except Exception as failure:  # noqa: BLE001  # the boundary: everything else is a bug of ours
-        if isinstance(failure, OSError) and failure.errno in _REMEDIES:
-            return _fail(_machine_refuses(failure), DIAGNOSED, log_format)
-        from parquetry.cli.bug_report import report_bug
-
-        return _fail(report_bug(failure), BUG, log_format)
+        error = diagnosed(failure)
+        return _fail(str(error), error.exit_code, log_format)
     return code if isinstance(code, int) else 0
+
+
+def diagnosed(failure: Exception) -> ParquetryError:
+    """What to tell of a failure that nobody foresaw: a disk's refusal, or a bug, whose report is written."""
+    from parquetry.cli.bug_report import report_bug
+    from parquetry.compiler.errors import UnexpectedError
+
+    if isinstance(failure, OSError) and failure.errno in _REMEDIES:
+        return ParquetryError(_machine_refuses(failure))
+    return UnexpectedError(report_bug(failure))
 
 
 def _machine_refuses(error: OSError) -> str:

@@ -18,6 +18,7 @@ def command(*, request: ProjectRequest, output: Output, only: str | None) -> int
     What is run are the applied records: a spec that was not applied changes nothing. Each file
     of a source is ingested exactly once, unless the source says `read: full`.
     """
+    from parquetry.cli.failures import diagnosed
     from parquetry.cli.launch import launcher_for, new_run_id
     from parquetry.cli.progress import JobProgress
     from parquetry.cli.run_view import RunView
@@ -32,6 +33,7 @@ def command(*, request: ProjectRequest, output: Output, only: str | None) -> int
             run_id=run_id,
             prepare=launcher_for(workspace, run_id),
             observer=progress,
+            diagnose=diagnosed,
         )
     output.show(RunView(), result)
     return output.ended(result.failure)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import parquetry
-from parquetry.compiler.errors import UnappliedError
+from parquetry.compiler.errors import UnappliedError, UnexpectedError
 from parquetry.compiler.running import Only, cluster_job, run_tables
 from parquetry.compiler.scripts import render_job
 from parquetry.compiler.workspace import jobs_of
@@ -74,7 +74,14 @@ def launched(folder, only=None):
         kinds.append(job.kind)
         return JobResult(table=job.table, job=job.name)
 
-    run_tables(folder.workspace(), only=only, run_id="r", prepare=lambda _: launch, observer=Silent())
+    run_tables(
+        folder.workspace(),
+        only=only,
+        run_id="r",
+        prepare=lambda _: launch,
+        observer=Silent(),
+        diagnose=UnexpectedError,
+    )
     return kinds
 
 

@@ -1,0 +1,94 @@
+"""What a run does with a table's failure: the other tables go on, and everything is told at the end."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+
+import pytest
+
+import parquetry
+from parquetry.cli.main import command_line
+from parquetry.compiler import running
+from parquetry.runtime.errors import InvalidDataError, StorageError
+from parquetry.runtime.main import JobResult, ServiceResult
+from tests.support.project_folder import ORDERS, ProjectFolder
+
+TABLES = ("orders", "parts", "shops")
+SERVED = ServiceResult(files_cleaned=1, instants_archived=0)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "reports").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "reports"))
+    folder = ProjectFolder.create(tmp_path / "shop")
+    for name in TABLES[1:]:
+        folder.write(f"tables/{name}.yml", ORDERS | {"name": name})
+    parquetry.load(folder.root).plan().apply()
+    return folder
+
+
+def run(folder, monkeypatch, errors, *, services=None):
+    """Exit code and the jobs of `run --format json`; ``errors`` are what the tables' first jobs raise."""
+
+    def launch(job):
+        if job.table in errors:
+            raise errors[job.table]
+        return JobResult(table=job.table, job=job.name, services=services)
+
+    monkeypatch.setattr("parquetry.cli.launch.launcher_for", lambda *_: lambda _: launch)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["run", "-p", str(folder.root), "--format", "json"])
+    (saved,) = (folder.root / "target" / "runs").glob("*/results.json")
+    return ended.value.code, json.loads(saved.read_text())["jobs"]
+
+
+def failed(jobs):
+    return {job["table"]: job["error"] for job in jobs if job["error"]}
+
+
+@pytest.mark.parametrize("services", [None, SERVED])
+def test_a_bug_in_one_table_leaves_the_others_their_turn(folder, monkeypatch, capsys, tmp_path, services):
+    bugs = {"orders": ZeroDivisionError("a figure was 0"), "parts": InvalidDataError("parts is torn")}
+    code, jobs = run(folder, monkeypatch, bugs, services=services)
+    assert code == 70
+    assert [(job["table"], job["error"] is None) for job in jobs] == [
+        ("orders", False),
+        ("parts", False),
+        ("shops", True),
+        ("shops", True),
+    ]
+    said = capsys.readouterr()
+    assert json.loads(said.out)["jobs"] == jobs
+    (report,) = (tmp_path / "reports").iterdir()
+    assert "ZeroDivisionError: a figure was 0" in failed(jobs)["orders"]
+    assert str(report) in failed(jobs)["orders"]
+    assert str(report) in said.err
+    assert "Traceback (most recent call last)" in report.read_text()
+
+
+def test_a_table_that_cannot_be_looked_at_for_a_bug_is_told_as_one(folder, monkeypatch):
+    def observe(store):
+        if store.uri.endswith("/parts"):
+            raise KeyError("instant")
+        return observed(store)
+
+    observed = running.observe
+    monkeypatch.setattr(running, "observe", observe)
+    code, jobs = run(folder, monkeypatch, {})
+    assert code == 70
+    assert [(job["table"], job["job"]) for job in jobs if job["error"]] == [("parts", "open")]
+    assert {job["table"] for job in jobs} == set(TABLES)
+
+
+def test_a_full_disk_under_one_table_is_no_bug(folder, monkeypatch, tmp_path):
+    code, jobs = run(folder, monkeypatch, {"parts": OSError(28, "No space left on device", "/data/x")})
+    assert (code, list((tmp_path / "reports").iterdir())) == (1, [])
+    assert failed(jobs)["parts"].startswith("/data/x cannot be written or read: No space left on device;")
+
+
+@pytest.mark.parametrize(("services", "expected"), [(None, 1), (SERVED, 6)])
+def test_a_diagnosed_failure_beside_a_commit_is_partly_done(folder, monkeypatch, services, expected):
+    code, jobs = run(folder, monkeypatch, {"orders": StorageError("gone")}, services=services)
+    assert (code, failed(jobs)) == (expected, {"orders": "gone"})
