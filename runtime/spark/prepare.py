@@ -30,7 +30,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark.keys import partition_path_sql, quoted, record_key_sql
-from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, session_settings
+from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, failures_translated, session_settings
 from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.spec import Column
 
@@ -103,7 +103,7 @@ def prepare_keys(
     """
     spark = frame.sparkSession
     with session_settings(spark, EXPRESSION_SETTINGS):
-        rows = frame.where(delete_when) if delete_when else frame
+        rows = _where(frame, delete_when)
         by_name = {c.name: c for c in columns}
         roots = {
             p.split(".")[0]
@@ -151,7 +151,7 @@ def prepare_matches(
             raise InvalidDataError(
                 f"match column {name!r} holds maps, which cannot be compared; leave it out"
             )
-    rows = frame.where(delete_when) if delete_when else frame
+    rows = _where(frame, delete_when)
     typed = rows.select(*(_conform(rows.schema, by_name[name]) for name in match))
     selected = typed.select(
         *map(quoted, match),
@@ -243,7 +243,15 @@ def _with_delete_flag(frame: DataFrame, delete_when: str | None) -> DataFrame:
         if conditions
         else "false"
     )
-    return frame.withColumn(DELETE, F.expr(flag))
+    with failures_translated("delete_when"):
+        return frame.withColumn(DELETE, F.expr(flag))
+
+
+def _where(frame: DataFrame, delete_when: str | None) -> DataFrame:
+    if not delete_when:
+        return frame
+    with failures_translated("delete_when"):
+        return frame.where(delete_when)
 
 
 def _conform(schema: T.StructType, column: Column) -> object:

@@ -46,11 +46,15 @@ def is_nameless(error: Exception) -> bool:
 def source_failures(place: str) -> Iterator[None]:
     """Failures to read a source's files become InvalidDataErrors that begin with ``place``.
 
-    Anything else passes as it is.
+    So do InvalidDataErrors, which know of rows and not whence they came. Anything else passes as it is.
     """
     try:
         yield
     except UnreadableFileError as error:
+        raise InvalidDataError(f"{place}: {error}") from error
+    except InvalidDataError as error:
+        if str(error).startswith(place):
+            raise
         raise InvalidDataError(f"{place}: {error}") from error
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.source_files import FoundFile, open_file
+from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.source_failures import UnreadableFileError, is_nameless, unreadable_file
 from parquetry.runtime.spark.sql_guard import check_query
 from parquetry.runtime.spec import Column, Source
@@ -41,13 +42,19 @@ def read_files(
         case "avro":
             return _read_avro(spark, source, files, storage)
         case "csv" | "json":
-            return _read_text(spark, source, files, columns, storage)
+            frame = _read_text(spark, source, files, columns, storage)
+            if not frame.columns:
+                raise _without_columns(files[0])
+            return frame
         case _:
             return _load(spark, source, files, {"mergeSchema": "true"})
 
 
 def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: str) -> DataFrame:
-    """The frame after the source's ``select``, a query over the view ``source``."""
+    """The frame after the source's ``select``, a query over the view ``source``.
+
+    InvalidDataError for a query that is refused, or that asks for columns that are not there.
+    """
     if source.select is None:
         return frame
     check_query(spark, source.select, place=place)
@@ -55,7 +62,8 @@ def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: st
     view = f"parquetry_{_VIEW}_{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(view)
     try:
-        return spark.sql(f"WITH {_VIEW} AS (SELECT * FROM {view}) (\n{source.select}\n)")
+        with failures_translated(place):
+            return spark.sql(f"WITH {_VIEW} AS (SELECT * FROM {view}) (\n{source.select}\n)")
     finally:
         spark.catalog.dropTempView(view)
 
@@ -97,6 +105,11 @@ def _read_text(
         groups = _by_header(files, source, storage)
         return _union([_typed(spark, source, group, columns, defaults) for group in groups])
     return _typed(spark, source, files, columns, defaults)
+
+
+def _without_columns(file: FoundFile) -> UnreadableFileError:
+    reason = "it has no columns" if file.file.size_bytes else "it is empty"
+    return UnreadableFileError(file.file.path, reason)
 
 
 def _typed(

@@ -305,6 +305,66 @@ def test_a_parquet_file_without_a_byte_is_named_with_the_remedy(world):
     assert world.rows() == {1: ("a", None)}
 
 
+@pytest.mark.parametrize("select", [None, "SELECT bigint(id) AS id, upper(name) AS name FROM source"])
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_text_files_without_a_byte_are_named_when_there_are_no_others(world, file_format, select):
+    world.create(source(format=file_format, path=f"in/*.{file_format}", select=select))
+    (world.root / f"in/a.{file_format}").touch()
+    with pytest.raises(
+        InvalidDataError,
+        match=rf"source s of t: in/a\.{file_format} cannot be read: it is empty; correct or remove the file",
+    ):
+        world.ingest()
+    text = "id,name\n1,X\n" if file_format == "csv" else lines({"id": 1, "name": "X"})
+    (world.root / f"in/b.{file_format}").write_text(text)
+    world.ingest()
+    assert world.rows() == {1: ("X", None)}
+
+
+def test_a_text_file_without_columns_is_named(world):
+    world.create(source(path="in/*.json"))
+    (world.root / "in/a.json").write_text("{}\n")
+    with pytest.raises(
+        InvalidDataError, match=r"source s of t: in/a\.json cannot be read: it has no columns"
+    ):
+        world.ingest()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"id": 1, "zzz": 2}, "column 'zzz' is not in the table"),
+        ({"name": "x"}, "column 'id' is missing from the rows"),
+        ({"id": 1, "op": "D"}, "a column that only delete_when needs: list it under drop"),
+        ({"id": None, "name": "x"}, "record key is null or empty in 1 of 1 rows"),
+    ],
+)
+def test_rows_that_do_not_fit_are_said_to_be_of_their_source(world, row, message):
+    delete_when = "op = 'D'" if "op" in row else None
+    world.create(source(path="in/*.json", delete_when=delete_when))
+    (world.root / "in/a.json").write_text(lines(row))
+    with pytest.raises(InvalidDataError, match=r"^source s of t: ") as refused:
+        world.ingest()
+    assert message in str(refused.value)
+    assert str(refused.value).count("source s of t") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"select": "SELECT id, nom AS name FROM source"}, "select"),
+        ({"delete_when": "nom = 'x'"}, "delete_when"),
+        ({"delete_when": "nom = 'x'", "operation": Operation.DELETE}, "delete_when"),
+        ({"delete_when": "nom = 'x'", "operation": Operation.DELETE, "match": ("name",)}, "delete_when"),
+    ],
+)
+def test_sql_over_columns_that_a_source_does_not_have_is_said_to_be_wrong(world, changes, place):
+    world.create(source(path="in/*.json", **changes))
+    (world.root / "in/a.json").write_text(lines({"id": 1, "name": "x"}))
+    with pytest.raises(InvalidDataError, match=rf"^source s of t: {place}.*`nom` cannot be resolved"):
+        world.ingest()
+
+
 def test_a_file_that_is_no_avro_is_named_with_the_remedy(world):
     world.create(source(format="avro", path="in/*.avro"))
     (world.root / "in/a.avro").write_bytes(b"nope")
@@ -339,7 +399,7 @@ def test_a_job_of_another_spec_stops_before_it_acts(world):
     stale = JobPlan.from_json(
         job.to_json() | {"requirements": {"exists": True, "applied_digest": digest_of("another")}}
     )
-    with pytest.raises(StalePlanError, match="digest of the applied spec"):
+    with pytest.raises(StalePlanError, match="record 1 is applied, and its spec is another one"):
         execute(stale, session=lambda _: world.spark)
 
 
