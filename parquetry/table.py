@@ -102,10 +102,11 @@ class Table:
     ) -> CommitResult:
         """Remove rows by record key, or every row that agrees with one of ``rows`` in ``match`` columns.
 
-        ``rows`` need the key's columns, or ``_hoodie_record_key``; with those of the partition only
-        that is searched, unless all of them are null and no such row has the key. If they have the
-        ordering column, a stored row with a larger value stays. Of ``rows`` only those count that
-        fulfil ``delete_when``.
+        ``rows`` need the key's columns, or ``_hoodie_record_key``. With those of the partition only
+        that is searched, unless all of them are null and no such row has the key; under
+        ``key_scope: table`` a key is one row wherever it lies, and all partitions are searched. If
+        they have the ordering column, a stored row with a larger value stays. Of ``rows`` only those
+        count that fulfil ``delete_when``.
         """
         return self._write(rows, Operation.DELETE, match=match, delete_when=delete_when)
 

@@ -98,8 +98,9 @@ def prepare_keys(
     """The keys of rows to be deleted, and whether their partitions are known.
 
     ``frame`` needs the columns of the record key (or ``_hoodie_record_key``); with those of the
-    partition (or ``_hoodie_partition_path``) a delete looks only there. A column ``ordering``
-    that is there is kept: a delete with a smaller value than the stored row's does not delete.
+    partition (or ``_hoodie_partition_path``) a delete looks only there, if keys are unique by
+    partition. A column ``ordering`` that is there is kept: a delete with a smaller value than the
+    stored row's does not delete.
     """
     spark = frame.sparkSession
     with session_settings(spark, EXPRESSION_SETTINGS):

@@ -94,7 +94,7 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
 
 
 def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> WriteOutcome | None:
-    """Remove the rows of these keys; without known partitions, wherever they lie."""
+    """Remove the rows of these keys: where the batch says, if keys are unique by partition, else anywhere."""
     if not staged.rows:
         return attempt.nothing(DELETE_ROWS)
     everywhere = attempt.state.spec.key_scope is KeyScope.TABLE or not located

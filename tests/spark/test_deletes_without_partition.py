@@ -134,3 +134,16 @@ def test_in_a_table_of_unique_keys_deletes_that_find_nothing_are_counted_too(spa
     result = feed.send(("a", None, None, 2, "D"), ("b", None, None, 2, "D"), ("c", "x", 1, 2, "D"))
     assert (result.deleted_rows, result.unmatched_deletes) == (1, 2)
     assert feed.rows() == []
+
+
+@pytest.mark.parametrize(
+    ("scope", "deleted"),
+    [(KeyScope.TABLE, ["a", "b"]), (KeyScope.PARTITION, ["b"])],
+    ids=str,
+)
+def test_a_partition_that_is_given_counts_where_keys_are_unique_by_partition(spark, tmp_path, scope, deleted):
+    feed = Feed(spark, tmp_path / "t", key_scope=scope)
+    feed.send(("a", "x", 1, 1, "U"), ("b", "x", 1, 1, "U"), ("c", "x", 1, 1, "U"))
+    result = feed.table.delete(feed.frame(("a", "y", 1, 2, "D"), ("b", "x", 1, 2, "D")).drop("op"))
+    assert (result.deleted_rows, result.unmatched_deletes) == (len(deleted), 2 - len(deleted))
+    assert [row[0] for row in feed.rows()] == sorted({"a", "b", "c"} - set(deleted))
