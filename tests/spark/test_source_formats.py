@@ -124,6 +124,16 @@ def test_csv_files_of_one_batch_may_have_their_columns_in_another_order(world):
     assert world.rows() == {1: ("x", 1.0), 2: ("y", 2.0)}
 
 
+def test_csv_quotes_and_encoding_are_sparks_unless_options_say_otherwise(world):
+    rfc_4180 = {"escape": '"', "encoding": "ISO-8859-1", "multiLine": "true"}
+    world.create(source(format="csv", path="in/*.csv", options=rfc_4180))
+    text = 'id,name\n1,"say ""z"", please"\n2,"two\nlines"\n3,K\u00f8benhavn\n4,a\\b\n'
+    (world.root / "in/a.csv").write_bytes(text.encode("iso-8859-1"))
+    world.ingest()
+    names = {1: 'say "z", please', 2: "two\nlines", 3: "K\u00f8benhavn", 4: "a\\b"}
+    assert world.rows() == {key: (name, None) for key, name in names.items()}
+
+
 def test_a_view_of_the_user_called_source_stays_what_it_was(world):
     world.spark.sql("SELECT 'mine' AS whose").createOrReplaceTempView("source")
     world.spark.sql("SELECT 'yours' AS whose").createOrReplaceTempView("labels")
