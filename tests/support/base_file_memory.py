@@ -82,7 +82,8 @@ def measure(folder: Path, file_mib: int) -> dict[str, float]:
         ctx, merging(base, expected_updates=made["rows"]), rows_of(2, made["rows"], positions=True)
     )
     assert sum(file.stat.num_update_writes for file in written.files) == made["rows"]
-    return made | {"before_mib": before, "peak_mib": peak_mib()}
+    pool_mib = pa.default_memory_pool().max_memory() / MIB
+    return made | {"before_mib": before, "peak_mib": peak_mib(), "pool_mib": pool_mib}
 
 
 def make(folder: Path, file_mib: int) -> dict[str, Any]:

@@ -77,4 +77,5 @@ def test_a_full_file_whose_every_row_is_updated_fits_a_worker(tmp_path):
     found = merge(tmp_path, 120)
     print(found)
     assert found["compression"] > 5
-    assert found["peak_mib"] < 1.5 * 1024 / 2
+    assert found["pool_mib"] <= 512  # the budget of a task; what the allocator holds back comes on top
+    assert found["peak_mib"] < 1.5 * 1024
