@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from parquetry.cli.asking import confirm
 from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 from parquetry.cli.progress import working
@@ -59,7 +59,7 @@ def roll_back(
     from parquetry.runtime.services.rollback import rollback
 
     handle = _opened(request, table)
-    _confirm(f"Undo the write {instant} of {handle.config.name}?", auto_approve=auto_approve)
+    confirm(f"Undo the write {instant} of {handle.config.name}?", auto_approve=auto_approve)
     with working(output, f"{table} rollback"):
         result = rollback(handle, instant)
     return _report(output, result)
@@ -101,7 +101,7 @@ def restore_table(
 
     handle = _opened(request, table)
     question = f"Take back every write of {handle.config.name} after {savepoint}?"
-    _confirm(question, auto_approve=auto_approve)
+    confirm(question, auto_approve=auto_approve)
     with working(output, f"{table} restore"):
         result = restore(handle, savepoint)
     return _report(output, result)
@@ -151,14 +151,6 @@ def _opened(request: ProjectRequest, table: str) -> TableHandle:
     from parquetry.runtime.table import open_table
 
     return open_table(store_named(request, table))
-
-
-def _confirm(question: str, *, auto_approve: bool) -> None:
-    if auto_approve:
-        return
-    if not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here: give --auto-approve")
-    click.confirm(question, abort=True, err=True)
 
 
 def _report(output: Output, result: object) -> int:
