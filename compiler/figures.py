@@ -6,7 +6,6 @@ Everything is read from listings, commits and recorded statistics; nothing is wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC
 from statistics import median
 from typing import Final
@@ -15,7 +14,7 @@ from parquetry.compiler.plan import Debt, QueryFigures, TableFigures
 from parquetry.compiler.prediction import predicted_files
 from parquetry.runtime.layout.clustering import debt as clustering_debt
 from parquetry.runtime.layout.clustering_model import Debt as ClusteringDebt
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
@@ -106,9 +105,6 @@ def _clustering(
     if policy.trigger is Trigger.OFF:
         return ClusteringDebt()
     situation = situation_of(handle, timeline, spec, policy)
-    if policy.existing is Existing.KEEP and situation.kept_until is None and timeline.completed_writes:
-        # Not applied yet: what is there now is what it keeps.
-        situation = replace(situation, kept_until=timeline.completed_writes[-1].time)
     files = [clustering_file(part, statistics.get(part.path)) for part in slices]
     return clustering_debt(policy, files, situation)
 
