@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
+from parquetry.runtime.parquet_input import read_parquet
 from parquetry.runtime.spec import Operation
 from parquetry.runtime.storage import ObjectStore
 
@@ -247,7 +248,7 @@ def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
 
 def _read_folded(store: ObjectStore, source: str, path: str) -> Iterable[tuple[str, Consumption]]:
     with store.open_input(path) as handle:
-        rows = pq.read_table(handle).to_pylist()
+        rows = read_parquet(handle).to_pylist()
     by_instant: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by_instant.setdefault(row["instant"], []).append(row)

@@ -27,6 +27,7 @@ from parquetry.runtime.layout.file_statistics import (
 )
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.parquet_input import read_parquet
 from parquetry.runtime.storage_model import ObjectStore
 
 FOLDER: Final = ".hoodie/.parquetry/stats"
@@ -80,7 +81,7 @@ def decode_statistics(
     CorruptTableError when it is not that, or of a later version.
     """
     try:
-        table = pq.read_table(pa.BufferReader(content))
+        table = read_parquet(pa.BufferReader(content))
     except (pa.ArrowInvalid, OSError) as error:
         msg = f"{place} is not a whole parquet file: {error}; delete it, the footers say the same"
         raise CorruptTableError(msg) from error

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.parquet_input import read_parquet
 from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, REFERENCE, StagePlace, keys_name
 
 
@@ -41,7 +41,7 @@ class BatchKeys:
         pieces = []
         for name in self.names:
             with self.place.open(keys_name(name)) as source:
-                pieces.append(pq.read_table(source, use_threads=False, pre_buffer=False))
+                pieces.append(read_parquet(source))
         return pa.concat_tables(pieces).combine_chunks()
 
     @cached_property

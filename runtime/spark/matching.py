@@ -22,6 +22,7 @@ from parquetry.runtime.base_file_conform import conform
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.parquet_input import read_parquet
 from parquetry.runtime.spark.stage import PARTITION, StagePlace, keys_name
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import (
@@ -103,7 +104,7 @@ def wanted_keys(place: StagePlace, names: Sequence[str], partition: str | None) 
     pieces = []
     for name in names:
         with place.open(keys_name(name)) as source:
-            table = pq.read_table(source, columns=columns, use_threads=False, pre_buffer=False)
+            table = read_parquet(source, columns)
         if partition is not None:
             table = table.filter(pc.equal(table.column(PARTITION), partition))
         pieces.append(table.column(RECORD_KEY))

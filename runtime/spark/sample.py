@@ -58,7 +58,7 @@ def _encoded_bytes(rows: pa.Table, files: FilesPolicy) -> int:
 def _first_rows(file: pq.ParquetFile) -> pa.RecordBatch:
     group = file.metadata.row_group(0)
     fitting = _BYTES_PER_FILE * group.num_rows / max(group.total_byte_size, 1)
-    return next(file.iter_batches(int(min(_ROWS_PER_FILE, max(fitting, 1)))))
+    return next(file.iter_batches(int(min(_ROWS_PER_FILE, max(fitting, 1))), use_threads=False))
 
 
 def _some_rows(spec: StageSpec, name: str) -> pa.Table:
