@@ -161,6 +161,27 @@ class Debt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DueSource:
+    """What the next run would ingest of a source: new files and their bytes as they are stored.
+
+    ``changed_files`` of them were ingested before they changed. ``problem`` is why the run would
+    fail on the source.
+    """
+
+    source: str
+    operation: str
+    files: int = 0
+    bytes: int = 0
+    changed_files: int = 0
+    problem: str | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a run would do something for it."""
+        return self.files > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFigures:
     """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit.
 
@@ -194,15 +215,23 @@ class Evidence:
     """What was seen, and when (milliseconds since 1970, UTC).
 
     ``figures`` are of the tables that change; ``due``, where it was asked for, says what every table
-    owes the policy that is applied to it.
+    owes the policy that is applied to it, and ``ingest`` what the next run would take from its
+    sources.
     """
 
     created_ms: int
     tables: int
     figures: Mapping[str, TableFigures] = field(default_factory=dict)
     due: Mapping[str, Debt] | None = None
+    ingest: Mapping[str, tuple[DueSource, ...]] | None = None
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()
+
+    @property
+    def has_due(self) -> bool:
+        """Whether a run would find something to do, as far as that was asked for."""
+        sources = (source for found in (self.ingest or {}).values() for source in found)
+        return any(s.is_due for s in sources) or any(not d.is_paid for d in (self.due or {}).values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -57,9 +56,9 @@ def render_page(page: PlanPage) -> str:
 
 
 def plan_page(
-    plan: Plan, cards: tuple[Card, ...], *, summary: str, debt_text: Callable[..., str]
+    plan: Plan, cards: tuple[Card, ...], *, summary: str, due: tuple[tuple[str, str], ...]
 ) -> PlanPage:
-    """The page of a plan, of which each table has been put into words."""
+    """The page of a plan, of which each table and what is due have been put into words."""
     intent, evidence = plan.intent, plan.evidence
     created = datetime.fromtimestamp(evidence.created_ms / 1000, UTC)
     facts = [
@@ -80,7 +79,7 @@ def plan_page(
             f"{w.origin}: {w.code} {w.message}" if w.origin else f"{w.code} {w.message}"
             for w in evidence.warnings
         ),
-        due=tuple((name, debt_text(debt)) for name, debt in (evidence.due or {}).items()),
+        due=due,
         commands=(
             f"parquetry plan --target {intent.target}",
             f"parquetry apply --target {intent.target} --approved {plan.plan_id}",

@@ -16,6 +16,7 @@ from parquetry.compiler.plan import (
     Change,
     ChangeClass,
     Debt,
+    DueSource,
     Evidence,
     Intent,
     JobReference,
@@ -97,19 +98,26 @@ class TableReader:
     measure: Callable[[Declared, Observation], TableFigures]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What a run would do, by table: the debt it would pay, and what it would take from sources."""
+
+    debts: Mapping[str, Debt]
+    ingest: Mapping[str, tuple[DueSource, ...]]
+
+
 def make_plan(
     declared: Iterable[Declared],
     *,
     context: PlanContext,
     reader: TableReader,
     undeclared: Iterable[Undeclared] = (),
-    due: Mapping[str, Debt] | None = None,
+    due: Due | None = None,
     drift: tuple[Change, ...] = (),
 ) -> Plan:
     """The plan for the tables, in their order; every table that is in the way is named at once.
 
-    ``due`` is what tables owe the policies that are applied to them, where that was asked for, and
-    ``drift`` what others changed of them.
+    ``due`` is there where it was asked for, ``drift`` is what others changed of the tables.
     """
     tables = tuple(declared)
     outcomes: list[Action | Blocked] = []
@@ -138,7 +146,8 @@ def make_plan(
         created_ms=context.now_ms,
         tables=len(tables) + len(gone),
         figures=figures,
-        due=due,
+        due=None if due is None else due.debts,
+        ingest=None if due is None else due.ingest,
         drift=drift,
         warnings=unused(((table.spec.name, table.allowed) for table in tables), outcomes),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.allowing import Allowance
@@ -9,9 +10,10 @@ from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
+from parquetry.compiler.next_run import due_sources
 from parquetry.compiler.observation import Observation, admit, observe
 from parquetry.compiler.plan import Change, ChangeClass, Debt, JobReference, Plan
-from parquetry.compiler.planner import Declared, Elsewhere, PlanContext, TableReader, make_plan
+from parquetry.compiler.planner import Declared, Due, Elsewhere, PlanContext, TableReader, make_plan
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import UnsupportedTableError
@@ -25,8 +27,8 @@ from parquetry.runtime.table_schema import live_columns
 def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> Plan:
     """The plan for the selected tables; raises what reading their stores raises.
 
-    With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
-    and for what others changed of it.
+    With ``due`` every applied table is measured, for what it owes the policy that is applied to it
+    and what others changed of it, and its sources are listed.
     """
     stores = {table.name: workspace.store(table) for table in workspace.tables}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
@@ -48,13 +50,12 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> P
             observation.handle, observation.spec or table.spec, table.spec, budget_bytes=budget_bytes
         ),
     )
-    debts = {name: _due(seen[name].observation, budget_bytes) for name in stores} if due else {}
     return make_plan(
         (declared(workspace, table) for table in workspace.tables),
         context=context,
         reader=reader,
         undeclared=find_undeclared(workspace) if workspace.is_whole else (),
-        due={name: debt for name, debt in debts.items() if debt is not None} if due else None,
+        due=_due(workspace, seen) if due else None,
         drift=_drift(workspace) if due else (),
     )
 
@@ -85,11 +86,25 @@ def _job_references(workspace: Workspace, table: ResolvedTable) -> tuple[JobRefe
     return tuple(JobReference(name=job.name, digest=job.digest) for job in jobs)
 
 
-def _due(observation: Observation | None, budget_bytes: int) -> Debt | None:
-    """What the table owes the policy that is applied to it; None where nothing is applied."""
-    if observation is None or not observation.is_applied or observation.spec is None:
-        return None
+def _due(workspace: Workspace, seen: Mapping[str, _Seen]) -> Due:
+    """What a run would do for the tables that have an applied spec."""
+    budget_bytes = workspace.project.target.budget.services_bytes
+    observed = {name: table.observation for name, table in seen.items()}
+    applied = {name: o for name, o in observed.items() if o is not None and o.is_applied}
+    debts = map_each(applied.values(), lambda observation: _debt(observation, budget_bytes))
+    directory, storage = str(workspace.project.root), workspace.storage
+    ingest = map_each(applied.values(), lambda o: due_sources(o, directory=directory, storage=storage))
+    return Due(
+        debts={name: debt for name, debt in zip(applied, debts, strict=True) if debt is not None},
+        ingest={name: found for name, found in zip(applied, ingest, strict=True) if found},
+    )
+
+
+def _debt(observation: Observation, budget_bytes: int) -> Debt | None:
+    """What the table owes the policy that is applied to it."""
     spec = observation.spec
+    if spec is None:
+        return None
     return figures_of(observation.handle, spec, spec, budget_bytes=budget_bytes).debt
 
 

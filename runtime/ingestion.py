@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
 from parquetry.runtime import sources
 from parquetry.runtime.effective import effective_instants
@@ -35,25 +36,73 @@ class DueBatch:
     consumption: Consumption | None = None
 
 
-def find_due(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueSize:
+    """How much one write has to read: files, and their bytes as they are stored."""
+
+    files: int
+    bytes: int
+
+
+def look_for_due(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> DueBatch | None:
-    """What is due; None when there is nothing new.
+    """What is due; None when there is nothing new. Nothing is written.
 
     Raises InvalidDataError when the path does not exist, and when a file changed after an insert
     had taken it.
     """
+    return _look(handle, source, _effective(handle), directory=directory, storage=storage)
+
+
+def find_due(
+    handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
+) -> DueBatch | None:
+    """The same for a write that is to follow: a long ledger is folded on the way."""
+    effective = _effective(handle)
+    due = _look(handle, source, effective, directory=directory, storage=storage)
+    if due is not None and due.table is None and due.consumption is not None:
+        sources.fold(handle.store, source.name, effective())
+    return due
+
+
+def size_of(batch: DueBatch) -> DueSize:
+    """What the write has to read: of a Hudi table the files that hold rows of the wanted commits."""
+    if batch.table is None:
+        sizes = [found.file.size_bytes for found in batch.files]
+    else:
+        view = batch.table.view(batch.table.timeline())
+        since, until = batch.since, batch.until
+        slices = view.all_slices(until) if since is None else view.changed_between(since, until).slices
+        sizes = [part.size_bytes for part in slices]
+    return DueSize(files=len(sizes), bytes=sum(sizes))
+
+
+_Effective: TypeAlias = Callable[[], Callable[[str], bool]]
+
+
+def _effective(handle: TableHandle) -> _Effective:
+    """Which writes count: the timeline is read when that is asked first, and once."""
+    return cache(lambda: effective_instants(handle.store, handle.config, handle.timeline()))
+
+
+def _look(
+    handle: TableHandle,
+    source: Source,
+    effective: _Effective,
+    *,
+    directory: str,
+    storage: Mapping[str, Any],
+) -> DueBatch | None:
     if source.format == TABLE_FORMAT:
-        return _due_of_table(handle, source, directory=directory, storage=storage)
+        return _due_of_table(handle, source, effective, directory=directory, storage=storage)
     found = list_files(source.path, base=directory, options=storage)
     if source.read == FULL:
         return DueBatch(files=found) if found else None
-    effective = effective_instants(handle.store, handle.config, handle.timeline())
-    taken = sources.consumed(handle.store, source.name, effective)
+    taken = sources.consumed(handle.store, source.name, effective())
     due = sources.due_files((f.file for f in found), taken, source.operation, source=source.name)
     if due.is_empty:
         return None
-    sources.fold(handle.store, source.name, effective)
     by_path = {f.file.path: f for f in found}
     return DueBatch(
         files=tuple(by_path[file.path] for file in due.files),
@@ -63,7 +112,12 @@ def find_due(
 
 
 def _due_of_table(
-    handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
+    handle: TableHandle,
+    source: Source,
+    effective: _Effective,
+    *,
+    directory: str,
+    storage: Mapping[str, Any],
 ) -> DueBatch | None:
     other = open_table(open_store(join_base(directory, source.path), storage))
     until = other.timeline().last_settled()
@@ -71,8 +125,7 @@ def _due_of_table(
         return None
     if source.read == FULL:
         return DueBatch(table=other, until=until)
-    effective = effective_instants(handle.store, handle.config, handle.timeline())
-    entries = sources.history(handle.store, source.name, effective)
+    entries = sources.history(handle.store, source.name, effective())
     since = sources.newest_until(entries)
     if since is not None and since >= until:
         return None

@@ -19,7 +19,10 @@ from parquetry.cli.output import Output
     help="Exit with 3 when there are changes.",
 )
 @click.option(
-    "--due", is_flag=True, envvar="PARQUETRY_DUE", help="Add what every table owes its applied policy."
+    "--due",
+    is_flag=True,
+    envvar="PARQUETRY_DUE",
+    help="Add what the next run would do: files to ingest, debt to pay.",
 )
 @project_options
 @output_options("text", "json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from parquetry.cli.plan_words import (
     cost_text,
     creation_lines,
-    debt_text,
+    due_lines,
     files_text,
     kind_of,
     query_lines,
@@ -23,7 +23,8 @@ def render_html(plan: Plan) -> str:
     """The plan as one self-contained page."""
     blocked = (_blocked(entry) for entry in plan.intent.blocked)
     actions = (_action(action, plan.evidence.figures.get(action.table)) for action in plan.intent.actions)
-    return render_page(plan_page(plan, (*blocked, *actions), summary=summary(plan), debt_text=debt_text))
+    due = tuple(due_lines(plan))
+    return render_page(plan_page(plan, (*blocked, *actions), summary=summary(plan), due=due))
 
 
 def _action(action: Action, figures: TableFigures | None) -> Card:

@@ -11,6 +11,7 @@ from parquetry.cli.plan_words import (
     commit_text,
     cost_text,
     debt_text,
+    due_lines,
     files_text,
     kind_of,
     query_lines,
@@ -108,6 +109,10 @@ def _sections(plan: Plan) -> Iterator[_Section]:
         fields = f", {count(len(action.changes), 'field')}" if action.changes else ""
         title = f"<code>{html.escape(action.table)}</code>: {kind_of(action)}{fields}"
         yield _Section(action.change_class.rank, "\n" + _details(title, "\n".join(parts)))
+    due = due_lines(plan)
+    if due:
+        body = "".join(f"- `{table}`: {_inline(text)}\n" for table, text in due)
+        yield _Section(0, "\n" + _details("What the next run finds to do", body))
     drift = plan.evidence.drift
     if drift:
         lines = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from parquetry.cli.plan_words import (
     commit_text,
     cost_text,
     creation_lines,
-    debt_text,
     drift_line,
+    due_lines,
     files_text,
     kind_of,
     query_lines,
@@ -24,13 +24,12 @@ from parquetry.cli.plan_words import (
     summary,
     value_text,
 )
-from parquetry.cli.views import count, human_size
+from parquetry.cli.views import human_size
 from parquetry.compiler.plan import (
     Action,
     Blocked,
     Change,
     ChangeClass,
-    Debt,
     Plan,
     PlanWarning,
     RecipeStep,
@@ -60,7 +59,7 @@ class PlanView:
         for blocked in outcome.intent.blocked:
             lines += [*_blocked(blocked, paint), ""]
         if outcome.evidence.due is not None:
-            lines += [*_due(outcome.evidence.due, paint), ""]
+            lines += [*_due(outcome, paint), ""]
         for warning in outcome.evidence.warnings:
             lines += [*_warning(warning, paint), ""]
         if outcome.evidence.drift:
@@ -76,7 +75,7 @@ class PlanView:
             return ["Next: resolve what is blocked, or leave these tables out with --exclude."]
         if plan.intent.actions and not self.applying:
             return [f"Next: parquetry apply{f' {self.saved}' if self.saved else ''}"]
-        if plan.is_empty and any(not debt.is_paid for debt in (plan.evidence.due or {}).values()):
+        if plan.is_empty and plan.evidence.has_due:
             return ["Next: parquetry run"]
         return []
 
@@ -111,18 +110,14 @@ def _figures(action: Action, figures: TableFigures) -> Iterator[str]:
     yield from (f"    {line}" for line in query_lines(figures))
 
 
-def _due(due: Mapping[str, Debt], paint: Paint) -> Iterator[str]:
-    """What tables owe the policies that are applied to them, and what small files wait for."""
+def _due(plan: Plan, paint: Paint) -> Iterator[str]:
+    """What tables owe the policies that are applied to them, and what their sources have for them."""
     yield paint.bold("due")
-    width = max((len(name) for name in due), default=0)
-    for name, debt in due.items():
-        small = (
-            f"; {count(debt.small_files, 'small file')} ({human_size(debt.small_bytes)}) for the next writes"
-            if debt.small_files
-            else ""
-        )
-        yield from _wrapped(f"{name.ljust(width)}  now 0 B; debt {debt_text(debt)}{small}")
-    if not due:
+    lines = due_lines(plan)
+    width = max((len(name) for name, _ in lines), default=0)
+    for name, text in lines:
+        yield from _wrapped(f"{name.ljust(width)}  {text}")
+    if not lines:
         yield "    no table is applied"
 
 

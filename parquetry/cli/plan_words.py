@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any, assert_never
 
 from parquetry.cli.views import count, human_size
-from parquetry.compiler.plan import Action, Debt, Plan, Step, TableFigures
+from parquetry.compiler.plan import Action, Debt, DueSource, Plan, Step, TableFigures
 from parquetry.compiler.review import quoted
 from parquetry.compiler.words import format_size
 
@@ -67,6 +67,34 @@ def debt_text(debt: Debt) -> str:
         expired = count(debt.expired_files, "expired version")
         parts.append(f"{expired} to delete ({human_size(debt.expired_bytes)})")
     return "; ".join(parts) or "none"
+
+
+def ingest_text(source: DueSource) -> str:
+    """What the next run takes from a source, such as ``landing (upsert): 2 files, 14 KB``."""
+    head = f"{source.source} ({source.operation})"
+    if source.problem is not None:
+        return f"{head}: the run would fail: {source.problem}"
+    if not source.is_due:
+        return f"{head}: nothing new"
+    changed = f", {source.changed_files:,} changed since ingested" if source.changed_files else ""
+    return f"{head}: {count(source.files, 'file')}, {human_size(source.bytes)}{changed}"
+
+
+def due_lines(plan: Plan) -> list[tuple[str, str]]:
+    """What the next run does, as table and text: the debt it pays, then a line for each source."""
+    due, ingest = plan.evidence.due or {}, plan.evidence.ingest or {}
+    lines = []
+    for name in dict.fromkeys((*due, *ingest)):
+        if name in due:
+            lines.append((name, f"now 0 B; debt {debt_text(due[name])}{_waiting(due[name])}"))
+        lines += [(name, f"ingest {ingest_text(source)}") for source in ingest.get(name, ())]
+    return lines
+
+
+def _waiting(debt: Debt) -> str:
+    if not debt.small_files:
+        return ""
+    return f"; {count(debt.small_files, 'small file')} ({human_size(debt.small_bytes)}) for the next writes"
 
 
 def cost_text(action: Action, debt: Debt | None) -> str:

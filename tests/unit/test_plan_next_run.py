@@ -1,0 +1,188 @@
+"""What `plan --due` says of the next run: exactly what the run would find, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from parquetry.cli.output import Paint
+from parquetry.cli.plan_markdown import render_markdown
+from parquetry.cli.plan_view import PlanView
+from parquetry.compiler.applying import apply_plan
+from parquetry.compiler.plan_codec import decode, encode
+from parquetry.compiler.planning import plan_workspace
+from parquetry.runtime import sources
+from parquetry.runtime.ingestion import find_due, look_for_due
+from parquetry.runtime.sources import Consumption
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import open_table
+from tests.support.project_folder import ProjectFolder
+from tests.support.small_table import FAST, SmallTable
+from tests.support.stores import ReadOnlyStore
+
+NOW = 1_800_000_000_000
+EVENTS = {
+    "apiVersion": "parquetry/v1",
+    "kind": "table",
+    "name": "events",
+    "columns": [
+        {"name": "id", "type": "string", "nullable": False},
+        {"name": "v", "type": "bigint"},
+        {"name": "p", "type": "string"},
+    ],
+    "record_key": ["id"],
+    "partition_by": ["p"],
+    "sources": [
+        {"name": "landing", "format": "csv", "path": "landing/*.csv", "operation": "upsert"},
+        {"name": "again", "format": "csv", "path": "again/*.csv", "operation": "upsert", "read": "full"},
+        {"name": "once", "format": "csv", "path": "once/*.csv", "operation": "insert"},
+    ],
+}
+COPIES = EVENTS | {
+    "name": "copies",
+    "sources": [{"name": "events", "format": "hudi", "path": "warehouse/events", "operation": "upsert"}],
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables/orders.yml").unlink()
+    folder.write("tables/events.yml", EVENTS)
+    folder.write("tables/copies.yml", COPIES)
+    for name in ("again", "once"):
+        (folder.root / name).mkdir()
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    return folder
+
+
+def put(folder, path, text):
+    (folder.root / path).write_text(text, encoding="utf-8")
+
+
+def store_of(folder, table="events"):
+    return open_store(folder.root / "warehouse" / table)
+
+
+def read_only(folder):
+    workspace = folder.workspace()
+    return replace(workspace, open=lambda place, options: ReadOnlyStore(open_store(place, options)))
+
+
+def due(folder):
+    return plan_workspace(read_only(folder), now_ms=NOW, due=True)
+
+
+def ingest(folder, table, source):
+    return next(s for s in due(folder).evidence.ingest[table] if s.source == source)
+
+
+def take(folder, *names):
+    """What a run of ``names`` of source landing leaves behind: rows and a ledger entry."""
+    handle = open_table(store_of(folder))
+    source = next(s for s in handle.spec.sources if s.name == "landing")
+    batch = find_due(handle, source, directory=str(folder.root), storage={})
+    files = tuple(f.file for f in batch.files if f.file.path.rpartition("/")[2] in names)
+    table = SmallTable(store_of(folder), timing=FAST)
+    table.upsert(
+        {f"k{name}": (1, "a") for name in names}, consumed=[Consumption(source="landing", files=files)]
+    )
+
+
+def test_new_files_are_due_until_they_are_taken_and_again_when_they_change(folder):
+    put(folder, "landing/a.csv", "id,v,p\nk,1,a\n")
+    put(folder, "landing/b.csv", "id,v,p\nl,1,a\n" * 2)
+    found = ingest(folder, "events", "landing")
+    assert (found.files, found.bytes, found.changed_files) == (2, 13 + 26, 0)
+    take(folder, "a.csv")
+    assert (ingest(folder, "events", "landing").files, ingest(folder, "events", "landing").bytes) == (1, 26)
+    put(folder, "landing/a.csv", "id,v,p\nk,1,a\nm,2,a\n")
+    changed = ingest(folder, "events", "landing")
+    assert (changed.files, changed.changed_files) == (2, 1)
+
+
+def test_a_source_that_is_read_in_full_is_always_due(folder):
+    put(folder, "again/a.csv", "id,v,p\n")
+    assert ingest(folder, "events", "again").files == 1
+
+
+def test_commits_of_a_hudi_table_are_due_with_the_files_that_hold_them(folder):
+    table = SmallTable(store_of(folder), timing=FAST)
+    table.insert({"a": (1, "x"), "b": (1, "y")})
+    found = ingest(folder, "copies", "events")
+    handle = open_table(store_of(folder))
+    files = handle.view(handle.timeline()).all_slices()
+    assert (found.files, found.bytes) == (2, sum(file.size_bytes for file in files))
+    handle = open_table(store_of(folder, "copies"))
+    batch = find_due(handle, handle.spec.sources[0], directory=str(folder.root), storage={})
+    SmallTable(store_of(folder, "copies"), timing=FAST).upsert({"a": (1, "x")}, consumed=[batch.consumption])
+    assert not ingest(folder, "copies", "events").is_due
+    table.upsert({"a": (2, "x")})
+    assert ingest(folder, "copies", "events").files == 1
+
+
+def test_why_a_run_would_fail_is_said_and_the_plan_goes_on(folder):
+    spec = EVENTS | {"sources": [EVENTS["sources"][0] | {"path": "nowhere.csv"}, EVENTS["sources"][1]]}
+    folder.write("tables/events.yml", spec)
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    put(folder, "again/a.csv", "id,v,p\n")
+    assert "nowhere.csv" in ingest(folder, "events", "landing").problem
+    assert ingest(folder, "events", "again").files == 1
+    said = " ".join(PlanView().text(due(folder), Paint(enabled=False)).split())
+    assert "ingest landing (upsert): the run would fail: there is no file or folder nowhere.csv" in said
+
+
+def test_only_the_applied_sources_count_as_they_do_for_run(folder):
+    folder.write("tables/events.yml", EVENTS | {"sources": []})
+    assert {s.source for s in due(folder).evidence.ingest["events"]} == {"landing", "again", "once"}
+
+
+def test_a_long_ledger_is_folded_by_runs_and_not_by_plans(folder):
+    put(folder, "landing/a.csv", "id,v,p\n")
+    store = store_of(folder)
+    taken = SmallTable(store, timing=FAST).upsert({"a": (1, "x")}, consumed=[Consumption(source="landing")])
+    for number in range(sources.FOLD_ABOVE):
+        (folder.root / f"warehouse/events/.hoodie/.parquetry/sources/landing/{number:017}.json").write_bytes(
+            store.read(sources.entry_path("landing", taken.instant))
+        )
+    assert ingest(folder, "events", "landing").files == 1
+    assert not folded(store)
+    handle = open_table(store)
+    asked = {"directory": str(folder.root), "storage": {}}
+    seen = look_for_due(handle, handle.spec.sources[0], **asked)
+    assert not folded(store)
+    assert seen == find_due(handle, handle.spec.sources[0], **asked)
+    assert folded(store)
+
+
+def folded(store):
+    return [i.path for i in store.list(".hoodie/.parquetry/sources/landing") if i.path.endswith(".parquet")]
+
+
+def test_every_shape_says_it_and_the_saved_plan_keeps_it(folder):
+    put(folder, "landing/a.csv", "id,v,p\nk,1,a\n")
+    plan = due(folder)
+    (again,) = [json.loads(encode(plan))["evidence"]["ingest"]["events"][0]]
+    assert again == {
+        "source": "landing",
+        "operation": "upsert",
+        "files": 1,
+        "bytes": 13,
+        "changed_files": 0,
+        "problem": None,
+    }
+    assert decode(encode(plan), name="plan.json") == plan
+    line = "ingest landing (upsert): 1 file, 13 B"
+    text = PlanView().text(plan, Paint(enabled=False))
+    assert f"events  {line}" in text
+    assert "ingest events (upsert): nothing new" in text
+    assert text.endswith("Next: parquetry run")
+    assert f"- `events`: {line}" in render_markdown(plan, max_bytes=60_000)
+
+
+def test_without_due_no_source_is_listed(folder):
+    assert plan_workspace(folder.workspace(), now_ms=NOW).evidence.ingest is None
