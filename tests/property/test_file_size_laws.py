@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,9 @@ from hypothesis import strategies as st
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_sizing import CEILING, FileSizer
 from tests.support.base_files import MIB, SECOND, bucket, context, merging
-from tests.support.sized_rows import COLUMNS, Content, incoming_table
+from tests.support.sized_rows import COLUMNS, Content, file_bytes_per_row, incoming_batches
 
 LIMIT = 16 * MIB
-COMPRESSED_SHARE = {Content.INCOMPRESSIBLE: 0.75, Content.DICTIONARY: 0.05, Content.MIXED: 0.4}
-MOST_ARROW_BYTES = 150 * MIB
 
 
 def sizes(written, limit: int) -> list[float]:
@@ -28,32 +27,30 @@ def sizes(written, limit: int) -> list[float]:
 def check_sizes(seed: int, width: int, content: Content) -> list[float]:
     """Write a file and a half, then let half of a full file's rows grow threefold and insert a tenth."""
     rng = np.random.default_rng(seed)
-    file_rows = int(LIMIT / (width * COMPRESSED_SHARE[content] + 12))
-    rows = min(int(file_rows * rng.uniform(1.2, 1.9)), MOST_ARROW_BYTES // width)
+    rows = int(LIMIT / file_bytes_per_row(width, content) * rng.uniform(1.2, 1.9))
     guess = None if seed % 2 else width * rng.uniform(0.3, 1.5)
     with tempfile.TemporaryDirectory() as folder:
         ctx = context(Path(folder), COLUMNS, max_file_size_bytes=LIMIT, record_size_bytes=guess)
-        table = incoming_table(seed, 0, rows, width=width, content=content)
-        created = write_bucket(ctx, bucket(ctx, expected_inserts=rows), table.to_batches(max_chunksize=5000))
+        arriving = incoming_batches(seed, 0, rows, width=width, content=content)
+        created = write_bucket(ctx, bucket(ctx, expected_inserts=rows), arriving)
         born = sizes(created, LIMIT)
-        assert max(born) <= CEILING
-        assert all(size >= 0.9 for size in born[:-1])
+        place = f"seed {seed}, {width} B, {content}"
+        assert len(born) > 1, place
+        assert max(born) <= CEILING, f"{place}: {born}"
+        assert all(size >= 0.9 for size in born[:-1]), f"{place}: {born}"
         base = created.files[0].stat
-        places = np.arange(0, base.num_writes, 2)
-        grown = incoming_table(
-            seed + 1, 0, len(places), width=3 * width, content=content, positions=pa.array(places)
-        )
-        more = incoming_table(seed + 2, 10**9, base.num_writes // 10, width=width, content=content)
+        places = pa.array(np.arange(0, base.num_writes, 2))
+        grown = incoming_batches(seed + 1, 0, len(places), width=3 * width, content=content, positions=places)
+        inserts = base.num_writes // 10
+        more = incoming_batches(seed + 2, 10**9, inserts, width=width, content=content)
         ctx = context(Path(folder), COLUMNS, instant=SECOND, max_file_size_bytes=LIMIT)
-        to = merging(created.files[0], expected_updates=len(places), expected_inserts=more.num_rows)
-        merged = write_bucket(
-            ctx, to, [*grown.to_batches(max_chunksize=5000), *more.to_batches(max_chunksize=5000)]
-        )
-        assert sum(file.stat.num_writes for file in merged.files) == base.num_writes + more.num_rows
-        limit = max(LIMIT, base.file_size_bytes)
-        assert max(sizes(merged, limit)) <= CEILING
-        assert all(size >= 0.9 for size in sizes(merged, LIMIT)[:-1])
-        return born + sizes(merged, limit)
+        to = merging(created.files[0], expected_updates=len(places), expected_inserts=inserts)
+        merged = write_bucket(ctx, to, chain(grown, more))
+        assert sum(file.stat.num_writes for file in merged.files) == base.num_writes + inserts, place
+        grew = sizes(merged, max(LIMIT, base.file_size_bytes))
+        assert max(grew) <= CEILING, f"{place}, merged: {grew}"
+        assert all(size >= 0.9 for size in sizes(merged, LIMIT)[:-1]), f"{place}, merged: {grew}"
+        return born + grew
 
 
 @pytest.mark.parametrize(
@@ -62,6 +59,7 @@ def check_sizes(seed: int, width: int, content: Content) -> list[float]:
         (0, 60, Content.INCOMPRESSIBLE),
         (1, 500, Content.MIXED),
         (2, 4000, Content.INCOMPRESSIBLE),
+        (3, 200, Content.DICTIONARY),
     ],
 )
 def test_sizes_hold(seed, width, content):
