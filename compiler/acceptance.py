@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from parquetry.compiler.drift import Drift, drifts
+from parquetry.compiler.drift import Drift, table_drift
 from parquetry.compiler.errors import UnacceptableDriftError, UsageError
 from parquetry.compiler.spec_edit import with_column, with_nullable, with_type
 from parquetry.compiler.workspace import Workspace, spec_of
@@ -40,7 +40,7 @@ def accept_drift(
     applied, spec = handle.applied, handle.spec
     assert applied is not None, "the caller has seen an applied record"
     assert spec is not None, "an applied record has a spec"
-    found = tuple(drifts(handle, spec))
+    found = table_drift(handle.store, table=table.name, location=table.location_declared).drifts
     if spec_of(table) != spec:
         raise UsageError(
             f"{table.file} has changes that are not applied: apply them or take them back, then adopt"

@@ -24,6 +24,7 @@ CODES = {
     "SC302": "a type was widened",
     "SC303": "a column may be null now",
     "SC304": "the columns are in another order",
+    "SC305": "another program dropped or narrowed a column; it is put back",
     "SC310": "a column was dropped",
     "SC311": "a type was narrowed or replaced",
     "SC312": "a column must not be null any more",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parquetry.compiler.observation import observe
+from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.rereading import read_again
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
@@ -17,7 +17,7 @@ from parquetry.runtime.creation import VERSION_KEY
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.properties import PROPERTIES_PATH
-from parquetry.runtime.property_drift import property_drift
+from parquetry.runtime.property_drift import differing_properties
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle
@@ -25,8 +25,6 @@ from parquetry.runtime.table_schema import live_columns
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, format_instant
 from parquetry.runtime.timeline.timeline import Timeline
-
-_NEXT_WRITE = "the next write of parquetry puts it back, as the spec declares it"
 
 CODES = {
     "DR100": "the table cannot be read or written as it is now",
@@ -46,8 +44,9 @@ class Drift:
     ``path`` is ``properties.KEY``, ``columns.NAME``, that with ``.type`` or ``.nullable``, ``files``
     or ``table``.
     ``instant`` is the commit that made it, or when the properties were written, in the table's time
-    zone; ``writer`` who did. ``restorable``: `apply` can put it back without losing rows.
-    ``remedy`` is what to do where neither `apply` nor `adopt` helps.
+    zone; ``writer`` who did. ``restorable``: `apply` can put it back without losing rows;
+    ``acceptable``: `adopt` can write it into the spec; ``remedy`` is what to do where neither helps.
+    Each drift has one of the three.
     """
 
     code: str
@@ -86,27 +85,44 @@ def table_drift(store: ObjectStore, *, table: str, location: str) -> TableDrift:
     try:
         observation = observe(store)
     except UnsupportedTableError as refusal:
-        drift = Drift(code="DR100", path="table", applied=None, live=None, remedy=str(refusal))
-        return TableDrift(table=table, location=location, is_applied=True, drifts=(drift,))
-    if observation is None or not observation.is_applied or observation.spec is None:
-        return TableDrift(table=table, location=location, is_applied=False)
-    found = tuple(drifts(observation.handle, observation.spec))
-    return TableDrift(table=table, location=location, is_applied=True, drifts=found)
+        return TableDrift(table=table, location=location, is_applied=True, drifts=(unusable(refusal),))
+    is_applied = observation is not None and observation.is_applied and observation.spec is not None
+    found = () if observation is None else observed_drift(observation)
+    return TableDrift(table=table, location=location, is_applied=is_applied, drifts=found)
 
 
-def drifts(handle: TableHandle, spec: TableSpec) -> Iterator[Drift]:
-    """What differs between the applied spec and the live table: properties, columns, layout."""
+@read_again
+def observed_drift(observation: Observation) -> tuple[Drift, ...]:
+    """The drift of an observed table; none where nothing is applied.
+
+    Two requests more: a listing of the timeline and the newest commit with a schema.
+    """
+    spec = observation.spec
+    if not observation.is_applied or spec is None:
+        return ()
+    handle = observation.handle
     timeline = handle.timeline()
-    yield from _properties(handle, spec)
-    yield from _columns(handle, timeline, spec)
-    yield from _layout(timeline, spec)
+    return (
+        *_properties(observation, spec),
+        *_columns(handle, timeline, spec),
+        *_layout(timeline, spec),
+    )
 
 
-def _properties(handle: TableHandle, spec: TableSpec) -> Iterator[Drift]:
-    when = _written_at(handle)
-    for problem in writing_problems(handle.config):
+def unusable(refusal: UnsupportedTableError) -> Drift:
+    """The drift of a table that cannot be read any more."""
+    return Drift(code="DR100", path="table", applied=None, live=None, remedy=str(refusal))
+
+
+def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:
+    handle = observation.handle
+    raw, place = handle.config.raw, handle.store.uri
+    problems = tuple(writing_problems(handle.config))
+    changed = differing_properties(raw, spec, made_with=observation.made_with, place=place)
+    when = _written_at(handle) if problems or changed else None
+    for problem in problems:
         yield Drift(code="DR100", path="table", applied=None, live=None, instant=when, remedy=problem)
-    for drift in property_drift(handle, spec):
+    for drift in changed:
         yield Drift(
             code="DR101",
             path=f"properties.{drift.key}",
@@ -144,17 +160,18 @@ def _columns(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> Iterat
 def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | None:
     path = f"columns.{applied.name}"
     if live is None:
-        return Drift(code="DR203", path=path, applied=applied.type, live=None, remedy=_NEXT_WRITE)
+        return Drift(code="DR203", path=path, applied=applied.type, live=None, restorable=True)
     stored = _stored(applied)
     if stored.type != live.type:
-        narrower, wider = parse_type(stored.type), parse_type(live.type)
+        kept, found = parse_type(stored.type), parse_type(live.type)
         return Drift(
             code="DR202",
             path=f"{path}.type",
             applied=applied.type,
             live=live.type,
-            acceptable=is_widening(narrower, wider),
-            remedy=_remedy(narrower, wider),
+            restorable=is_widening(found, kept),
+            acceptable=is_widening(kept, found),
+            remedy=_remedy(kept, found),
         )
     if not applied.nullable and live.nullable and not is_key:
         return Drift(code="DR204", path=f"{path}.nullable", applied=False, live=True, acceptable=True)
@@ -162,10 +179,8 @@ def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | No
 
 
 def _remedy(applied: ColumnType, live: ColumnType) -> str | None:
-    if is_widening(applied, live):
+    if is_widening(applied, live) or is_widening(live, applied):
         return None
-    if is_widening(live, applied):
-        return _NEXT_WRITE
     return "its files hold other values now: restore a savepoint, or write the table anew"
 
 

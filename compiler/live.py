@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from parquetry.compiler.drift import Drift
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, parse_type
 from parquetry.runtime.property_drift import differing_properties
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.table_config import TableConfig
 
 
@@ -39,6 +40,33 @@ def restoring(observation: Observation) -> tuple[Change, ...]:
         )
         for drift in found
     )
+
+
+def restoring_columns(
+    drifts: Iterable[Drift], *, applied: TableSpec, declared: TableSpec
+) -> tuple[Change, ...]:
+    """The columns that another program dropped or narrowed, and that are put back.
+
+    Only those that are declared as they were applied: for others the declared change counts.
+    """
+    wanted = {column.name: column for column in declared.columns}
+    before = {column.name: column for column in applied.columns}
+    found = []
+    for drift in drifts:
+        section, _, rest = drift.path.partition(".")
+        name = rest.removesuffix(".type")
+        if section == "columns" and drift.restorable and wanted.get(name) == before[name]:
+            change_class = ChangeClass.EVOLVE
+            found.append(
+                Change(
+                    path=drift.path,
+                    old=drift.live,
+                    new=drift.applied,
+                    code="SC305",
+                    change_class=change_class,
+                )
+            )
+    return tuple(found)
 
 
 def _live(path: str, columns: Sequence[Column], config: TableConfig) -> Any:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.allowing import Allowance, unused
 from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, highest, spec_changes
+from parquetry.compiler.drift import Drift
 from parquetry.compiler.git import GitWorkTree
-from parquetry.compiler.live import restoring, with_live
+from parquetry.compiler.live import restoring, restoring_columns, with_live
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import (
     Action,
@@ -85,13 +86,14 @@ class PlanContext:
 class TableReader:
     """How the planner looks at live tables.
 
-    ``observe`` is asked for every table; ``find_elsewhere``, which says where a table of that name
-    and project was before, only for those that are not there; ``admit``, which raises
-    UnsupportedTableError, ``live_columns`` and ``measure``, which lists files, only for tables that
-    exist and change.
+    ``observe`` is asked for every table, ``drifts``, what others changed, for those that exist;
+    ``find_elsewhere``, which says where a table of that name and project was before, only for those
+    that are not there; ``admit``, which raises UnsupportedTableError, ``live_columns`` and
+    ``measure``, which lists files, only for tables that exist and change.
     """
 
     observe: Callable[[Declared], Observation | None]
+    drifts: Callable[[Declared], tuple[Drift, ...]]
     find_elsewhere: Callable[[Declared], Elsewhere | None]
     admit: Callable[[Observation], None]
     live_columns: Callable[[Observation], tuple[Column, ...]]
@@ -161,7 +163,7 @@ def _planned(
     if observation is None:
         elsewhere = reader.find_elsewhere(table)
         return (_creation(table, context) if elsewhere is None else _moved(table, elsewhere)), None
-    outcome = outcome_of(table, observation, context)
+    outcome = _outcome_of(table, observation, context, reader.drifts(table))
     if isinstance(outcome, Action):
         reader.admit(observation)
     if outcome is not None and outcome.changes:
@@ -171,21 +173,17 @@ def _planned(
     return outcome, reader.measure(table, observation) if isinstance(outcome, Action) else None
 
 
-def outcome_of(
-    table: Declared, observation: Observation | None, context: PlanContext
+def _outcome_of(
+    table: Declared, observation: Observation, context: PlanContext, drifts: tuple[Drift, ...]
 ) -> Action | Blocked | None:
-    """What one table needs: an action, a refusal, or nothing."""
-    if observation is None:
-        return _creation(table, context)
-    return _foreign(table, observation, context) or _outcome_of_ours(table, observation, context)
-
-
-def _outcome_of_ours(
-    table: Declared, observation: Observation, context: PlanContext
-) -> Action | Blocked | None:
+    """What a table that exists needs: an action, a refusal, or nothing."""
+    foreign = _foreign(table, observation, context)
+    if foreign is not None:
+        return foreign
     if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):
         return _creation(table, context, observation)
-    restored = restoring(observation)
+    columns = restoring_columns(drifts, applied=observation.spec, declared=table.spec)
+    restored = (*columns, *restoring(observation))
     if observation.spec == table.spec and observation.is_applied:
         return _restoration(table, observation, restored, context) if restored else None
     changes = spec_changes(observation.spec, table.spec, origin=table.origin, is_written=table.is_written)
@@ -202,7 +200,7 @@ def _outcome_of_ours(
 def _restoration(
     table: Declared, observation: Observation, changes: tuple[Change, ...], context: PlanContext
 ) -> Action:
-    return _action(table, observation, changes, context, change_class=ChangeClass.METADATA, code="SC102")
+    return _action(table, observation, changes, context, change_class=highest(changes), code=changes[0].code)
 
 
 def _creation(table: Declared, context: PlanContext, observation: Observation | None = None) -> Action:
@@ -240,10 +238,10 @@ def _steps(
     if change_class is ChangeClass.CREATE or observation is None:
         return (Step.CREATE, Step.RECORD)
     first = (Step.RESTORE,) if any(change.code == "SC102" for change in changes) else ()
-    if observation.spec == spec and observation.is_applied:
-        return first
     classes = {change.change_class for change in changes}
     evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
+    if observation.spec == spec and observation.is_applied:
+        return (*first, *evolving)
     rewriting = (Step.REWRITE,) if ChangeClass.REWRITE in classes else ()
     return (*first, *evolving, Step.RECORD, *rewriting)
 

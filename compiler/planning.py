@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.allowing import Allowance
-from parquetry.compiler.drift import drift_of_workspace
+from parquetry.compiler.drift import Drift, observed_drift, unusable
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
@@ -27,11 +27,12 @@ from parquetry.runtime.table_schema import live_columns
 def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> Plan:
     """The plan for the selected tables; raises what reading their stores raises.
 
-    With ``due`` every applied table is measured, for what it owes the policy that is applied to it
-    and what others changed of it, and its sources are listed.
+    With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
+    and its sources are listed.
     """
     stores = {table.name: workspace.store(table) for table in workspace.tables}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
+    drifts = dict(zip(stores, map_each(seen.values(), _drifts), strict=True))
     target = workspace.project.target
     context = PlanContext(
         project=workspace.project.name,
@@ -43,6 +44,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> P
     budget_bytes = target.budget.services_bytes
     reader = TableReader(
         observe=lambda table: seen[table.spec.name].get(),
+        drifts=lambda table: drifts[table.spec.name],
         find_elsewhere=lambda table: _elsewhere(workspace, table),
         admit=admit,
         live_columns=_live_columns,
@@ -56,7 +58,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> P
         reader=reader,
         undeclared=find_undeclared(workspace) if workspace.is_whole else (),
         due=_due(workspace, seen) if due else None,
-        drift=_drift(workspace) if due else (),
+        drift=_drift_lines(drifts),
     )
 
 
@@ -108,11 +110,18 @@ def _debt(observation: Observation, budget_bytes: int) -> Debt | None:
     return figures_of(observation.handle, spec, spec, budget_bytes=budget_bytes).debt
 
 
-def _drift(workspace: Workspace) -> tuple[Change, ...]:
+def _drifts(seen: _Seen) -> tuple[Drift, ...]:
+    """What others changed of a table; of one that cannot be read any more, that."""
+    if seen.refusal is not None:
+        return (unusable(seen.refusal),)
+    return () if seen.observation is None else observed_drift(seen.observation)
+
+
+def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:
     """What others changed of the selected tables, by table and path."""
     return tuple(
         Change(
-            path=f"{table.table}.{drift.path}",
+            path=f"{table}.{drift.path}",
             old=drift.applied,
             new=drift.applied,
             live=drift.live,
@@ -120,8 +129,8 @@ def _drift(workspace: Workspace) -> tuple[Change, ...]:
             change_class=ChangeClass.METADATA,
             reason=drift.remedy,
         )
-        for table in drift_of_workspace(workspace)
-        for drift in table.drifts
+        for table, found in drifts.items()
+        for drift in found
     )
 
 

@@ -70,9 +70,9 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     applied = read_applied(store)
     if change.restores and applied is not None:
         restore_properties(store, applied.spec, timing=timing)
-    if not change.records:
-        return Applied(created=False, applied_number=applied.ref.number if applied else 0)
     instant = _alter_schema(store, change, timing) if change.alters_schema else None
+    if not change.records:
+        return Applied(created=False, applied_number=applied.ref.number if applied else 0, instant=instant)
     return Applied(created=False, applied_number=_record_locked(store, change, timing), instant=instant)
 
 

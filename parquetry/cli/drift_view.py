@@ -42,10 +42,8 @@ def _help(drift: Drift, table: TableDrift) -> str:
         return drift.remedy
     if drift.restorable:
         return "`parquetry apply` puts it back"
-    if drift.acceptable:
-        place = table.location if ":" in table.location or "/" in table.location else f"./{table.location}"
-        return f"`parquetry adopt {place}` accepts it into the spec"
-    return "declare the column as it is now with nullable: true, then apply"
+    place = table.location if ":" in table.location or "/" in table.location else f"./{table.location}"
+    return f"`parquetry adopt {place}` accepts it into the spec"
 
 
 def _summary(outcome: Sequence[TableDrift], paint: Paint) -> str:

@@ -12,6 +12,7 @@ from parquetry.compiler.adoption import adopt
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import CODES, drift_of_workspace
 from parquetry.compiler.errors import SpecError, UnacceptableDriftError, UsageError
+from parquetry.compiler.plan import Step
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_edit import with_column
 from parquetry.compiler.workspace import spec_of
@@ -27,6 +28,7 @@ from parquetry.runtime.spec import Column, FilesPolicy, Operation, RetentionPoli
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table, write_applied
 from parquetry.runtime.table_config import TIMEZONE_KEY
+from parquetry.runtime.table_schema import live_columns
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
 from tests.support.project_folder import ProjectFolder
 
@@ -311,14 +313,63 @@ def test_a_dropped_column_cannot_be_accepted(folder):
     do(folder, table.folder)
     evolve(table, COLUMNS[:2])
     (drift,) = drifted(folder).drifts
-    assert (drift.code, drift.path, drift.restorable) == ("DR203", "columns.n", False)
+    assert (drift.code, drift.path, drift.restorable) == ("DR203", "columns.n", True)
     handle = open_table(table.store)
     next_write = handle.effective_spec(handle.timeline()).columns
     assert [column.name for column in next_write] == ["id", "p", "n"]
     before = files_below(folder.root)
-    with pytest.raises(UnacceptableDriftError, match=r"columns.n cannot be accepted; the next write"):
+    with pytest.raises(UnacceptableDriftError, match=r"columns.n cannot be accepted; `parquetry apply` puts"):
         do(folder, table.folder)
     assert files_below(folder.root) == before
+
+
+def test_apply_puts_back_a_column_that_another_program_dropped(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+    evolve(table, COLUMNS[:2])
+    proposed = plan(folder)
+    (action,) = proposed.intent.actions
+    assert (action.code, action.change_class, action.steps) == ("SC305", "evolve", (Step.EVOLVE,))
+    (change,) = action.changes
+    assert (change.path, change.old, change.new) == ("columns.n", None, "bigint")
+    number = read_applied(table.store).ref.number
+    result = apply_plan(proposed, folder.workspace())
+    assert result.failure is None
+    assert plan(folder).is_empty
+    assert drifted(folder).drifts == ()
+    handle = open_table(table.store)
+    live = live_columns(handle.store, handle.timeline(), handle.config)
+    assert [column.name for column in live] == ["id", "p", "n"]
+    assert handle.timeline().completed_writes[-1].time == result.results[0].applied.instant
+    assert read_applied(table.store).ref.number == number
+
+
+def test_apply_widens_again_what_another_program_narrowed(folder):
+    columns = (COLUMNS[0], COLUMNS[1], Column(name="n", type="bigint"))
+    table = foreign(folder, columns=columns)
+    do(folder, table.folder)
+    evolve(table, (COLUMNS[0], COLUMNS[1], Column(name="n", type="int")))
+    (change,) = plan(folder).intent.actions[0].changes
+    assert (change.code, change.path, change.old, change.new) == ("SC305", "columns.n.type", "int", "bigint")
+    assert apply_plan(plan(folder), folder.workspace()).failure is None
+    assert plan(folder).is_empty
+    assert drifted(folder).drifts == ()
+
+
+def test_a_dropped_column_comes_back_beside_a_change_of_the_spec_unless_it_is_what_goes(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+    evolve(table, COLUMNS[:2])
+    path = folder.root / "tables" / "t.yml"
+    declared = path.read_text()
+    path.write_text(declared.replace("columns:\n", "columns:\n  - {name: extra, type: int}\n"))
+    (action,) = plan(folder).intent.actions
+    assert [c.code for c in action.changes] == ["SC301", "SC305"]
+    assert action.steps == (Step.EVOLVE, Step.RECORD)
+    without = [line for line in declared.splitlines() if "name: n," not in line]
+    path.write_text("\n".join(without) + "\n")
+    (blocked,) = plan(folder).intent.blocked
+    assert [c.code for c in blocked.changes] == ["SC310"]
 
 
 def test_changed_properties_are_drift_and_can_be_put_back(folder):

@@ -487,18 +487,18 @@ def test_a_property_that_another_program_changed_is_put_back(folder):
     assert plan(folder).is_empty
 
 
-def test_drift_is_one_line_of_a_plan_with_its_debt(folder):
+def test_drift_is_one_line_of_a_plan(folder):
     apply(folder)
     properties = folder.table / ".hoodie/hoodie.properties"
     said = properties.read_text()
     properties.write_text(
         said.replace("hoodie.table.precombine.field=revision", "hoodie.table.precombine.field=items")
     )
-    result = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
+    result = plan(folder)
     (drift,) = result.evidence.drift
     assert (drift.path, drift.live) == ("orders.properties.hoodie.table.precombine.field", "items")
     text = PlanView().text(result, Paint(enabled=False))
     assert len([line for line in text.splitlines() if line.startswith("drift: orders.properties.")]) == 1
     assert decode(encode(result), name="plan.json") == result
     apply(folder)
-    assert plan_workspace(folder.workspace(), now_ms=NOW, due=True).evidence.drift == ()
+    assert plan(folder).evidence.drift == ()
