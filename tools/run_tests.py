@@ -1,40 +1,128 @@
-"""Run the suites one after the other and print how long each phase took."""
+"""Run the suites and print how long each phase took; with ``--soak`` the long ones too, and keep their result."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FAST = ["-n", "2", "-m", "not spark and not interop and not soak"]
-PHASES = {
-    "fast": FAST,
-    "spark": ["-m", "spark and not interop and not soak"],
-    "interop": ["-m", "interop and not soak"],
-}
-SOAK = {
-    "fast": ["-n", "2", "-m", "not spark and not interop"],
-    "spark": ["-m", "spark and not interop"],
-    "interop": ["-m", "interop"],
-}
+REPORTS = ROOT / "build" / "soak"
+KEPT = ROOT / "docs" / "soak.md"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Tests that one pytest process runs."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+    @property
+    def report(self) -> Path:
+        """Where pytest puts what a long suite's tests said."""
+        return REPORTS / f"{self.name.replace(' ', '_')}.xml"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a phase ended."""
+
+    phase: Phase
+    code: int
+    seconds: float
+    counts: str
+
+    def __str__(self) -> str:
+        how = "passed" if self.code == 0 else f"exit code {self.code}"
+        return f"{self.phase.name:10} {self.seconds:7.0f} s   {how}   {self.counts}"
+
+
+# Phases of one group run at the same time: a test on Spark mostly waits for a JVM of its own.
+GROUPS = [
+    [Phase("fast", ("-n", "2", "-m", "not spark and not interop and not soak"))],
+    [
+        Phase("spark", ("-m", "spark and not interop and not soak")),
+        Phase("interop", ("-m", "interop and not soak")),
+    ],
+]
+LONG = [
+    [Phase("long", ("-n", "2", "-m", "soak and not spark and not interop"))],
+    [Phase("long spark", ("-m", "soak and (spark or interop)"))],
+]
 
 
 def main() -> int:
     """Return the first failing phase's exit code, 0 when all pass; every phase runs in any case."""
-    phases = SOAK if "--soak" in sys.argv[1:] else PHASES
-    timings: list[tuple[str, float, int]] = []
-    for name, arguments in phases.items():
-        started = time.monotonic()
-        print(f"== {name}", flush=True)
-        command = [sys.executable, "-m", "pytest", "-q", "--durations=5", *arguments]
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode
-        timings.append((name, time.monotonic() - started, code))
-    print("== phases")
-    for name, seconds, code in timings:
-        print(f"{name:10} {seconds:7.0f} s   {'passed' if code == 0 else f'exit code {code}'}")
-    return next((code for _, _, code in timings if code), 0)
+    soak = "--soak" in sys.argv[1:]
+    commit = _git("rev-parse", "--short", "HEAD") if soak else ""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    outcomes = [outcome for group in GROUPS + (LONG if soak else []) for outcome in _together(group)]
+    print("== phases", *outcomes, sep="\n")
+    if soak:
+        KEPT.write_text(_page(commit, outcomes), encoding="utf-8")
+        print(f"written: {KEPT.relative_to(ROOT)}")
+    return next((outcome.code for outcome in outcomes if outcome.code), 0)
+
+
+def _together(phases: Sequence[Phase]) -> list[Outcome]:
+    with ThreadPoolExecutor(len(phases)) as pool:
+        return list(pool.map(_run, phases))
+
+
+def _run(phase: Phase) -> Outcome:
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "--durations=5", *phase.arguments]
+    command += [f"--junitxml={phase.report}", "-o", "junit_logging=system-out"]
+    # What a phase prints appears when it ends, so that two at once do not mix.
+    done = subprocess.run(
+        command, cwd=ROOT, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    print(f"== {phase.name}", done.stdout, sep="\n", flush=True)
+    counts = done.stdout.strip().splitlines()[-1:] or [""]
+    return Outcome(phase, done.returncode, time.monotonic() - started, counts[0].strip("= "))
+
+
+def _page(commit: str, outcomes: Sequence[Outcome]) -> str:
+    day = datetime.now(UTC).date().isoformat()
+    dirty = ", with changes that are not committed" if _git("status", "--porcelain") else ""
+    lines = [
+        "# The last run of `make soak`",
+        "",
+        f"At commit {commit}{dirty}, {day}. Written by `make soak`.",
+        "",
+        "```",
+        *map(str, outcomes),
+        "```",
+        "",
+        "What the long tests printed:",
+        "",
+    ]
+    for group in LONG:
+        for phase in group:
+            lines += _said(phase)
+    return "\n".join(lines) + "\n"
+
+
+def _said(phase: Phase) -> Iterator[str]:
+    """A fenced block per test that printed something."""
+    for case in ET.parse(phase.report).iter("testcase"):
+        said = (case.findtext("system-out") or "").strip().splitlines()
+        told = [line for line in said if line and not line.startswith("---")]
+        if told:
+            failed = " FAILED" if case.find("failure") is not None or case.find("error") is not None else ""
+            yield from [f"`{case.get('name')}`{failed}", "", "```", *told, "```", ""]
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, check=True, text=True, capture_output=True)
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":
