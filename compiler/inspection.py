@@ -15,7 +15,14 @@ from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice, SizingPolicy
 from parquetry.runtime.layout.overlap import overlap_depth
 from parquetry.runtime.layout.sizing import is_small
-from parquetry.runtime.layout.skipping import Touched, Types, column_types, parse_where, touched
+from parquetry.runtime.layout.skipping import (
+    Touched,
+    Types,
+    all_of,
+    column_types,
+    parse_where,
+    touched,
+)
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
@@ -154,11 +161,7 @@ def _queries(
     declared: Iterable[Mapping[str, Any]], statistics: Mapping[str, FileStatistics], types: Types
 ) -> tuple[QueryReport, ...]:
     files = list(statistics.values())
-    total = Touched(
-        files=len(files),
-        row_groups=sum(len(file.row_groups) for file in files),
-        rows=sum(file.rows for file in files),
-    )
+    total = all_of(files)
     return tuple(
         _query(
             query["name"],

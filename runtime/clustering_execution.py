@@ -13,6 +13,7 @@ from typing import Final
 
 from parquetry.runtime.base_file_result import FileResult
 from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.errors import InvalidDataError
@@ -66,8 +67,9 @@ class Clustered:
 class ClusteringResult:
     """What a run of clustering did. ``instants`` are its replacecommits; sizes are in bytes.
 
+    queries: tuple[MeasuredQuery, ...] = ()
     ``left_out`` are groups that a writer won; they are due again. ``excluded_files`` were not due, or
-    not within the limits of the run.
+    not within the limits of the run. ``queries`` are the declared ones, on the files that were rewritten.
     """
 
     instants: tuple[str, ...] = ()
@@ -85,6 +87,7 @@ class ClusteringResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWork:
     """What a plan asks for now, and the groups that have changed since it was made."""
+    queries: tuple[MeasuredQuery, ...] = ()
 
     works: tuple[GroupWork, ...]
     left_out: tuple[LeftOut, ...]
@@ -214,13 +217,16 @@ def description(
 
 
 def clustered(
-    commit: CommitResult, standing: Sequence[RewrittenGroup], left_out: Sequence[LeftOut]
+    commit: CommitResult,
+    standing: Sequence[RewrittenGroup],
+    left_out: Sequence[LeftOut],
+    queries: Sequence[MeasuredQuery] = (),
 ) -> Clustered:
     """What became of a plan; groups of a run that was lost as a whole are left out."""
     if commit.instant is None:
         reason = "; ".join(commit.retry_reasons) or "no group of the plan was left"
         left_out = [*left_out, *(_lost(group, reason) for group in standing)]
-        standing = []
+        standing, queries = [], ()
     files = [file for group in standing for file in group.files]
     slices = [part for group in standing for part in group.work.slices]
     return Clustered(
@@ -244,6 +250,7 @@ def summed(parts: Sequence[Clustered], *, excluded_files: int = 0) -> Clustering
         files_before=sum(part.files_before for part in parts),
         files_after=sum(part.files_after for part in parts),
         bytes_before=sum(part.bytes_before for part in parts),
+        queries=tuple(queries),
         bytes_after=sum(part.bytes_after for part in parts),
         excluded_files=excluded_files,
         left_out=tuple(lost for part in parts for lost in part.left_out),
@@ -259,6 +266,7 @@ def _of_hudi(plan: ClusteringPlan) -> ExecutionPolicy:
         return ExecutionPolicy()
     layout = params.get(LAYOUT_PARAM, "LINEAR").upper().replace("-", "")
     return ExecutionPolicy(strategy=_LAYOUTS.get(layout, "sort"), columns=columns)
+        queries=added_up(query for part in parts for query in part.queries),
 
 
 def _keys(slices: Iterable[FileSlice]) -> Iterable[FileKey]:

@@ -26,6 +26,16 @@ class SpreadingSizer(FileSizer):
         return self.limit_bytes if files == 1 else total / files
 
 
+def spreading_sizer(target_bytes: int, *, row_group_bytes: int, row_group_arrow_bytes: int) -> SpreadingSizer:
+    """The sizer of clustering's files: of about ``target_bytes``, never much above."""
+    return SpreadingSizer(
+        limit_bytes=int(_ALONE * target_bytes),
+        row_group_bytes=row_group_bytes,
+        row_group_arrow_bytes=row_group_arrow_bytes,
+        target_bytes=target_bytes,
+    )
+
+
 class SpreadingWriter(BucketWriter):
     """Writes the rows of a group, in the order in which they are appended, to files of like size.
 
@@ -41,10 +51,8 @@ class SpreadingWriter(BucketWriter):
         self._finish_file()
 
     def _new_sizer(self) -> FileSizer:
-        target = self._context.max_file_size_bytes
-        return SpreadingSizer(
-            limit_bytes=int(_ALONE * target),
+        return spreading_sizer(
+            self._context.max_file_size_bytes,
             row_group_bytes=self._row_group_bytes,
             row_group_arrow_bytes=self._context.row_group_arrow_bytes,
-            target_bytes=target,
         )

@@ -2,56 +2,71 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from datetime import UTC
-from typing import Any, Final
 
 from parquetry.runtime.clustering_execution import RewrittenGroup
+from parquetry.runtime.clustering_forecast import (
+    DeclaredQuery,
+    QueryForecast,
+    declared_queries,
+    read_prediction,
+)
+from parquetry.runtime.clustering_queries import MeasuredQuery
+from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.skipping import Types, column_types, parse_where, touched
+from parquetry.runtime.layout.skipping import NOTHING, Touched, Types, column_types, touched
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage import ObjectStore
-
-MEASURED_KEY: Final = "parquetry.measured"
-"""Where a replacecommit says it, in JSON."""
+from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 
 
 class QueryMeasure:
     """Measures the queries of a spec on the files of groups, by statistics alone.
 
-    Times without zone in queries are in UTC, as in ``inspect``.
+    Times without zone in queries are in UTC, as in ``inspect``. ``plan`` says what was foreseen.
     """
 
-    def __init__(self, spec: TableSpec) -> None:
-        self._queries: Sequence[Mapping[str, Any]] = tuple(spec.extra.get("queries") or ())
+    def __init__(self, spec: TableSpec, plan: ClusteringPlan) -> None:
+        self._queries: Sequence[DeclaredQuery] = declared_queries(spec)
         self._types: Types = column_types(spec.columns)
         self._before: Mapping[str, FileStatistics] = {}
+        self._foreseen: Mapping[FileKey, Sequence[QueryForecast]] = {
+            (group.slices[0].partition, group.slices[0].file_id): read_prediction(group.extra)
+            for group in plan.groups
+            if group.slices
+        }
 
     def look_up(self, store: ObjectStore, slices: Sequence[FileSlice]) -> None:
         """Read the recorded statistics of the files before they are rewritten, if there is a query."""
         if self._queries:
             self._before = look_up(store, slices)
 
-    def measured(self, groups: Sequence[RewrittenGroup]) -> dict[str, str]:
-        """What the commit says: by query the files, row groups and rows to read, before and after."""
+    def measured(self, groups: Sequence[RewrittenGroup]) -> tuple[MeasuredQuery, ...]:
+        """By query the files, row groups, rows and bytes to read of these groups."""
         if not self._queries:
-            return {}
+            return ()
         before = [self._before[part.path] for group in groups for part in group.work.slices]
         after = [file.statistics for group in groups for file in group.files]
-        said = [
-            {
-                "query": query["name"],
-                "before": self._touched(query["where"], before),
-                "after": self._touched(query["where"], after),
-            }
+        return tuple(
+            MeasuredQuery.of(
+                query.name,
+                before=touched(before, query.predicate, self._types),
+                expected=self._expected(query, groups),
+                after=touched(after, query.predicate, self._types),
+            )
             for query in self._queries
-        ]
-        return {MEASURED_KEY: json.dumps(said, separators=(",", ":"))}
+        )
 
-    def _touched(self, where: str, files: Iterable[FileStatistics]) -> dict[str, int]:
-        condition = parse_where(where, types=self._types, time_zone=UTC)
-        return asdict(touched(list(files), condition, self._types))
+    def _expected(self, query: DeclaredQuery, groups: Iterable[RewrittenGroup]) -> Touched | None:
+        """None unless it was foreseen of every group, for the query as it is declared now."""
+        total = NOTHING
+        for group in groups:
+            part = group.work.slices[0]
+            foreseen = self._foreseen.get((part.partition, part.file_id), ())
+            found = [f for f in foreseen if (f.query, f.where) == (query.name, query.where)]
+            if not found:
+                return None
+            total += found[0].expected
+        return total

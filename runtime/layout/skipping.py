@@ -6,10 +6,10 @@ in Spark SQL, with its comparisons between types, its nulls, and NaN as the larg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from parquetry.runtime.column_types import Decimal, Primitive, Struct, StructField, parse_type
 from parquetry.runtime.layout.condition import (
@@ -55,11 +55,27 @@ _OPERATORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """What a reader of a condition's rows looks at: files, and in them row groups and their rows."""
+    """What a reader of a condition's rows looks at: files, and in them row groups and their rows.
+
+    ``data_bytes`` are those of all columns of these row groups, compressed.
+    """
 
     files: int
     row_groups: int
     rows: int
+    data_bytes: int
+
+    def __add__(self, other: Touched) -> Touched:
+        """Both together, when they are of different files."""
+        return Touched(
+            files=self.files + other.files,
+            row_groups=self.row_groups + other.row_groups,
+            rows=self.rows + other.rows,
+            data_bytes=self.data_bytes + other.data_bytes,
+        )
+
+
+NOTHING: Final = Touched(files=0, row_groups=0, rows=0, data_bytes=0)
 
 
 def column_types(columns: Iterable[Column]) -> dict[str, str]:
@@ -122,7 +138,28 @@ def touched(
         files=sum(bool(groups) for groups in groups_by_file),
         row_groups=sum(len(groups) for groups in groups_by_file),
         rows=sum(group.rows for groups in groups_by_file for group in groups),
+        data_bytes=sum(group.data_bytes for groups in groups_by_file for group in groups),
     )
+
+
+def all_of(files: Sequence[FileStatistics]) -> Touched:
+    """All there is of the files."""
+    return Touched(
+        files=len(files),
+        row_groups=sum(len(file.row_groups) for file in files),
+        rows=sum(file.rows for file in files),
+        data_bytes=sum(file.data_bytes for file in files),
+    )
+
+
+def columns_of(predicate: Predicate) -> frozenset[str]:
+    """The columns that a condition looks at, as far as statistics can answer it."""
+    match predicate:
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            return frozenset[str]().union(*map(columns_of, parts))
+        case Unknown():
+            return frozenset()
+    return frozenset({predicate.column})
 
 
 def _groups_to_read(

@@ -7,7 +7,7 @@ small files it names; writers that change rows of them go on, and win.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,13 +20,16 @@ from parquetry.runtime.claims import (
     open_session,
     read_claim,
 )
+from parquetry.runtime.clustering_forecast import GroupForecast
+from parquetry.runtime.clustering_sample_file import sample_path
 from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.layout.clustering_model import PlannedGroup
+from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.pending import SCHEDULED, settle
 from parquetry.runtime.services.clustering_avro import PlannedExecution, avro_plan, execution_of
+from parquetry.runtime.services.clustering_foreseen import foresee_groups, with_forecast
 from parquetry.runtime.services.clustering_survey import (
     commits_since_clustering,
     observe,
@@ -75,8 +78,9 @@ def begin_clustering(
     Raises what :func:`~parquetry.runtime.pending.settle` raises, UnsupportedTableError for a table
     that may not be written to, LockHeldError when the lock is not given up.
     """
+    foreseen = foresee_groups(table, groups)
     with _session(table, timing, purpose=CLUSTER) as (session, timeline):
-        if _request(table, session, timeline, groups) is None:
+        if _request(table, session, timeline, groups, foreseen) is None:
             session.acknowledge()
             yield None
             return
@@ -91,8 +95,9 @@ def schedule(
     After ``timing.plan_expires_seconds`` the next writer rolls it back. Errors as those of
     :func:`begin_clustering`.
     """
+    foreseen = foresee_groups(table, groups)
     with _session(table, timing, purpose=SCHEDULED) as (session, timeline):
-        requested = _request(table, session, timeline, groups)
+        requested = _request(table, session, timeline, groups, foreseen)
         if requested is None:
             session.acknowledge()
             return None
@@ -144,7 +149,11 @@ def _transaction(table: TableHandle, session: Session) -> Transaction:
 
 
 def _request(
-    table: TableHandle, session: Session, timeline: Timeline, groups: Sequence[PlannedGroup]
+    table: TableHandle,
+    session: Session,
+    timeline: Timeline,
+    groups: Sequence[PlannedGroup],
+    foreseen: Mapping[FileKey, GroupForecast],
 ) -> tuple[PlannedGroup, ...] | None:
     """Put the plan under the lock; the groups that are in it, None when there is nothing to plan."""
     store = table.store
@@ -157,14 +166,16 @@ def _request(
         standing = _standing(table, now, groups, timing=session.timing)
         if not standing:
             return None
-        plan = RequestedReplace(operation=CLUSTER, plan=avro_plan(store, standing, policy))
-        if store.put_if_absent(requested.path, plan.encode()) is PutOutcome.LOST:
+        plan = avro_plan(store, standing, policy)
+        plan = with_forecast(store, session.instant, plan, foreseen)
+        request = RequestedReplace(operation=CLUSTER, plan=plan)
+        if store.put_if_absent(requested.path, request.encode()) is PutOutcome.LOST:
             _LOG.warning("%s: another program has taken %s", store.uri, requested.file_name)
             return None
         if lock.is_held():
             return standing
         # Who took the lock from a process that slept may have published, or planned, the same files.
-        store.delete(requested.path)
+        store.delete_all([requested.path, sample_path(session.instant)])
         _LOG.warning("%s: the lock was lost while %s was planned; plan again", store.uri, session.instant)
         return None
 

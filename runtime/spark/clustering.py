@@ -25,6 +25,7 @@ from parquetry.runtime.clustering_execution import (
     summed,
 )
 from parquetry.runtime.clustering_measure import QueryMeasure
+from parquetry.runtime.clustering_queries import MeasuredQuery, in_commit
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter
 from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.errors import InvalidDataError
@@ -92,7 +93,7 @@ def _with_services(table: TableHandle, part: Clustered, timing: Timing) -> Clust
 def _execute(spark: SparkSession, transaction: Transaction) -> Clustered:
     run = _Run(spark, transaction)
     commit = run_once(transaction, body=run.body, narrow=run.narrow)
-    return clustered(commit, run.groups, run.left_out)
+    return clustered(commit, run.groups, run.left_out, run.measured)
 
 
 class _Run:
@@ -106,6 +107,7 @@ class _Run:
         self.groups: list[RewrittenGroup] = []
         self.left_out: list[LeftOut] = []
 
+        self.measured: tuple[MeasuredQuery, ...] = ()
     def body(self, transaction: Transaction) -> WriteOutcome | None:
         """The outcome of all groups of the plan that can still be rewritten; None without any."""
         plan = transaction.timeline.requested_replace(transaction.instant).plan
@@ -120,7 +122,7 @@ class _Run:
         if not works:
             return None
         attempt = self._attempt(transaction.timeline)
-        self._measure = QueryMeasure(attempt.state.spec)
+        self._measure = QueryMeasure(attempt.state.spec, plan)
         self._measure.look_up(transaction.store, [part for work in works for part in work.slices])
         buckets = [work.bucket(transaction.instant) for work in works]
         first = (
@@ -166,8 +168,9 @@ class _Run:
             replaced[group.work.partition] = (*replaced.get(group.work.partition, ()), *ids)
         outcome = attempt.outcome(CLUSTER, results=WriteResults(files=files, buckets={}), replaced=replaced)
         said = description(self._planned.execution, self.groups, self.left_out)
-        return replace(outcome, extra={**outcome.extra, RUN_KEY: said, **self._measure.measured(self.groups)})
+        return replace(outcome, extra={**outcome.extra, RUN_KEY: said, **in_commit(self.measured)})
 
+        self.measured = self._measure.measured(self.groups)
 
 def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
     """Let one task rewrite each group, the largest first."""

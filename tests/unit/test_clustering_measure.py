@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
-from parquetry.runtime.clustering_measure import MEASURED_KEY
-from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.clustering_due import schedule_clustering
+from parquetry.runtime.clustering_queries import MEASURED_KEY, read_measured
+from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.table import read_applied, write_applied
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import table_in_debt
 from tests.support.small_table import FAST
+
+KINDS = ("files", "row_groups", "rows")
 
 
 def declare(table, *queries):
@@ -30,15 +33,43 @@ def test_a_replacecommit_says_what_declared_queries_read_before_and_after(table)
     declare(table, {"name": "few", "where": "v = 5"}, {"name": "none", "where": "v > 100"})
     (instant,) = cluster(OneProcessSpark(), table.handle, timing=FAST).instants
     said = json.loads(table.handle.timeline().commit_metadata(instant).extra[MEASURED_KEY])
-    nothing = {"files": 0, "row_groups": 0, "rows": 0}
-    assert said == [
-        {
-            "query": "few",
-            "before": {"files": 2, "row_groups": 2, "rows": 10},
-            "after": {"files": 2, "row_groups": 2, "rows": 30},
-        },
-        {"query": "none", "before": nothing, "after": nothing},
-    ]
+    few, none = said
+    assert {kind: few["before"][kind] for kind in KINDS} == {"files": 2, "row_groups": 2, "rows": 10}
+    assert {kind: few["after"][kind] for kind in KINDS} == {"files": 2, "row_groups": 2, "rows": 30}
+    assert few["before"]["data_bytes"] > few["after"]["data_bytes"] > 0
+    nothing = {"files": 0, "row_groups": 0, "rows": 0, "data_bytes": 0}
+    assert none == {
+        "query": "none",
+        "before": nothing,
+        "expected": nothing,
+        "after": nothing,
+        "error": dict.fromkeys(nothing, 0.0),
+    }
+
+
+def test_what_was_foreseen_stands_beside_what_is_measured(table):
+    """Of so small a table every row is in the sample; only the size of a row group is an estimate."""
+    declare(table, {"name": "few", "where": "v = 5"})
+    result = cluster(OneProcessSpark(), table.handle, timing=FAST)
+    (instant,) = result.instants
+    extra = table.handle.timeline().commit_metadata(instant).extra
+    ((said,),) = [json.loads(extra[MEASURED_KEY])]
+    assert {kind: said["error"][kind] for kind in KINDS} == dict.fromkeys(KINDS, 0.0)
+    expected, after = said["expected"]["data_bytes"], said["after"]["data_bytes"]
+    assert said["error"]["data_bytes"] == pytest.approx((expected - after) / after, abs=1e-4)
+    assert abs(said["error"]["data_bytes"]) < 0.2
+    (query,) = read_measured(extra)
+    assert result.queries == (query,)
+    assert asdict(query) == said
+
+
+def test_a_query_that_changed_since_the_plan_was_made_has_no_expectation(table):
+    declare(table, {"name": "few", "where": "v = 5"})
+    instant = schedule_clustering(table.handle, timing=FAST).instant
+    declare(table, {"name": "few", "where": "v = 6"})
+    execute(OneProcessSpark(), table.handle, instant, timing=FAST)
+    (said,) = json.loads(table.handle.timeline().commit_metadata(instant).extra[MEASURED_KEY])
+    assert said.keys() == {"query", "before", "after"}
 
 
 def test_without_queries_nothing_is_measured(table):

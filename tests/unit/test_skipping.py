@@ -13,9 +13,12 @@ from parquetry.runtime.layout.condition_parser import parse_condition, parse_dat
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.layout.predicate import Bounds
 from parquetry.runtime.layout.skipping import (
+    NOTHING,
     Touched,
+    all_of,
     bounds_of,
     column_types,
+    columns_of,
     files_to_read,
     parse_where,
     touched,
@@ -318,9 +321,17 @@ def test_touched_counts_files_groups_and_rows():
         FileStatistics(path="c", size_bytes=1, row_groups=(first,)),
     ]
     predicate = parse_where("i >= 10", types=TYPES)
-    assert touched(files, predicate, TYPES) == Touched(files=2, row_groups=2, rows=40)
+    assert touched(files, predicate, TYPES) == Touched(
+        files=2, row_groups=2, rows=40, data_bytes=2 * second.data_bytes
+    )
     assert [file.path for file in files_to_read(files, predicate, TYPES)] == ["a", "b"]
-    assert touched(files, parse_where("i = 99", types=TYPES), TYPES) == Touched(files=0, row_groups=0, rows=0)
+    assert touched(files, parse_where("i = 99", types=TYPES), TYPES) == NOTHING
+    assert all_of(files) == Touched(files=3, row_groups=4, rows=60, data_bytes=4 * first.data_bytes)
+
+
+def test_the_columns_of_a_condition_are_those_that_statistics_can_answer():
+    condition = "(i >= 10 OR s LIKE 'a%') AND d IS NULL AND f(x) = 1"
+    assert columns_of(parse_where(condition, types=TYPES)) == {"i", "s", "d"}
 
 
 def test_what_partition_paths_say_counts_too():

@@ -1,0 +1,64 @@
+"""Where clustering will cut its rows into row groups and files, before any of them is written.
+
+The sizer that the writer asks is asked here with what rows are expected to take in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.base_file_sizing import SLACK, default_row_group_bytes
+from parquetry.runtime.clustering_files import spreading_sizer
+
+_NO_LIMIT: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSizes:
+    """What a row takes: in the files there are, and in those there will be, in bytes."""
+
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A row group in file number ``file``: the rows from ``first`` to ``end`` (exclusive), in their order."""
+
+    file: int
+    first: int
+    end: int
+
+
+def expected_cuts(
+    segments: Sequence[int], sizes: RowSizes, *, target_bytes: int, row_group_size_bytes: int | None
+) -> list[Cut]:
+    """The row groups of rows that are written one segment behind the other; no file has two segments.
+
+    ``segments`` are numbers of rows. ``row_group_size_bytes`` None is the writer's default.
+    """
+    row_group_bytes = row_group_size_bytes or default_row_group_bytes(target_bytes)
+    sizer = spreading_sizer(target_bytes, row_group_bytes=row_group_bytes, row_group_arrow_bytes=_NO_LIMIT)
+    cuts: list[Cut] = []
+    file = 0
+    total = sum(segments)
+    end = 0
+    for segment in segments:
+        end += segment
+        first = file_first = end - segment
+        while first < end:
+            # Before the first row group is written the writer goes by the files that are read.
+            rate = sizes.after if first else sizes.before
+            size = int((first - file_first) * sizes.after)
+            remaining = (total - first) * rate
+            if first > file_first and sizer.is_full(size, remaining):
+                file, file_first = file + 1, first
+                continue
+            due = sizer.next_arrow_bytes(size, remaining, ratio=1.0, guessed=not first) / rate
+            count = end - first if end - first <= SLACK * due else max(int(due), 1)
+            cuts.append(Cut(file=file, first=first, end=first + count))
+            first += count
+        file += 1
+    return cuts

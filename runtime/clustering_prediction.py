@@ -1,0 +1,220 @@
+"""What files will look like when a group has been clustered, from a sample of its rows.
+
+The sample is put in order, and cut into row groups and files, by the functions that put the rows in
+order and cut them; what its rows say of each row group's values is what its statistics will say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquetry.runtime.base_file_sizing import default_row_group_bytes
+from parquetry.runtime.clustering_cuts import Cut, RowSizes, expected_cuts
+from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices, split_places
+from parquetry.runtime.clustering_sample import GroupSample
+from parquetry.runtime.clustering_shrinkage import Shrinkage
+from parquetry.runtime.clustering_strategies import values_of, whole
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.file_statistics import (
+    ColumnStatistics,
+    FileStatistics,
+    RowGroupStatistics,
+    merge_columns,
+    truncated,
+)
+from parquetry.runtime.layout.skipping import Types
+
+_COPIED_SHARE: Final = 0.5
+"""Row groups of at least this share of the usual size are copied as they are when files are stitched."""
+
+
+def arranged_files(
+    files: Sequence[FileStatistics],
+    sample: GroupSample,
+    order: RowOrder,
+    *,
+    types: Types,
+    target_bytes: int,
+    row_group_size_bytes: int | None,
+    shrinkage: Shrinkage,
+) -> tuple[FileStatistics, ...]:
+    """The files that these become when their rows are put in order; their paths are numbers.
+
+    They have bounds of the columns in ``types`` that the sample has. ``shrinkage`` is how many bytes
+    a byte of these files becomes. InvalidDataError when the order needs a column the sample lacks.
+    """
+    if not sample.of_rows or not sample.rows.num_rows:
+        return ()
+    rows = sample.rows.take(sort_indices(OrderKeys(order, sample.rows).of(sample.rows))).combine_chunks()
+    row_bytes = sum(file.data_bytes for file in files) / sample.of_rows
+    whole_row_bytes = sum(file.size_bytes for file in files) / sample.of_rows
+    cuts = expected_cuts(
+        _segments(rows, order, sample.of_rows),
+        RowSizes(before=whole_row_bytes, after=row_bytes * shrinkage.written),
+        target_bytes=target_bytes,
+        row_group_size_bytes=row_group_size_bytes,
+    )
+    limits = merge_columns(group for file in files for group in file.row_groups)
+    leaves = dict(_leaves(rows, types))
+    groups = [
+        RowGroupStatistics(
+            rows=cut.end - cut.first,
+            data_bytes=round((cut.end - cut.first) * row_bytes * shrinkage.data),
+            columns={
+                name: truncated(_bounds(types[name], values, cut, sample.weight, limits.get(name)))
+                for name, values in leaves.items()
+            },
+        )
+        for cut in cuts
+    ]
+    return _as_files(groups, [cut.file for cut in cuts])
+
+
+def stitched_files(
+    files: Sequence[FileStatistics],
+    *,
+    target_bytes: int,
+    row_group_size_bytes: int | None,
+    shrinkage: Shrinkage,
+) -> tuple[FileStatistics, ...]:
+    """The files that these become when their rows stay as they come; their paths are numbers.
+
+    Row groups that are copied keep their size, small ones are encoded anew.
+    """
+    row_group_bytes = row_group_size_bytes or default_row_group_bytes(target_bytes)
+    stored = [group for file in files for group in file.row_groups if group.rows]
+    groups = list(_grown(stored, row_group_bytes, shrinkage))
+    total = sum(group.data_bytes for group in groups)
+    count = max(round(total / target_bytes), 1)
+    middles = np.cumsum([group.data_bytes for group in groups]) - [group.data_bytes / 2 for group in groups]
+    return _as_files(groups, [int(middle * count / max(total, 1)) for middle in middles])
+
+
+def _grown(
+    groups: Sequence[RowGroupStatistics], row_group_bytes: int, shrinkage: Shrinkage
+) -> Iterator[RowGroupStatistics]:
+    """Small row groups together with their neighbours, until they make a usual one."""
+    held: list[RowGroupStatistics] = []
+    for group in groups:
+        is_copied = group.data_bytes >= _COPIED_SHARE * row_group_bytes
+        if held and (is_copied or shrinkage.written * sum(g.data_bytes for g in held) >= row_group_bytes):
+            yield _merged(held, shrinkage)
+            held = []
+        if is_copied:
+            yield group
+        else:
+            held.append(group)
+    if held:
+        yield _merged(held, shrinkage)
+
+
+def _merged(groups: Sequence[RowGroupStatistics], shrinkage: Shrinkage) -> RowGroupStatistics:
+    return RowGroupStatistics(
+        rows=sum(group.rows for group in groups),
+        data_bytes=round(shrinkage.data * sum(group.data_bytes for group in groups)),
+        columns=merge_columns(groups),
+    )
+
+
+def _as_files(groups: Sequence[RowGroupStatistics], numbers: Sequence[int]) -> tuple[FileStatistics, ...]:
+    by_file: dict[int, list[RowGroupStatistics]] = {}
+    for number, group in zip(numbers, groups, strict=True):
+        by_file.setdefault(number, []).append(group)
+    return tuple(
+        FileStatistics(
+            path=str(number), size_bytes=sum(part.data_bytes for part in parts), row_groups=tuple(parts)
+        )
+        for number, parts in by_file.items()
+    )
+
+
+def _segments(rows: pa.Table, order: RowOrder, of_rows: int) -> list[int]:
+    """How many rows there are of each value that files are split by."""
+    if not rows.num_rows or not order.split_by:
+        return [of_rows]
+    (batch,) = rows.to_batches()
+    bounds = [0, *split_places(batch, None, order), batch.num_rows]
+    ends = [bound * of_rows // batch.num_rows for bound in bounds]
+    return [end - first for first, end in pairwise(ends) if end > first]
+
+
+def _leaves(rows: pa.Table, types: Types) -> Iterator[tuple[str, pa.Array]]:
+    """The columns whose bounds are recorded, as values that the bounds are made of."""
+    for name in types:
+        if name.partition(".")[0] not in rows.column_names:
+            continue
+        try:
+            values = whole(values_of(rows, name))
+        except InvalidDataError:
+            continue
+        if pa.types.is_date(values.type):
+            values = values.cast(pa.int32())
+        elif pa.types.is_timestamp(values.type):
+            values = values.cast(pa.int64())
+        yield name, values
+
+
+def _bounds(
+    kind: str, values: pa.Array, cut: Cut, weight: float, limits: ColumnStatistics | None
+) -> ColumnStatistics:
+    """The bounds of the sampled rows in a row group, moved apart by what the others are likely to add."""
+    first, end = (min(round(place / weight), len(values)) for place in (cut.first, cut.end))
+    if end == first:
+        # No row of it was drawn: it lies between the last one before and the first one behind.
+        first, end = max(first - 1, 0), min(end + 1, len(values))
+        weight = 1.0
+    part = values.slice(first, end - first)
+    rows = cut.end - cut.first
+    # The writer records no bounds where there is a NaN.
+    has_nan = pa.types.is_floating(part.type) and pc.any(pc.is_nan(part)).as_py()
+    found = {} if has_nan else pc.min_max(part).as_py()
+    plain = ColumnStatistics(
+        type=kind,
+        minimum=found.get("min"),
+        maximum=found.get("max"),
+        nulls=min(round(part.null_count * weight), rows) if part.null_count < len(part) else rows,
+    )
+    return plain if weight <= 1 else _widened(plain, len(part) - part.null_count, weight, limits)
+
+
+def _widened(
+    bounds: ColumnStatistics, drawn: int, weight: float, limits: ColumnStatistics | None
+) -> ColumnStatistics:
+    """Bounds of numbers as they are expected of all rows when ``drawn`` of them, evenly spread, are seen.
+
+    Of n values spread evenly over a range, the outermost two are expected a share of (n - 1) / (n + 1)
+    of it apart. Never beyond ``limits``, which hold for all rows.
+    """
+    low, high = bounds.minimum, bounds.maximum
+    if drawn < 2 or isinstance(low, bool) or not isinstance(low, int | float | Decimal):  # noqa: PLR2004 - a range
+        return bounds
+    assert isinstance(high, int | float | Decimal)
+    by = (1 - 1 / weight) / (drawn - 1)
+    if isinstance(low, int) and isinstance(high, int):
+        margin = int((high - low) * by)
+        low, high = low - margin, high + margin
+    elif isinstance(low, Decimal) and isinstance(high, Decimal):
+        step = (high - low) * Decimal(by)
+        low, high = low - step, high + step
+    else:
+        reach = (float(high) - float(low)) * by
+        low, high = float(low) - reach, float(high) + reach
+    return _within(replace(bounds, minimum=low, maximum=high), limits)
+
+
+def _within(bounds: ColumnStatistics, limits: ColumnStatistics | None) -> ColumnStatistics:
+    if limits is None or limits.minimum is None or limits.maximum is None or limits.type != bounds.type:
+        return bounds
+    return replace(
+        bounds,
+        minimum=max(bounds.minimum, limits.minimum),  # type: ignore[type-var]  # numbers, both of one type
+        maximum=min(bounds.maximum, limits.maximum),  # type: ignore[type-var]  # numbers, both of one type
+    )

@@ -1,0 +1,166 @@
+"""A bounded sample of the rows that clustering is going to rewrite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.base_file_reader import reading
+from parquetry.runtime.clustering_order import SAMPLE_ROWS
+from parquetry.runtime.layout.file_statistics import FileStatistics
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.storage_model import ObjectStore
+
+_FEWEST_ROWS: Final = 4096
+_FEWEST_ROW_GROUPS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleLimits:
+    """What a sample of all groups of a plan may cost.
+
+    ``rows`` are kept, at most ``group_rows`` of a group; they are taken from ``row_groups`` row groups,
+    so that no more files are opened, and about ``read_bytes`` of column chunks are read for them.
+    """
+
+    rows: int = 4 * SAMPLE_ROWS
+    group_rows: int = SAMPLE_ROWS
+    row_groups: int = 512
+    read_bytes: int = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSample:
+    """Rows drawn evenly from all rows of a group, in the order of its files.
+
+    ``of_rows`` is how many the group has; each row that was drawn stands for equally many.
+    """
+
+    rows: pa.Table
+    of_rows: int
+
+    @property
+    def weight(self) -> float:
+        """How many rows each stands for; 1 when all are here."""
+        return float(self.of_rows / max(self.rows.num_rows, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chunk:
+    """A row group to draw from: the rows at ``start`` and every ``step`` behind it."""
+
+    number: int
+    start: float
+    step: float
+
+
+def draw(
+    store: ObjectStore,
+    groups: Sequence[Sequence[FileStatistics]],
+    wanted: pa.Schema,
+    limits: SampleLimits,
+) -> list[GroupSample]:
+    """A sample of each group, with the columns of ``wanted``, which are top-level ones.
+
+    Row groups are chosen evenly by rows, and rows evenly within them, so that large groups of many
+    files cost as much as the limits say, and memory for the rows that are kept and one batch of
+    each file that is read at a time. NotFoundError when a file is gone.
+    """
+    share = max(len(groups), 1)
+    rows = min(limits.group_rows, max(limits.rows // share, _FEWEST_ROWS))
+    row_groups = max(limits.row_groups // share, _FEWEST_ROW_GROUPS)
+    part = _part_read(store, groups, wanted)
+
+    def affordable(files: Sequence[FileStatistics]) -> int:
+        sizes = [group.data_bytes for file in files for group in file.row_groups]
+        mean_bytes = part * sum(sizes) / max(len(sizes), 1)
+        count = int(limits.read_bytes / share / max(mean_bytes, 1))
+        return max(min(row_groups, count), _FEWEST_ROW_GROUPS)
+
+    return [_draw_group(store, files, wanted, rows=rows, row_groups=affordable(files)) for files in groups]
+
+
+def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], wanted: pa.Schema) -> float:
+    """Which share of a file's bytes the columns take, by the first file."""
+    first = next((file for files in groups for file in files), None)
+    if first is None:
+        return 1.0
+    with reading(f"{store.uri}/{first.path}"), store.open_input(first.path) as content:
+        metadata = pq.read_metadata(content)
+    chunks = [
+        (chunk.path_in_schema.partition(".")[0], chunk.total_compressed_size)
+        for number in range(metadata.num_row_groups)
+        for chunk in map(metadata.row_group(number).column, range(metadata.num_columns))
+    ]
+    read = sum(size for name, size in chunks if name in wanted.names)
+    return float(read / max(sum(size for _, size in chunks), 1))
+
+
+def _draw_group(
+    store: ObjectStore,
+    files: Sequence[FileStatistics],
+    wanted: pa.Schema,
+    *,
+    rows: int,
+    row_groups: int,
+) -> GroupSample:
+    total = sum(file.rows for file in files)
+    chosen = _chosen(files, rows=min(rows, total), row_groups=row_groups)
+    drawn = map_each(
+        [file for file in files if file.path in chosen],
+        lambda file: _draw_file(store, file.path, chosen[file.path], wanted),
+    )
+    batches = [batch for found in drawn for batch in found]
+    return GroupSample(rows=pa.Table.from_batches(batches, schema=wanted).combine_chunks(), of_rows=total)
+
+
+def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> Mapping[str, list[_Chunk]]:
+    """The row groups to draw from, by path, so that every row of the group is as likely as any other."""
+    listed = [(file.path, n, group.rows) for file in files for n, group in enumerate(file.row_groups)]
+    total = sum(count for _, _, count in listed)
+    found: dict[str, list[_Chunk]] = {}
+    if len(listed) <= row_groups:
+        step = total / max(rows, 1)
+        seen = 0
+        for path, number, count in listed:
+            start = -(-seen // step) * step - seen
+            found.setdefault(path, []).append(_Chunk(number=number, start=start, step=step))
+            seen += count
+        return found
+    # Even steps meet large row groups more often; every time one is met it gives as many rows.
+    ends = np.cumsum([count for _, _, count in listed])
+    places = (np.arange(row_groups) + 0.5) * total / row_groups
+    met, times = np.unique(np.searchsorted(ends, places, side="right"), return_counts=True)
+    for index, hits in zip(met.tolist(), times.tolist(), strict=True):
+        path, number, count = listed[index]
+        step = max(count * row_groups / (rows * hits), 1.0)
+        found.setdefault(path, []).append(_Chunk(number=number, start=0.0, step=step))
+    return found
+
+
+def _draw_file(
+    store: ObjectStore, path: str, chunks: Sequence[_Chunk], wanted: pa.Schema
+) -> list[pa.RecordBatch]:
+    place = f"{store.uri}/{path}"
+    drawn: list[pa.RecordBatch] = []
+    with reading(place), store.open_input(path) as content:
+        file = pq.ParquetFile(content)
+        names = [name for name in file.schema_arrow.names if name in wanted.names]
+        source = pa.schema([file.schema_arrow.field(name) for name in names])
+        conformer = Conformer(source, wanted, place=place)
+        for chunk in chunks:
+            count = file.metadata.row_group(chunk.number).num_rows
+            numbers = np.arange(chunk.start, count, chunk.step).astype(np.int64)
+            numbers = numbers[numbers < count]
+            seen = 0
+            for batch in file.iter_batches(columns=names, row_groups=[chunk.number], use_threads=False):
+                here = numbers[(numbers >= seen) & (numbers < seen + batch.num_rows)] - seen
+                drawn.append(conformer(batch.take(pa.array(here))))
+                seen += batch.num_rows
+    return drawn

@@ -1,0 +1,47 @@
+"""The sample of a clustering plan, as it is kept beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.statistics import FOLDER
+
+SAMPLE_KEY: Final = "parquetry.sample"
+"""Where a plan says in which file its sample is."""
+
+_GROUP: Final = "__group"
+
+
+def sample_path(instant: str) -> str:
+    """Where the sample of the plan of that instant is; it goes when the instant is rolled back."""
+    return f"{FOLDER}/{instant}.sample.parquet"
+
+
+def encode_samples(samples: Sequence[pa.Table | None]) -> bytes | None:
+    """The samples of the groups of a plan as one file; None when no group has one."""
+    known = [(number, sample) for number, sample in enumerate(samples) if sample is not None]
+    if not known:
+        return None
+    target = BytesIO()
+    schema = known[0][1].schema.append(pa.field(_GROUP, pa.int32(), nullable=False))
+    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        for number, sample in known:
+            numbers = pa.array([number], pa.int32()).take(pa.array([0] * sample.num_rows, pa.int32()))
+            writer.write_table(sample.append_column(schema.field(_GROUP), numbers))
+    return target.getvalue()
+
+
+def decode_sample(content: pa.NativeFile, number: int) -> pa.Table | None:
+    """The sample of group ``number``, None where it has none; only that part of the file is read."""
+    file = pq.ParquetFile(content)
+    at = file.schema_arrow.get_field_index(_GROUP)
+    for row_group in range(file.metadata.num_row_groups):
+        statistics = file.metadata.row_group(row_group).column(file.metadata.num_columns - 1).statistics
+        if statistics is not None and statistics.min == number:
+            return file.read_row_group(row_group, use_threads=False).remove_column(at)
+    return None

@@ -1,0 +1,124 @@
+"""How many bytes a byte becomes when rows are put in order and encoded anew: tried on some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.base_file_encoding import RowGroupEncoder
+from parquetry.runtime.base_file_reader import reading
+from parquetry.runtime.base_file_sizing import default_row_group_bytes
+from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices
+from parquetry.runtime.layout.file_statistics import FileStatistics
+from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.spec import FilesPolicy
+from parquetry.runtime.storage_model import ObjectStore
+
+MOST_BYTES: Final = 48 * 1024 * 1024
+"""How many stored bytes are read, decoded and encoded, about; at least one row group."""
+
+_FEWEST_ROWS: Final = 8192
+_FEW_VALUES: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrinkage:
+    """What a stored byte becomes: ``data`` in column chunks, ``written`` with the page index of them."""
+
+    data: float = 1.0
+    written: float = 1.0
+
+
+class TriedRows:
+    """Rows of some row groups of a clustering group, as many as the limit allows, evenly chosen.
+
+    NotFoundError when a file is gone.
+    """
+
+    def __init__(self, store: ObjectStore, files: Sequence[FileStatistics], schema: pa.Schema) -> None:
+        listed = [(file, n) for file in files for n, group in enumerate(file.row_groups) if group.rows]
+        mean_bytes = sum(file.data_bytes for file in files) / max(len(listed), 1)
+        count = min(max(int(MOST_BYTES / max(mean_bytes, 1)), 1), len(listed))
+        chosen = [listed[len(listed) * n // count] for n in range(count)]
+        self._of_rows = sum(file.rows for file in files)
+        self._stored_bytes = sum(file.row_groups[n].data_bytes for file, n in chosen)
+        schema = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *schema])
+        parts = map_each(chosen, lambda part: _read(store, part[0].path, part[1], schema))
+        self._rows = pa.Table.from_batches(
+            [b for part in parts for b in part], schema=schema
+        ).combine_chunks()
+
+    def shrinkage(
+        self,
+        order: RowOrder | None,
+        sample: pa.Table,
+        policy: FilesPolicy,
+        *,
+        target_bytes: int,
+    ) -> Shrinkage:
+        """How many bytes a byte of these rows becomes in that order, in row groups as they will be.
+
+        ``order`` None leaves them as they come.
+        Where not all rows were read each row group has its share of those that were.
+        """
+        if not self._rows.num_rows or not self._stored_bytes:
+            return Shrinkage()
+        rows = self._rows
+        if order is not None:
+            rows = rows.take(sort_indices(OrderKeys(order, sample).of(rows)))
+        row_group_bytes = policy.row_group_size_bytes or default_row_group_bytes(target_bytes)
+        group_rows = row_group_bytes * self._rows.num_rows / self._stored_bytes
+        step = max(int(group_rows * self._rows.num_rows / self._of_rows), _FEWEST_ROWS)
+        count = max(round(rows.num_rows / step), 1)
+        bounds = np.linspace(0, rows.num_rows, count + 1).astype(int)
+        encoder = RowGroupEncoder(policy)
+        data = written = 0
+        for first, end in pairwise(bounds):
+            part = rows.slice(first, end - first).combine_chunks()
+            encoded = encoder.encode(_as_written(part))
+            data += encoded.parts.stored_bytes(0)
+            written += encoded.size_bytes
+        return Shrinkage(data=data / self._stored_bytes, written=written / self._stored_bytes)
+
+
+def _read(store: ObjectStore, path: str, number: int, schema: pa.Schema) -> list[pa.RecordBatch]:
+    place = f"{store.uri}/{path}"
+    with reading(place), store.open_input(path) as content:
+        file = pq.ParquetFile(content)
+        source = pa.schema([field for field in file.schema_arrow if field.name in schema.names])
+        conformer = Conformer(source, schema, place=place)
+        rows = file.read_row_group(number, columns=source.names, use_threads=False)
+        return [_plain(conformer(batch), schema) for batch in rows.to_batches()]
+
+
+def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+            for column in batch.columns
+        ],
+        schema=schema,
+    )
+
+
+def _as_written(rows: pa.Table) -> pa.Table:
+    """The rows with the file's name in place of those that they come from."""
+    for name in _FEW_VALUES:
+        at = rows.schema.get_field_index(name)
+        values = (
+            pa.array([""]).take(pa.array(np.zeros(rows.num_rows, np.int32)))
+            if name == FILE_NAME
+            else (rows.column(at))
+        )
+        if isinstance(values, pa.Array):
+            values = pa.chunked_array([values])
+        rows = rows.set_column(at, name, values.dictionary_encode().combine_chunks())
+    return rows

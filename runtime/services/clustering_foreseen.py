@@ -1,0 +1,45 @@
+"""What is foreseen of a clustering plan, and how it travels with the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from parquetry.runtime.clustering_execution import row_order
+from parquetry.runtime.clustering_forecast import GroupForecast, foresee, prediction_of
+from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, encode_samples, sample_path
+from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
+
+
+def foresee_groups(table: TableHandle, groups: Sequence[PlannedGroup]) -> Mapping[FileKey, GroupForecast]:
+    """What groups are good for by the policy in force, by their first file; nothing where none is asked for.
+
+    Rows are read here, so it is done before anything is locked.
+    """
+    spec = table.effective_spec(table.timeline())
+    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{table.store.uri}: applied spec.extra")
+    return foresee(table.store, spec, policy, row_order(policy.execution), groups)
+
+
+def with_forecast(
+    store: ObjectStore, instant: str, plan: ClusteringPlan, foreseen: Mapping[FileKey, GroupForecast]
+) -> ClusteringPlan:
+    """The plan with what is foreseen of each group; its sample is put beside the timeline."""
+    known = [foreseen.get(_key(group)) for group in plan.groups]
+    samples = encode_samples([None if forecast is None else forecast.sample for forecast in known])
+    if samples is not None:
+        store.put(sample_path(instant), samples)
+        plan = replace(plan, extra={**plan.extra, SAMPLE_KEY: sample_path(instant)})
+    groups = (
+        group if forecast is None else replace(group, extra={**group.extra, **prediction_of(forecast)})
+        for group, forecast in zip(plan.groups, known, strict=True)
+    )
+    return replace(plan, groups=tuple(groups))
+
+
+def _key(group: ClusteringGroup) -> FileKey:
+    return group.slices[0].partition, group.slices[0].file_id

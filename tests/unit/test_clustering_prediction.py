@@ -1,0 +1,193 @@
+"""What clustering is good for, foreseen from a sample and held against what it was good for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
+from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
+from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw
+from parquetry.runtime.clustering_sample_file import decode_sample, encode_samples
+from parquetry.runtime.clustering_shrinkage import Shrinkage
+from parquetry.runtime.footer import file_statistics, read_metadata
+from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
+from parquetry.runtime.spec import Column
+from parquetry.runtime.storage import LocalStore
+from tests.support.base_files import Incoming, bucket, context, write
+from tests.support.predicted import KIB, KINDS, foreseen
+from tests.support.stores import CountingStore, Kind
+
+COLUMNS = (Column(name="n", type="bigint"), Column(name="word", type="string"))
+WANTED = pa.schema([("n", pa.int64())])
+
+
+def assert_near(found, *, median=0.10, ninetieth=0.25):
+    """The promise; the figures are printed."""
+    for kind in ("rows", "data_bytes", "row_groups"):
+        errors = np.array([one.error(kind) for one in found])
+        middle, high = np.percentile(errors, [50, 90])
+        print(f"{kind}: {len(errors)} predicates, median {middle:.1%}, 90th percentile {high:.1%}")
+        assert middle < median
+        assert high < ninetieth
+
+
+def test_predicates_drawn_by_row_read_what_was_foreseen(tmp_path):
+    limits = SampleLimits(group_rows=12_288)
+    found = [
+        one
+        for kind in KINDS
+        for one in foreseen(
+            tmp_path / kind.name, kind, rows=100_000, files=12, predicates=40, seed=5, limits=limits
+        )
+    ]
+    assert len(found) > 100
+    assert_near(found)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3))
+def test_predicates_on_large_tables_read_what_was_foreseen(tmp_path, seed):
+    """Two million rows each, of which one in thirty is in the sample; no row groups beyond the defaults."""
+    found = [
+        one
+        for kind in KINDS
+        for one in foreseen(
+            tmp_path / kind.name,
+            kind,
+            rows=2_000_000,
+            files=60,
+            predicates=40,
+            seed=seed,
+            limits=SampleLimits(row_groups=40),
+            target_bytes=8 * 1024 * KIB,
+            row_group_bytes=1024 * KIB,
+        )
+    ]
+    assert_near(found)
+
+
+@pytest.fixture
+def small_files(tmp_path):
+    """Six files of 500 rows whose numbers interleave."""
+    store = CountingStore(LocalStore(str(tmp_path)), tmp_path / "log")
+    ctx = context(store, COLUMNS)
+    files = []
+    for number in range(6):
+        rows = [
+            Incoming(key=f"{number}-{i}", values={"n": 6 * i + number, "word": f"w{i}"}) for i in range(500)
+        ]
+        (file,) = write(ctx, bucket(ctx, number), rows).files
+        path = file.stat.path
+        files.append(file_statistics(path, read_metadata(store, path), size_bytes=file.stat.file_size_bytes))
+    store.reset()
+    return store, files
+
+
+def test_a_sample_has_every_row_where_it_may(small_files):
+    store, files = small_files
+    (sample,) = draw(store, [files], WANTED, SampleLimits())
+    assert sorted(sample.rows.column("n").to_pylist()) == list(range(3000))
+    assert sample.weight == 1
+
+
+def test_a_sample_is_bounded_and_even(small_files):
+    store, files = small_files
+    (sample,) = draw(store, [files], WANTED, SampleLimits(group_rows=100, row_groups=4))
+    assert sample.rows.num_rows == 100
+    assert sample.weight == 30
+    assert store.counts()[Kind.OPEN_INPUT] <= 5, "four files, and a footer"
+    assert abs(np.mean(sample.rows.column("n").to_numpy()) - 1500) < 100
+
+
+def test_a_sample_of_several_groups_shares_the_limits(small_files):
+    store, files = small_files
+    draw(store, [files[:3], files[3:]], WANTED, SampleLimits(row_groups=1))
+    assert store.counts()[Kind.OPEN_INPUT] <= 7
+
+
+def test_of_all_rows_bounds_are_exact(small_files):
+    store, files = small_files
+    (sample,) = draw(store, [files], WANTED, SampleLimits())
+    size = sum(file.size_bytes for file in files)
+    made = arranged_files(
+        files,
+        sample,
+        RowOrder(strategy="sort", columns=("n",)),
+        types={"n": "bigint"},
+        target_bytes=size // 3,
+        row_group_size_bytes=size // 6,
+        shrinkage=Shrinkage(),
+    )
+    bounds = [(g.columns["n"].minimum, g.columns["n"].maximum) for file in made for g in file.row_groups]
+    assert [low for low, _ in bounds[1:]] == [high + 1 for _, high in bounds[:-1]]
+    assert (bounds[0][0], bounds[-1][1]) == (0, 2999)
+    assert sum(file.rows for file in made) == 3000
+    assert all(file.columns["n"].nulls == 0 for file in made)
+
+
+def test_a_thin_sample_is_taken_to_lie_within_what_it_is_of():
+    """Bounds of numbers move apart as far as rows that were not drawn are likely to lie, never beyond all."""
+    whole = FileStatistics(
+        path="a",
+        size_bytes=10_000,
+        row_groups=(
+            RowGroupStatistics(
+                rows=1000,
+                data_bytes=10_000,
+                columns={"n": ColumnStatistics(type="bigint", minimum=0, maximum=996, nulls=0)},
+            ),
+        ),
+    )
+    sample = GroupSample(rows=pa.table({"n": pa.array(range(5, 1000, 10), pa.int64())}), of_rows=1000)
+    (made,) = arranged_files(
+        [whole],
+        sample,
+        RowOrder(strategy="sort", columns=("n",)),
+        types={"n": "bigint"},
+        target_bytes=10_000,
+        row_group_size_bytes=2_500,
+        shrinkage=Shrinkage(),
+    )
+    first, *_, last = [group.columns["n"] for group in made.row_groups]
+    assert (first.minimum, last.maximum) == (0, 996)
+    assert 245 <= first.maximum <= 255
+
+
+def test_stitched_files_keep_large_row_groups_and_merge_small_ones():
+    def group(first, rows, size):
+        bounds = ColumnStatistics(type="bigint", minimum=first, maximum=first + rows - 1, nulls=0)
+        return RowGroupStatistics(rows=rows, data_bytes=size, columns={"n": bounds})
+
+    groups = [group(0, 100, 1000), group(100, 10, 100), group(110, 10, 100), group(120, 100, 1000)]
+    files = [FileStatistics(path=str(n), size_bytes=1, row_groups=(g,)) for n, g in enumerate(groups)]
+    (made,) = stitched_files(
+        files, target_bytes=3000, row_group_size_bytes=1000, shrinkage=Shrinkage(data=0.5, written=0.5)
+    )
+    found = [(g.columns["n"].minimum, g.columns["n"].maximum, g.data_bytes) for g in made.row_groups]
+    assert found == [(0, 99, 1000), (100, 119, 100), (120, 219, 1000)]
+
+
+def test_cuts_are_those_of_the_writer():
+    """Files of a target that the rows are a multiple of, and row groups of the size that was asked for."""
+    cuts = expected_cuts(
+        [1000], RowSizes(before=100, after=100), target_bytes=50_000, row_group_size_bytes=12_500
+    )
+    assert [(cut.file, cut.first, cut.end) for cut in cuts] == [
+        (number // 4, first, first + 125) for number, first in enumerate(range(0, 1000, 125))
+    ]
+    apart = expected_cuts(
+        [300, 700], RowSizes(before=100, after=100), target_bytes=200_000, row_group_size_bytes=None
+    )
+    assert [(cut.file, cut.first, cut.end) for cut in apart] == [(0, 0, 300), (1, 300, 1000)]
+
+
+def test_the_sample_of_a_group_is_found_again():
+    first, third = pa.table({"n": [1, 2]}), pa.table({"n": [3]})
+    content = encode_samples([first, None, third])
+    assert decode_sample(pa.BufferReader(content), 0).equals(first)
+    assert decode_sample(pa.BufferReader(content), 1) is None
+    assert decode_sample(pa.BufferReader(content), 2).equals(third)
+    assert encode_samples([None]) is None
