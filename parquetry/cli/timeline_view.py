@@ -6,31 +6,27 @@ import json
 from typing import Any
 
 from parquetry.cli.output import Paint
-from parquetry.cli.views import columns
+from parquetry.cli.views import columns, short_count
 from parquetry.compiler.instants import InstantReport, TimelineReport
+from parquetry.runtime.timeline.instant import State
 
-_HEADER = (
-    "time",
-    "action",
-    "state",
-    "operation",
-    "inserted",
-    "updated",
-    "deleted",
-    "added",
-    "replaced",
-    "removed",
-)
-_NUMBERS = frozenset(range(4, len(_HEADER)))
+_HEADER = ("time", "operation", "inserted", "updated", "deleted", "files")
+_NUMBERS = frozenset(range(2, len(_HEADER) - 1))
+_WRITTEN_OUT = 1_000_000
+_IN_FULL = 1_000
 
 
 class TimelineView:
     """Instants, oldest first."""
 
     def text(self, outcome: TimelineReport, paint: Paint) -> str:
-        """A line per instant; for a single one also its partitions and what its metadata says."""
-        rows = [_row(instant) for instant in outcome.instants]
-        table = columns(_HEADER, rows, paint=paint, right=_NUMBERS)
+        """A line per instant, within 80 columns; for a single one also its partitions and metadata."""
+        done = [instant for instant in outcome.instants if _is_completed(instant)]
+        header, *lines = columns(_HEADER, map(_row, done), paint=paint, right=_NUMBERS).splitlines()
+        completed = iter(lines)
+        table = "\n".join(
+            [header, *(next(completed) if _is_completed(i) else _pending(i) for i in outcome.instants)]
+        )
         if not outcome.is_single:
             return table
         return "\n".join([table, *_details(outcome.instants[0], paint)])
@@ -40,20 +36,40 @@ class TimelineView:
         return {"instants": [_instant(instant) for instant in outcome.instants]}
 
 
+def _is_completed(instant: InstantReport) -> bool:
+    return instant.state == State.COMPLETED
+
+
+def _pending(instant: InstantReport) -> str:
+    """A line without figures: what is not completed has none."""
+    return f"{instant.time}  {instant.action} {instant.state}"
+
+
 def _row(instant: InstantReport) -> tuple[str, ...]:
     rows, files = instant.rows, instant.files
-    numbers = (rows.inserted, rows.updated, rows.deleted, files.added, files.replaced, files.removed)
+    changes = (("+", files.added), ("-", files.replaced + files.removed))
     return (
         instant.time,
-        instant.action,
-        instant.state,
-        instant.operation or "",
-        *(f"{number:,}" if number else "" for number in numbers),
+        instant.operation or instant.action,
+        *(_rows(number) for number in (rows.inserted, rows.updated, rows.deleted)),
+        " ".join(f"{sign}{_files(number)}" for sign, number in changes if number),
     )
 
 
+def _rows(number: int) -> str:
+    """Up to seven characters, and nothing for none."""
+    if not number:
+        return ""
+    return f"{number:,}" if number < _WRITTEN_OUT else short_count(number)
+
+
+def _files(number: int) -> str:
+    return str(number) if number < _IN_FULL else short_count(number)
+
+
 def _details(instant: InstantReport, paint: Paint) -> list[str]:
-    lines = [f"\n{paint.bold('partitions')}", *(f"  {p or '(unpartitioned)'}" for p in instant.partitions)]
+    lines = [f"\n{paint.bold('action')}\n  {instant.action}", paint.bold("partitions")]
+    lines += [f"  {partition or '(unpartitioned)'}" for partition in instant.partitions]
     lines += [f"{paint.bold(key)}\n  {_readable(value)}" for key, value in sorted(instant.extra.items())]
     return lines if instant.partitions or instant.extra else []
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from parquetry.cli.output import Paint
 
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
+_COUNTS = ((10**9, "B"), (10**6, "M"), (10**3, "K"))
 _STEP = 1000
 _WHOLE = 100
 
@@ -25,6 +26,14 @@ def human_size(size_bytes: float) -> str:
 def count(number: int, noun: str) -> str:
     """``1 file``, ``1,200 files``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def short_count(number: int) -> str:
+    """At most four characters below 10^12, such as ``1.2K`` or ``34M``: never more than there are."""
+    size, unit = next(((size, unit) for size, unit in _COUNTS if number >= size), (1, ""))
+    if unit and number < 10 * size:
+        return f"{number * 10 // size / 10:.1f}{unit}"
+    return f"{number // size}{unit}"
 
 
 def columns(

@@ -151,6 +151,7 @@ SHOWN = [
     ("ls",),
     ("drift",),
     ("inspect", "orders"),
+    ("timeline", "orders"),
 ]
 
 
