@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from parquetry.compiler.columns import column_changes
+from parquetry.compiler.masking import masked_for, masked_sql, pii_columns
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.words import document, flatten, format_size
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
@@ -69,23 +70,34 @@ def spec_changes(
 
     ``origin`` says where a path of the declared spec comes from, as ``file:line:column``;
     ``is_written`` whether a layer gives it a value of its own: sizes of clustering that no layer
-    writes follow ``sizing``, and are no changes of their own.
+    writes follow ``sizing``, and are no changes of their own. Values of columns that hold personal
+    data in either spec are masked: what differs only in them is ``***`` on both sides.
     """
     old, new = _rules(applied), _rules(declared)
+    pii = pii_columns(applied.columns, declared.columns)
+    shown_old, shown_new = _rules(masked_for(applied, pii)), _rules(masked_for(declared, pii))
     derived = {
         path
         for path, value in _followers(declared).items()
         if not is_written(path) and new.get(path) == value and old.get(path) == _followers(applied).get(path)
     }
     rules = (
-        _rule_change(path, old.get(path), new.get(path))
+        _rule_change(path, shown_old.get(path), shown_new.get(path))
         for path in sorted((old.keys() | new.keys()) - derived)
         if old.get(path) != new.get(path)
     )
     rules = (_rewriting(change) for change in rules) if _rewrites(declared) else rules
-    changes = [*column_changes(applied.columns, declared.columns), *rules]
+    columns = column_changes(applied.columns, declared.columns)
+    changes = [*(_masked_generation(change, pii) for change in columns), *rules]
     located = [_located(change, origin) for change in changes]
     return tuple(sorted(located, key=lambda change: (-change.change_class.rank, change.path)))
+
+
+def _masked_generation(change: Change, pii: frozenset[str]) -> Change:
+    if not change.path.endswith(".generated"):
+        return change
+    old, new = (None if text is None else masked_sql(text, pii) for text in (change.old, change.new))
+    return replace(change, old=old, new=new)
 
 
 def highest(changes: Iterable[Change]) -> ChangeClass:

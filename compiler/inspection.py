@@ -9,10 +9,11 @@ from datetime import UTC
 from typing import Any
 
 from parquetry.compiler.figures import figures_of
+from parquetry.compiler.masking import masked_partition
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.file_statistics import FileStatistics
-from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.overlap import overlap_depth
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping import (
@@ -127,7 +128,7 @@ def inspect_table(store: ObjectStore) -> LayoutReport:
     return LayoutReport(
         table=handle.config.name,
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
-        partitions=_partitions(slices, statistics, spec.sizing),
+        partitions=_partitions(slices, statistics, spec),
         queries=_queries(queries, statistics, column_types(spec.columns)),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
         debt=_owed(handle, spec, sum(part.size_bytes for part in slices)) if handle.applied else None,
@@ -182,15 +183,15 @@ def _query(name: str, read: Touched, total: Touched) -> QueryReport:
 
 
 def _partitions(
-    slices: Sequence[FileSlice], statistics: Mapping[str, FileStatistics], policy: SizingPolicy
+    slices: Sequence[FileSlice], statistics: Mapping[str, FileStatistics], spec: TableSpec
 ) -> tuple[PartitionReport, ...]:
     by_partition: dict[str, list[FileSlice]] = defaultdict(list)
     for part in slices:
         by_partition[part.partition].append(part)
     return tuple(
         PartitionReport(
-            path=path,
-            small_files=sum(is_small(part.size_bytes, policy) for part in parts),
+            path=masked_partition(path, spec),
+            small_files=sum(is_small(part.size_bytes, spec.sizing) for part in parts),
             rows=sum(statistics[part.path].rows for part in parts),
             file_sizes_bytes=tuple(part.size_bytes for part in parts),
         )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from parquetry.compiler.masking import masked_partition
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.errors import TableNotFoundError
+from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
@@ -71,9 +73,17 @@ def report_timeline(store: ObjectStore, *, instant: str | None = None) -> Timeli
         )
     return TimelineReport(
         table=handle.config.name,
-        instants=tuple(_report(timeline, i) for i in wanted),
+        instants=tuple(_masked(_report(timeline, i), handle.spec) for i in wanted),
         is_single=instant is not None,
     )
+
+
+def _masked(report: InstantReport, spec: TableSpec | None) -> InstantReport:
+    """The report without the values of partitions that hold personal data."""
+    if spec is None:
+        return report
+    shown = dict.fromkeys(masked_partition(path, spec) for path in report.partitions)
+    return replace(report, partitions=tuple(shown))
 
 
 def _report(timeline: Timeline, instant: Instant) -> InstantReport:

@@ -8,8 +8,10 @@ leaves out the git commit, which a merge replaces.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import EXPIRES_AFTER_MS, Action, Blocked, Change, Evidence, Intent, Plan
 from parquetry.compiler.words import document as words_of
 from parquetry.runtime.codec import from_json_value, to_json_value
@@ -110,8 +112,13 @@ def check_age(plan: Plan, now_ms: int, *, name: str) -> None:
 
 
 def intent_json(intent: Intent) -> dict[str, Any]:
-    """The intent as plain JSON values, without the places that its changes come from."""
-    document: dict[str, Any] = to_json_value(intent)
+    """The intent as plain JSON values, without the places that its changes come from.
+
+    Values of columns that hold personal data are masked in the specs too; the digests of the jobs
+    say which they are (:mod:`parquetry.compiler.unmasking`).
+    """
+    actions = tuple(replace(action, spec=masked(action.spec)) for action in intent.actions)
+    document: dict[str, Any] = to_json_value(replace(intent, actions=actions))
     for entry in document["actions"] + document["blocked"]:
         entry["changes"] = [_class_out(_without_origin(change)) for change in entry["changes"]]
     document["actions"] = [_class_out(action) for action in document["actions"]]

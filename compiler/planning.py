@@ -75,11 +75,11 @@ def declared(workspace: Workspace, table: ResolvedTable) -> Declared:
             code: Allowance(reason=entry.reason, origin=str(entry.origin))
             for code, entry in workspace.allowed(table).items()
         },
-        jobs=lambda: _job_references(workspace, table),
+        jobs=lambda: job_references(workspace, table),
     )
 
 
-def _job_references(workspace: Workspace, table: ResolvedTable) -> tuple[JobReference, ...]:
+def job_references(workspace: Workspace, table: ResolvedTable) -> tuple[JobReference, ...]:
     """The table's jobs with digests that are alike in every checkout and commit."""
     jobs = (
         replace(job, location=table.location_declared, directory=".", git_commit=None)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import Action, Blocked, Change, Step
 from parquetry.compiler.words import document, flatten
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
@@ -26,7 +27,7 @@ _QUANTITY = re.compile(r"\d+([KMGT]i?B|B|[smhd])")
 def yaml_diff(entry: Action | Blocked) -> tuple[DiffLine, ...]:
     """The changed fields as a diff of YAML, in the order of their paths; for a new table all it says."""
     if isinstance(entry, Action) and Step.CREATE in entry.steps:
-        return tuple(_nested(_said(entry.spec), parents="+"))
+        return tuple(_nested(_said(masked(entry.spec)), parents="+"))
     ordered = sorted(entry.changes, key=lambda change: change.path.split("."))
     return tuple(_nested((_pair(change) for change in ordered), parents=" "))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
+from parquetry.cli.asking import is_terminal
 from parquetry.cli.output import Output
 from parquetry.cli.plan_view import PlanView
 from parquetry.cli.workspaces import now_ms
@@ -14,16 +14,17 @@ from parquetry.compiler.applying import check_fits
 from parquetry.compiler.plan import Plan
 from parquetry.compiler.plan_codec import check_age, decode
 from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.unmasking import unmasked
 from parquetry.compiler.workspace import Workspace
 from parquetry.runtime.errors import StalePlanError
 
 
 def saved_plan(file: Path, workspace: Workspace) -> Plan:
-    """The plan in ``file``; StalePlanError when it is too old or for another project or target."""
+    """The plan in ``file``, whole; StalePlanError when it is too old or not for what is here."""
     plan = decode(file.read_text(encoding="utf-8"), name=str(file))
     check_age(plan, now_ms(), name=str(file))
     check_fits(plan, workspace)
-    return plan
+    return unmasked(plan, workspace)
 
 
 def approved_plan(workspace: Workspace, output: Output, *, approved: str | None, ask: bool) -> Plan:
@@ -41,7 +42,7 @@ def approved_plan(workspace: Workspace, output: Output, *, approved: str | None,
         return plan
     output.note(PlanView(applying=True).text(plan, output.paint))
     if ask and plan.intent.actions and not plan.intent.blocked:
-        if not sys.stdin.isatty():
+        if not is_terminal():
             raise click.UsageError(
                 "nobody can be asked here: give --auto-approve, or a PLANFILE saved by `parquetry plan --out`"
             )

@@ -1,0 +1,138 @@
+"""What a plan, a review or a report may show of columns that hold personal data.
+
+A column declared ``pii: true`` keeps its values out of them: literals of SQL that names the column,
+and the values in partition paths. What is recorded in the table itself stays as it was declared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from parquetry.runtime.spec import Column, Source, TableSpec
+
+MASK: Final = "***"
+
+_LITERAL: Final = f"'{MASK}'"
+_ADJACENT = re.compile(rf"(?:{re.escape(_LITERAL)})+")
+_TOKEN = re.compile(
+    r"""
+    (?P<comment>--[^\r\n]*|/\*.*?(?:\*/|\Z))
+  | (?P<literal>[rRxX]?'(?:[^'\\]|\\.|'')*'|[rRxX]?"(?:[^"\\]|\\.|"")*")
+  | `(?P<quoted>(?:[^`]|``)+)`
+  | (?P<open>[rRxX]?['"].*|`.*)
+  | (?P<word>[^\W\d]\w*)
+  | (?P<number>\d\w*(?:\.\w*)?|\.\d\w*)
+  | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
+    """The names, in lower case, of the columns that hold personal data in any of the lists."""
+    return frozenset(column.name.lower() for each in columns for column in each if column.pii)
+
+
+def masked_sql(text: str, pii: Collection[str]) -> str:
+    """The SQL without its literals and comments where it names one of the columns, else as it is.
+
+    A quote that does not end hides the rest. Masking twice changes nothing more.
+    """
+    found = list(_TOKEN.finditer(text))
+    names = {(match["quoted"] or match["word"] or "").replace("``", "`").lower() for match in found}
+    if not names & set(pii):
+        return text
+    return _ADJACENT.sub(_LITERAL, "".join(_shown(match) for match in found))
+
+
+def masked_partition(path: str, spec: TableSpec) -> str:
+    """The partition's path with ``***`` for the values of columns that hold personal data."""
+    pii = pii_columns(spec.columns)
+    if not path or not any(column.lower() in pii for column in spec.partition_by):
+        return path
+    parts = path.split("/")
+    if len(parts) != len(spec.partition_by):
+        return MASK
+    return "/".join(
+        _masked_folder(part) if column.lower() in pii else part
+        for column, part in zip(spec.partition_by, parts, strict=True)
+    )
+
+
+def masked(spec: TableSpec) -> TableSpec:
+    """The spec as it may be shown; the same object where no column holds personal data."""
+    return masked_for(spec, pii_columns(spec.columns))
+
+
+def is_masked(spec: TableSpec) -> bool:
+    """Whether the spec may lack values: it has columns with personal data, and something was masked."""
+    return bool(pii_columns(spec.columns)) and MASK in json.dumps(spec.to_json())
+
+
+def masked_for(spec: TableSpec, pii: Collection[str]) -> TableSpec:
+    """The spec without literals that may be values of these columns."""
+    if not pii:
+        return spec
+    return replace(
+        spec,
+        columns=tuple(replace(c, generated=_optional(c.generated, pii)) for c in spec.columns),
+        sources=tuple(_source(source, pii) for source in spec.sources),
+        extra=_extra(spec, pii),
+    )
+
+
+def _source(source: Source, pii: Collection[str]) -> Source:
+    return replace(
+        source, select=_optional(source.select, pii), delete_when=_optional(source.delete_when, pii)
+    )
+
+
+def _extra(spec: TableSpec, pii: Collection[str]) -> Mapping[str, Any]:
+    extra = dict(spec.extra)
+    if extra.get("queries"):
+        extra["queries"] = [{**query, "where": masked_sql(query["where"], pii)} for query in extra["queries"]]
+    if extra.get("tests"):
+        extra["tests"] = [_test(test, pii) for test in extra["tests"]]
+    if any(column.lower() in pii for column in spec.partition_by):
+        extra |= _without_partitions(extra)
+    return extra
+
+
+def _test(test: Mapping[str, Any], pii: Collection[str]) -> Mapping[str, Any]:
+    if test.get("kind") != "expression":
+        return test
+    return {**test, "arguments": masked_sql(test["arguments"], pii)}
+
+
+def _without_partitions(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The clustering policy with its choice of partitions masked: it names their values."""
+    clustering = extra.get("clustering")
+    if not clustering:
+        return {}
+    plan = clustering["plan"]
+    shown = dict(plan["partitions"])
+    if shown.get("selected"):
+        shown["selected"] = [MASK for _ in shown["selected"]]
+    if shown.get("regex"):
+        shown["regex"] = MASK
+    return {"clustering": {**clustering, "plan": {**plan, "partitions": shown}}}
+
+
+def _optional(text: str | None, pii: Collection[str]) -> str | None:
+    return None if text is None else masked_sql(text, pii)
+
+
+def _masked_folder(part: str) -> str:
+    name, equals, _ = part.partition("=")
+    return f"{name}={MASK}" if equals else MASK
+
+
+def _shown(match: re.Match[str]) -> str:
+    if match["comment"] is not None:
+        return " "
+    is_hidden = any(match[kind] is not None for kind in ("literal", "number", "open"))
+    return _LITERAL if is_hidden else match[0]

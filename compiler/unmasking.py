@@ -1,0 +1,57 @@
+"""The values that a saved plan does not show, put back before it is carried out.
+
+A plan's specs hide literals that may be personal data. They are taken from the project, or for a
+table that is forgotten from its applied record, and only when they are the ones that were planned:
+the plan has digests of the jobs, or of the record, that they are in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from parquetry.compiler.masking import is_masked, masked
+from parquetry.compiler.observation import observe
+from parquetry.compiler.plan import Action, Plan, Step
+from parquetry.compiler.planning import job_references
+from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.job import digest_of
+from parquetry.runtime.spec import TableSpec
+
+
+def unmasked(plan: Plan, workspace: Workspace) -> Plan:
+    """The plan with whole specs; the same where nothing is hidden.
+
+    StalePlanError when the project, or the table's record, has other values by now.
+    """
+    actions = tuple(
+        replace(action, spec=_spec(action, workspace)) if is_masked(action.spec) else action
+        for action in plan.intent.actions
+    )
+    return replace(plan, intent=replace(plan.intent, actions=actions))
+
+
+def _spec(action: Action, workspace: Workspace) -> TableSpec:
+    found = _forgotten(action, workspace) if Step.FORGET in action.steps else _declared(action, workspace)
+    if found is None or masked(found) != action.spec:
+        raise StalePlanError(
+            f"the plan hides values of table {action.table} that may be personal data (pii: true), and the "
+            "project does not declare the same ones any more; plan again, or apply with the files, --target "
+            "and --var that it was made with"
+        )
+    return found
+
+
+def _declared(action: Action, workspace: Workspace) -> TableSpec | None:
+    table = next((table for table in workspace.project.tables if table.name == action.table), None)
+    if table is None or job_references(workspace, table) != action.jobs:
+        return None
+    return spec_of(table)
+
+
+def _forgotten(action: Action, workspace: Workspace) -> TableSpec | None:
+    observation = observe(workspace.store_at(action.location))
+    if observation is None or observation.spec is None:
+        return None
+    same = digest_of(observation.spec.to_json()) == action.requirements.applied_digest
+    return observation.spec if same else None

@@ -1,0 +1,226 @@
+"""Values of columns that hold personal data: in no plan, comment or report, and whole in the table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parquetry.cli.diff_view import DiffView
+from parquetry.cli.main import command_line
+from parquetry.cli.output import Paint
+from parquetry.cli.plan_github import render_github
+from parquetry.cli.plan_html import render_html
+from parquetry.cli.plan_markdown import render_markdown
+from parquetry.cli.plan_view import PlanView
+from parquetry.compiler.applying import apply_plan
+from parquetry.compiler.inspection import inspect_table
+from parquetry.compiler.instants import report_timeline
+from parquetry.compiler.masking import masked_partition, masked_sql
+from parquetry.compiler.plan_codec import encode
+from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.spec_diff import diff_specs
+from parquetry.runtime.applied import read_applied
+from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.storage import open_store
+from tests.support.project_folder import ORDERS, ProjectFolder
+from tests.support.small_table import FAST, SmallTable
+
+EVENTS = {
+    "apiVersion": "parquetry/v1",
+    "kind": "table",
+    "name": "events",
+    "columns": [
+        {"name": "id", "type": "string", "nullable": False},
+        {"name": "v", "type": "bigint"},
+        {"name": "p", "type": "string"},
+    ],
+    "record_key": ["id"],
+    "partition_by": ["p"],
+}
+NOW = 1_800_000_000_000
+SECRETS = ("Ada", "Lovelace", "1815", "Byron", "Turin")
+COLUMNS = [
+    *ORDERS["columns"],
+    {"name": "person", "type": "string", "pii": True},
+    {"name": "initial", "type": "string", "generated": "coalesce(substr(person, 1, 1), 'Byron')"},
+]
+PRIVATE = {
+    "columns": COLUMNS,
+    "sources": [
+        ORDERS["sources"][0]
+        | {"delete_when": "person = 'Turin'", "select": "SELECT *, 1815 AS born FROM source"}
+    ],
+    "queries": [
+        {"name": "hers", "where": "`Person` = 'Ada' /* Lovelace */ OR born_in(person) = 1815"},
+        {"name": "recent", "where": "amount > 77.5"},
+    ],
+    "tests": [{"expression": "person <> 'Lovelace'"}],
+}
+ANOTHER = [{"name": "hers", "where": "person = 'Byron'"}, PRIVATE["queries"][1]]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return ProjectFolder.create(tmp_path / "shop")
+
+
+def plan(folder):
+    return plan_workspace(folder.workspace(), now_ms=NOW)
+
+
+def shapes(planned):
+    yield encode(planned)
+    yield PlanView().text(planned, Paint(enabled=False))
+    yield render_markdown(planned, max_bytes=60_000)
+    yield render_html(planned)
+    yield render_github(planned)
+
+
+def assert_hidden(planned):
+    for text in shapes(planned):
+        assert [secret for secret in SECRETS if secret in text] == ["1815"] * ("1815" in text)
+        assert "born_in(person) = 1815" not in text
+
+
+def test_no_shape_of_a_plan_shows_them_and_other_conditions_stay(folder):
+    folder.orders(**PRIVATE)
+    created = plan(folder)
+    assert_hidden(created)
+    assert "amount > 77.5" in encode(created)
+    assert "amount > 77.5" in render_markdown(created, max_bytes=60_000)
+    assert apply_plan(created, folder.workspace()).failure is None
+    assert plan(folder).is_empty
+    folder.orders(**PRIVATE | {"queries": ANOTHER})
+    changed = plan(folder)
+    assert_hidden(changed)
+    (change,) = changed.intent.actions[0].changes
+    assert (change.path, change.old, change.new) == (
+        "queries.hers.where",
+        "`Person` = '***'   OR born_in(person) = '***'",
+        "person = '***'",
+    )
+
+
+def test_the_table_is_given_the_whole_spec_from_a_saved_plan(folder, monkeypatch):
+    folder.orders(**PRIVATE)
+    monkeypatch.chdir(folder.root)
+    run("plan", "--out", "plan.json")
+    run("apply", "plan.json")
+    queries = read_applied(open_store(folder.table)).spec.extra["queries"]
+    assert queries[0]["where"] == PRIVATE["queries"][0]["where"]
+    run("plan", "--detailed-exitcode")
+
+
+@pytest.mark.parametrize("edited", [{"queries": ANOTHER}, {"queries": []}])
+def test_a_saved_plan_whose_values_are_no_longer_declared_is_stale(folder, monkeypatch, edited):
+    folder.orders(**PRIVATE)
+    monkeypatch.chdir(folder.root)
+    run("plan", "--out", "plan.json")
+    folder.orders(**PRIVATE | edited)
+    said = run("apply", "plan.json", exit_code=4)
+    assert "hides values of table orders" in said
+    assert not folder.table.exists()
+
+
+def test_other_values_are_another_plan(folder):
+    folder.orders(**PRIVATE)
+    before = plan(folder).plan_id
+    folder.orders(**PRIVATE | {"queries": [PRIVATE["queries"][0] | {"where": "person = 'x'"}]})
+    first = plan(folder).plan_id
+    folder.orders(**PRIVATE | {"queries": [PRIVATE["queries"][0] | {"where": "person = 'y'"}]})
+    assert len({before, first, plan(folder).plan_id}) == 3
+
+
+def test_a_saved_plan_that_forgets_the_table_keeps_its_record_whole(folder, monkeypatch):
+    folder.orders(**PRIVATE)
+    monkeypatch.chdir(folder.root)
+    run("apply", "--auto-approve")
+    (folder.root / "tables/orders.yml").unlink()
+    run("plan", "--out", "plan.json")
+    assert "Ada" not in (folder.root / "plan.json").read_text()
+    run("apply", "plan.json")
+    record = read_applied(open_store(folder.table))
+    assert record.ref.forgotten
+    assert record.spec.extra["queries"][0]["where"] == PRIVATE["queries"][0]["where"]
+
+
+def test_what_was_personal_or_becomes_so_is_hidden_on_both_sides(folder):
+    folder.orders(**PRIVATE)
+    assert apply_plan(plan(folder), folder.workspace()).failure is None
+    public = [{key: value for key, value in column.items() if key != "pii"} for column in COLUMNS]
+    folder.orders(**PRIVATE | {"columns": public, "queries": ANOTHER})
+    changes = {change.path: change for change in plan(folder).intent.actions[0].changes}
+    assert changes["queries.hers.where"].new == "person = '***'"
+    assert "Ada" not in json.dumps([str(change) for change in changes.values()])
+
+
+def test_a_diff_of_revisions_hides_them(folder):
+    def git(*arguments):
+        words = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-C", str(folder.root)]
+        subprocess.run([*words, *arguments], check=True, capture_output=True)
+
+    folder.orders(**PRIVATE)
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "one")
+    folder.orders(**PRIVATE | {"queries": ANOTHER})
+    diff = diff_specs(folder.root, base="HEAD", target=None, variables={})
+    text = DiffView().text(diff, Paint(enabled=False)) + json.dumps(DiffView().json(diff))
+    assert "queries.hers.where" in text
+    assert not [secret for secret in SECRETS if secret in text]
+
+
+def test_partition_values_are_hidden_by_column():
+    columns = (Column(name="day", type="date"), Column(name="Person", type="string", pii=True))
+    spec = TableSpec(name="t", columns=columns, partition_by=("day", "Person"))
+    assert masked_partition("day=2026-01-01/Person=Ada", spec) == "day=2026-01-01/Person=***"
+    assert masked_partition("2026-01-01/Ada", spec) == "2026-01-01/***"
+    assert masked_partition("2026-01-01/Ada/Lovelace", spec) == "***"
+    assert masked_partition("", spec) == ""
+
+
+@pytest.mark.parametrize(
+    ("sql", "shown"),
+    [
+        ("email = 'it''s'", "email = '***'"),
+        ("EMAIL like r'a%'", "EMAIL like '***'"),
+        ('email in ("a", 12, 1.5)', "email in ('***', '***', '***')"),
+        ("email = 'never ends", "email = '***'"),
+        ("x = 1 -- email is secret", "x = 1 -- email is secret"),
+        ("email > x -- secret", "email > x  "),
+        ("`email`.a = date '2020-01-01'", "`email`.a = date '***'"),
+        ("emails = 'a'", "emails = 'a'"),
+    ],
+)
+def test_sql_that_names_a_personal_column_loses_its_literals(sql, shown):
+    assert masked_sql(sql, {"email"}) == shown
+
+
+@given(st.text(alphabet="email '\"`0aA=-/*\\\n.", max_size=40))
+def test_masking_twice_changes_nothing_more(text):
+    once = masked_sql("email = " + text, {"email"})
+    assert masked_sql(once, {"email"}) == once
+
+
+def run(*words, exit_code=0):
+    result = CliRunner().invoke(command_line, words, prog_name="parquetry")
+    assert result.exit_code == exit_code, result.output
+    return result.output
+
+
+def test_reports_of_a_table_hide_the_values_of_its_partitions(folder):
+    columns = [dict(column, pii=True) if column["name"] == "p" else column for column in EVENTS["columns"]]
+    folder.write("tables/events.yml", EVENTS | {"columns": columns})
+    (folder.root / "tables/orders.yml").unlink()
+    assert apply_plan(plan(folder), folder.workspace()).failure is None
+    store = open_store(folder.root / "warehouse/events")
+    SmallTable(store, timing=FAST).insert({"a": (1, "Ada"), "b": (2, "Turin")})
+    assert {partition.path for partition in inspect_table(store).partitions} <= {"p=***", "***"}
+    report = report_timeline(store).instants[-1]
+    assert len(report.partitions) == 1
+    assert "***" in report.partitions[0]
