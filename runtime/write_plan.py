@@ -34,7 +34,7 @@ class PartitionWork:
 
     ``slices`` may be filled; ``changes`` is by file id, of which the slices must have every one.
     ``record_size_bytes`` is only a guess when not ``sure``: consecutive new files then go to one
-    task, which cuts them by what it measures.
+    task, which cuts them by what it measures; not where the policy says how many rows a file gets.
     """
 
     partition: str
@@ -101,14 +101,19 @@ def plan_buckets(
         )
         for work in works
     }
-    guessed = sum(len(sizing[work.partition].new_files) for work in works if not work.sure)
+    unsure = {
+        work.partition for work in works if not work.sure and not _counted(sizing[work.partition], policy)
+    }
+    guessed = sum(len(sizing[partition].new_files) for partition in unsure)
     share = max(1, -(-guessed // max(tasks, 1)))
     buckets: list[Bucket] = []
     inserts: dict[str, tuple[tuple[int, int], ...]] = {}
     profile: dict[str, PartitionProfile] = {}
     for work in works:
         plan = sizing[work.partition]
-        mine = list(_buckets(work, plan, instant, first=len(buckets), share=1 if work.sure else share))
+        mine = list(
+            _buckets(work, plan, instant, first=len(buckets), share=share if work.partition in unsure else 1)
+        )
         buckets += mine
         inserts[work.partition] = tuple((b.index, b.expected_inserts) for b in mine if b.expected_inserts)
         profile[work.partition] = _profile(work, mine)
@@ -148,6 +153,11 @@ def _buckets(
             expected_inserts=sum(a.inserts for a in group),
         )
         index += 1
+
+
+def _counted(plan: SizingPlan, policy: SizingPolicy) -> bool:
+    """Whether new files get the configured number of rows, not as many as the maximum is thought to hold."""
+    return plan.split_size_rows == policy.insert_split_size
 
 
 def _grouped(files: Sequence[Assignment], share: int) -> Iterator[Sequence[Assignment]]:

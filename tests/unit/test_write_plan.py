@@ -1,0 +1,31 @@
+"""Which new files share a task."""
+
+from __future__ import annotations
+
+import pytest
+
+from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.write_plan import PartitionWork, plan_buckets
+
+INSTANT = "20261121120000000"
+ROWS = 10_000
+
+
+def rows_of_buckets(*, sure, **policy):
+    work = PartitionWork(partition="p=1", inserts=ROWS, record_size_bytes=100, sure=sure)
+    limits = SizingPolicy(max_file_size_bytes=100_000, **policy)
+    return [b.expected_inserts for b in plan_buckets(INSTANT, [work], policy=limits, tasks=2).buckets]
+
+
+def test_new_files_of_a_guessed_record_size_share_tasks():
+    assert rows_of_buckets(sure=True) == [1_000] * 10
+    assert rows_of_buckets(sure=False) == [5_000] * 2
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_a_configured_number_of_rows_per_file_is_kept(sure):
+    assert rows_of_buckets(sure=sure, insert_split_size=400) == [400] * 25
+
+
+def test_a_number_of_rows_that_the_maximum_is_not_thought_to_hold_is_a_guess_too():
+    assert rows_of_buckets(sure=False, insert_split_size=4_000) == [5_000] * 2
