@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from parquetry.compiler.known_locations import known_locations
 from parquetry.compiler.observation import observe
@@ -12,31 +13,67 @@ from parquetry.runtime.applied import read_identity
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_files import join_base
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.timeline.instant import TIMELINE_FOLDER
+
+_DEPTH: Final = 4
+_LISTINGS: Final = 200
 
 
 def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
     """Applied tables of this project that it does not declare, in the order of their names.
 
-    Looked for in the folders directly below the warehouse, and where tables were when they were
-    applied from this directory. Tables that moved, whose names are declared, are not among them,
-    nor are those that cannot be read.
+    Looked for below the warehouse, and where tables were when they were applied from this directory.
+    Folders of tables are not looked into, others down to the fourth level and, the higher ones first,
+    at most 200 of them. Tables that moved, whose names are declared, are not among them, nor are
+    those that cannot be read.
     """
     root = str(workspace.project.root)
     known = {join_base(root, table.location_declared) for table in workspace.project.tables}
-    places = {join_base(root, place): place for place in _places(workspace)}
-    candidates = [place for absolute, place in sorted(places.items()) if absolute not in known]
     names = {table.name for table in workspace.project.tables}
-    found = [table for table in map_each(candidates, lambda place: _look(workspace, place)) if table]
+    found = _search(workspace, known)
+    former = {join_base(root, place): place for place in _former(workspace)}
+    seen = known | {join_base(root, table.location) for table in found}
+    elsewhere = [place for absolute, place in sorted(former.items()) if absolute not in seen]
+    found += [table for table in map_each(elsewhere, lambda place: _look(workspace, place)) if table]
     return tuple(sorted((t for t in found if t.spec.name not in names), key=lambda t: t.spec.name))
 
 
-def _places(workspace: Workspace) -> Iterator[str]:
-    target = workspace.project.target
+def _former(workspace: Workspace) -> Iterable[str]:
+    return known_locations(workspace.project.root, workspace.project.target.name).values()
+
+
+def _search(workspace: Workspace, known: Collection[str]) -> list[Undeclared]:
+    """The tables of the project below the warehouse, at places that are not ``known``, level by level."""
     root = str(workspace.project.root)
-    warehouse = target.warehouse.rstrip("/")
-    for folder in workspace.store_at(warehouse).list_folders(""):
-        yield f"{warehouse}/{folder.rstrip('/').rpartition('/')[2]}".removeprefix(f"{root}/")
-    yield from known_locations(workspace.project.root, target.name).values()
+    warehouse = workspace.project.target.warehouse.rstrip("/")
+    store = workspace.store_at(warehouse)
+
+    def place_of(folder: str) -> str:
+        return f"{warehouse}/{folder}".removeprefix(f"{root}/")
+
+    found: list[Undeclared] = []
+    level, left = _sub_folders(store, ""), _LISTINGS
+    for depth in range(_DEPTH):
+        folders = [folder for folder in level if join_base(root, place_of(folder)) not in known]
+        looks = map_each(folders, lambda folder: _look(workspace, place_of(folder)))
+        found += [table for table in looks if table is not None]
+        if depth == _DEPTH - 1:
+            break
+        bare = [folder for folder, table in zip(folders, looks, strict=True) if table is None][:left]
+        left -= len(bare)
+        level = [
+            path for below in map_each(bare, lambda folder: _sub_folders(store, folder)) for path in below
+        ]
+    return found
+
+
+def _sub_folders(store: ObjectStore, folder: str) -> list[str]:
+    """The folders in a folder, as paths from the warehouse; none in that of a table."""
+    paths = {path.rstrip("/").rpartition("/")[2]: path.rstrip("/") for path in store.list_folders(folder)}
+    if TIMELINE_FOLDER in paths:
+        return []
+    return [path for name, path in paths.items() if not name.startswith((".", "_"))]
 
 
 def _look(workspace: Workspace, place: str) -> Undeclared | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -23,6 +24,7 @@ from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
+from tests.support.stores import CountingStore
 
 NOW = 1_800_000_000_000
 
@@ -370,6 +372,41 @@ def test_a_table_outside_the_warehouse_is_forgotten_where_it_was_applied_from(fo
     assert (action.code, action.location) == ("SC002", "warehouse/elsewhere/deep/orders")
     apply(folder)
     assert plan(folder).is_empty
+
+
+def test_a_nested_table_is_forgotten_from_another_checkout_too(folder):
+    folder.orders(location="gold/europe/orders")
+    folder.write("tables/other.yml", ORDERS | {"name": "other", "location": "gold/other"})
+    apply(folder)
+    shutil.rmtree(folder.root / "target")
+    (folder.root / "tables/orders.yml").unlink()
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.location) == ("SC002", "warehouse/gold/europe/orders")
+    apply(folder)
+    shutil.rmtree(folder.root / "target")
+    assert plan(folder).is_empty
+
+
+def test_looking_for_forgotten_tables_is_bounded_and_enters_no_table(folder, tmp_path):
+    apply(folder)
+    (folder.table / "deep" / "deeper").mkdir(parents=True)
+    foreign = folder.root / "warehouse/foreign"
+    (foreign / ".hoodie").mkdir(parents=True)
+    (foreign / "city=Rome" / "inner").mkdir(parents=True)
+    for number in range(250):
+        (folder.root / f"warehouse/raw/{number:03}/a/b/c").mkdir(parents=True)
+    logs = []
+
+    def opened(location, options):
+        logs.append(CountingStore(open_store(location, options), tmp_path / f"{len(logs)}.log"))
+        return logs[-1]
+
+    result = plan_workspace(dataclasses.replace(folder.workspace(), open=opened), now_ms=NOW)
+    assert result.is_empty
+    listed = [path for log in logs for kind, path in log.calls() if kind == "list_folders"]
+    assert 100 < len(listed) <= 201
+    assert "foreign" in listed
+    assert not [path for path in listed if path.startswith(("foreign/", "orders"))]
 
 
 def test_tables_of_other_projects_in_the_warehouse_are_left_alone(folder):
