@@ -14,6 +14,7 @@ from typing import Final
 from parquetry.runtime.base_file_result import FileResult
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
+from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, KeptSample
 from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.errors import InvalidDataError
@@ -123,6 +124,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
                 slices=slices,
                 target_bytes=target,
                 order=order,
+                ranked_by=_kept_sample(plan, index),
             )
         )
     return PlannedWork(
@@ -131,6 +133,11 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
         execution=execution,
         digest=execution.digest if planned is not None else None,
     )
+
+
+def _kept_sample(plan: ClusteringPlan, number: int) -> KeptSample | None:
+    path = plan.extra.get(SAMPLE_KEY)
+    return None if path is None else KeptSample(path=path, number=number)
 
 
 def row_order(execution: ExecutionPolicy) -> RowOrder | None:

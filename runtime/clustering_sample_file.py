@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.statistics import FOLDER
+from parquetry.runtime.storage_model import ObjectStore
 
 SAMPLE_KEY: Final = "parquetry.sample"
 """Where a plan says in which file its sample is."""
@@ -20,6 +24,27 @@ _GROUP: Final = "__group"
 def sample_path(instant: str) -> str:
     """Where the sample of the plan of that instant is; it goes when the instant is rolled back."""
     return f"{FOLDER}/{instant}.sample.parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSample:
+    """Where the sample of a group is: the file of its plan, and its number in the plan."""
+
+    path: str
+    number: int
+
+    def read(self, store: ObjectStore, schema: pa.Schema) -> pa.Table | None:
+        """The rows as the table's schema has these columns now; None when they are not there any more."""
+        try:
+            with store.open_input(self.path) as content:
+                found = decode_sample(content, self.number)
+        except NotFoundError:
+            return None
+        if found is None:
+            return None
+        wanted = pa.schema([column for column in schema if column.name in found.column_names])
+        conformer = Conformer(found.schema, wanted, place=f"{store.uri}/{self.path}")
+        return pa.Table.from_batches([conformer(batch) for batch in found.to_batches()], schema=wanted)
 
 
 def encode_samples(samples: Sequence[pa.Table | None]) -> bytes | None:

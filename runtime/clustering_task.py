@@ -30,6 +30,7 @@ from parquetry.runtime.clustering_order import (
     taken,
 )
 from parquetry.runtime.clustering_runs import in_order, in_order_by_ranges
+from parquetry.runtime.clustering_sample_file import KeptSample
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
@@ -47,6 +48,7 @@ class GroupWork:
     """Files to be rewritten together, number ``index`` of a run; ``order`` None keeps rows as they come.
 
     The new files have about ``target_bytes``.
+    ``ranked_by`` is the sample of the plan that a strategy ranks values by; without it one is drawn.
     """
 
     index: int
@@ -54,6 +56,7 @@ class GroupWork:
     slices: tuple[FileSlice, ...]
     target_bytes: int
     order: RowOrder | None = None
+    ranked_by: KeptSample | None = None
 
     def bucket(self, instant: str) -> Bucket:
         """Where the rows go: a new file group, and as many more as it takes."""
@@ -204,11 +207,11 @@ def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, arrived: _
         if held:
             whole = taken(held)
             held.clear()
-            keys = OrderKeys(order, _strided(whole))
+            keys = OrderKeys(order, _planned_sample(context, group) or _strided(whole))
             yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
         return
     sample = _sample(context, group, order, rows)
-    keys = OrderKeys(order, sample)
+    keys = OrderKeys(order, _planned_sample(context, group) or sample)
     run_bytes = min(context.memory_budget_bytes // _RUN_SHARE, _LONGEST_RUN_BYTES)
     expected_bytes = rows * size / sum(batch.num_rows for batch in held)
     yield from in_order_by_ranges(
@@ -234,6 +237,10 @@ def _readers(context: WriteContext, group: GroupWork) -> Iterator[BaseFileReader
             context.store, part, context.schema, decoded=decoded, batch_bytes=context.batch_bytes
         ) as reader:
             yield reader
+
+
+def _planned_sample(context: WriteContext, group: GroupWork) -> pa.Table | None:
+    return None if group.ranked_by is None else group.ranked_by.read(context.store, context.schema)
 
 
 def _strided(rows: pa.Table) -> pa.Table:

@@ -21,6 +21,7 @@ from parquetry.runtime.claims import (
     open_session,
     read_claim,
 )
+from parquetry.runtime.clustering_sample_file import sample_path
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.services.restoring import finish_restore
@@ -175,7 +176,7 @@ def withdraw_waiting(groups: Collection[tuple[str, str]], timeline: Timeline) ->
         claim = read_claim(timeline.store, time)
         if claim is not None and claim.purpose == SCHEDULED:
             requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)
-            timeline.store.delete(requested.path)
+            timeline.store.delete_all([requested.path, sample_path(time)])
             _LOG.info("%s: the clustering plan %s is out of date and was withdrawn", timeline.store.uri, time)
 
 
