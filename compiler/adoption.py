@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.acceptance import Acceptance, accept_drift
-from parquetry.compiler.errors import UsageError
+from parquetry.compiler.errors import SpecError, UsageError
 from parquetry.compiler.hudi_options import settings_of
 from parquetry.compiler.known_locations import remember
 from parquetry.compiler.observation import observe
@@ -16,6 +16,7 @@ from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, t
 from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
+from parquetry.project.diagnostics import Diagnostic, Severity
 from parquetry.project.locations import LocationProblem, contains, normalised
 from parquetry.runtime.adoption import adopt_table, check_adoptable
 from parquetry.runtime.errors import TableNotFoundError
@@ -27,10 +28,20 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A recorded setting that the spec does not say: its dotted path, its value, and why."""
+
+    path: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
     """What adopting did: the file that declares the table now, and the number of its applied record.
 
-    ``settings`` are those that were found recorded in the table and are declared now.
+    ``settings`` are those that were found recorded in the table and are declared now, ``left_out``
+    those that are not, as they break a check.
     """
 
     table: str
@@ -39,6 +50,7 @@ class Adopted:
     applied_number: int
     columns: int
     settings: Mapping[str, Any]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def adopt(
@@ -84,8 +96,9 @@ def _adopt(
     wanted = _with_required_keys(replace(handle.effective_spec(timeline), name=name))
     document = structure(wanted, location=_declared_location(workspace, place, name))
     recorded = {} if handle.spec else settings_of(_recorded_options(handle))
-    document = with_settings(document, recorded)
     try:
+        recorded, left_out = _fitting(reload, file, document, recorded)
+        document = with_settings(document, recorded)
         sections = LAYERED if handle.spec else ("partitioning",)
         table, settings = _settled(reload, file, document, wanted, sections)
         ref = adopt_table(
@@ -105,7 +118,42 @@ def _adopt(
         applied_number=ref.number,
         columns=len(table.columns),
         settings=recorded | settings,
+        left_out=left_out,
     )
+
+
+def _fitting(
+    reload: Callable[[], Workspace], file: Path, document: Mapping[str, Any], recorded: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[LeftOut, ...]]:
+    """The recorded settings that pass the project's checks together, and those that do not.
+
+    As long as something fails, the setting goes without which the fewest errors are left. SpecError
+    when the table fails without any of them.
+    """
+
+    def errors_with(settings: Mapping[str, Any]) -> tuple[Diagnostic, ...]:
+        try:
+            _resolved(reload, file, with_settings(document, settings))
+        except SpecError as error:
+            return tuple(d for d in error.diagnostics if d.severity is Severity.ERROR)
+        return ()
+
+    kept, left_out = dict(recorded), list[LeftOut]()
+    errors = errors_with(kept) if recorded else ()
+    if errors and errors_with({}):
+        _resolved(reload, file, document)
+    while errors:
+        trials = {path: errors_with(_without(kept, path)) for path in kept}
+        worst = min(trials, key=lambda path: (len(trials[path]), path))
+        remaining = {(error.code, error.summary) for error in trials[worst]}
+        gone = next((e for e in errors if (e.code, e.summary) not in remaining), errors[0])
+        left_out.append(LeftOut(path=worst, value=kept[worst], reason=f"{gone.code} {gone.summary}"))
+        kept, errors = _without(kept, worst), trials[worst]
+    return kept, tuple(left_out)
+
+
+def _without(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != path}
 
 
 def _settled(

@@ -25,6 +25,10 @@ class AdoptView:
                 lines = [
                     head,
                     *(f"  {path}: {_shown(value)}" for path, value in sorted(outcome.settings.items())),
+                    *(
+                        f"  {paint.warn('left out')} {left.path}: {_shown(left.value)}, for {left.reason}"
+                        for left in outcome.left_out
+                    ),
                 ]
             case Acceptance(accepted=()):
                 return f"{paint.bold(outcome.table)} at {outcome.location} has not drifted: nothing to accept"

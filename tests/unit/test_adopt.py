@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 import parquetry
+from parquetry.cli.adopt_view import AdoptView
+from parquetry.cli.output import Paint
 from parquetry.compiler.adoption import adopt
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import CODES, drift_of_workspace
@@ -139,10 +141,41 @@ def test_recorded_settings_are_declared(folder):
     assert plan(folder).is_empty
 
 
+def test_recorded_settings_that_break_a_check_are_left_out_and_named(folder):
+    table = foreign(folder)
+    edit(
+        table,
+        hoodie__parquet__max__file__size="125829120",
+        hoodie__parquet__small__file__limit="225829120",
+        hoodie__parquet__page__size="1048576",
+        hoodie__clustering__plan__strategy__sort__columns="n,gone",
+        hoodie__layout__optimize__strategy="hilbert",
+    )
+    result = do(folder, table.folder)
+    left = {one.path: one for one in result.left_out}
+    assert set(left) == {
+        "sizing.small_file_limit",
+        "clustering.execution.columns",
+        "clustering.execution.strategy",
+    }
+    assert "gone" in left["clustering.execution.columns"].reason
+    assert left["sizing.small_file_limit"].value == "225829120B"
+    assert left["sizing.small_file_limit"].reason.startswith("PQ")
+    assert result.settings["sizing.max_file_size"] == "120MiB"
+    declared = written(folder)
+    assert declared["files"] == {"page_size": "1MiB"}
+    assert "clustering" not in declared
+    assert plan(folder).is_empty
+    said = AdoptView().text(result, Paint(enabled=False))
+    assert "  left out sizing.small_file_limit: 225829120B, for PQ" in said
+    assert AdoptView().json(result)["left_out"][0]["path"] in left
+
+
 def test_a_table_of_ours_keeps_every_setting_it_was_applied_with(folder):
-    table = HandmadeTable(folder.root / "elsewhere")
+    columns = (*COLUMNS, Column(name="day", type="date", generated="to_date('2026-01-01')", pii=True))
+    table = HandmadeTable(folder.root / "elsewhere", spec(columns=columns))
     applied = spec(
-        columns=(*COLUMNS, Column(name="day", type="date", generated="to_date('2026-01-01')", pii=True)),
+        columns=columns,
         sizing=SizingPolicy(max_file_size_bytes=10**8, small_file_limit_bytes=10**7, min_fill=0.25),
         files=FilesPolicy(compression="snappy", row_group_size_bytes=2**24),
         retention=RetentionPolicy(keep_commits=3, max_age_seconds=86_400, archive_keep_commits=12),
