@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from parquetry.compiler.changes import CODES as CHANGES
+from parquetry.compiler.code_texts import TEXTS
 from parquetry.compiler.drift import CODES as DRIFTS
 from parquetry.errors import ParquetryError
 from parquetry.project.codes import CODES as FINDINGS
@@ -19,13 +20,13 @@ class UnknownCodeError(ParquetryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeExplanation:
-    """A code in words; ``kind`` is error, warning, change or drift; the last two have a title alone."""
+    """A code in words; ``kind`` is error, warning, change or drift."""
 
     code: str
     kind: str
     title: str
-    explanation: str | None = None
-    remedy: str | None = None
+    explanation: str
+    remedy: str
 
 
 def explain_code(code: str) -> CodeExplanation:
@@ -46,7 +47,14 @@ def explain_code(code: str) -> CodeExplanation:
         )
     for kind, codes in (("change", CHANGES), ("drift", DRIFTS)):
         if code in codes:
-            return CodeExplanation(code=code, kind=kind, title=codes[code])
+            text = TEXTS[code]
+            return CodeExplanation(
+                code=code,
+                kind=kind,
+                title=codes[code],
+                explanation=text.explanation,
+                remedy=text.remedy,
+            )
     raise UnknownCodeError(
         f"there is no code {code}; findings in files have PQ codes, changes in plans SC, drifts DR"
     )

@@ -54,8 +54,8 @@ class CodeView:
 
     def text(self, outcome: CodeExplanation, paint: Paint) -> str:
         """Title, explanation and remedy."""
-        lines = [f"{paint.bold(outcome.code)} ({outcome.kind}): {outcome.title}"]
-        return "\n".join([*lines, *(line for line in (outcome.explanation, outcome.remedy) if line)])
+        head = f"{paint.bold(outcome.code)} ({outcome.kind}): {outcome.title}"
+        return f"{head}\n{outcome.explanation}\n{outcome.remedy}"
 
     def json(self, outcome: CodeExplanation) -> Any:
         """The same as plain values."""

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from parquetry import project
 from parquetry.compiler.changes import CODES as CHANGES
+from parquetry.compiler.code_texts import TEXTS
 from parquetry.compiler.drift import CODES as DRIFTS
 from parquetry.compiler.explaining import UnknownCodeError, explain_code
 from parquetry.project.codes import CODES
@@ -103,6 +104,14 @@ def test_every_code_has_words(code):
     found = explain_code(code)
     assert found.title
     assert found.kind in {"error", "warning", "change", "drift"}
+    for part in (found.explanation, found.remedy):
+        assert part.endswith("."), part
+        assert len(part.split()) > 2, part
+    assert found.explanation != found.remedy
+
+
+def test_there_are_words_only_for_codes_that_exist():
+    assert set(TEXTS) == {*CHANGES, *DRIFTS}
 
 
 def test_an_unknown_code_is_refused():

@@ -1,0 +1,178 @@
+"""What the codes of plans and of drift mean, and what to do; their titles are where they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_NEW_TABLE = (
+    "Follow the recipe that `parquetry plan` prints: a new table beside this one, filled from it with a "
+    "source of format hudi; then point readers at the new one."
+)
+_APPLY = "Review the plan, then `parquetry apply`."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeText:
+    """The sentences about one code: what it means, and what to do."""
+
+    explanation: str
+    remedy: str
+
+
+def _text(explanation: str, remedy: str) -> CodeText:
+    return CodeText(explanation=explanation, remedy=remedy)
+
+
+TEXTS: Mapping[str, CodeText] = {
+    "SC001": _text(
+        "Nothing is at the location yet, or a creation that was interrupted. Applying writes "
+        "hoodie.properties, an empty commit with the schema, and the applied record; no row.",
+        "`parquetry apply`, then `parquetry run` to fill the table.",
+    ),
+    "SC002": _text(
+        "The applied record names this project and no file declares the table. Applying records that it is "
+        "forgotten: `run` leaves it alone from then on. No file of the table is deleted.",
+        "Restore the spec if it went by mistake; else apply, and delete the table's folder yourself when "
+        "its rows are of no use to anybody.",
+    ),
+    "SC003": _text(
+        "The table was forgotten and has a spec again. Its rows were kept; applying records the spec, and "
+        "its changes since are listed with it.",
+        _APPLY,
+    ),
+    "SC101": _text(
+        "Words about the table changed, such as a description, an owner, a tag or whether a column holds "
+        "personal data. Files, schema and limits stay.",
+        _APPLY,
+    ),
+    "SC102": _text(
+        "hoodie.properties does not say what was applied: another program, or a person, wrote it. Writers "
+        "of other programs follow the file, so that keys, ordering or partitions would come out "
+        "differently.",
+        "`parquetry drift` says when it was written. `parquetry apply` puts it back; turn off what wrote it.",
+    ),
+    "SC201": _text(
+        "A rule for coming writes and services changed: sizes, retention, clustering, sources, queries or "
+        "tests. Files that are there stay as they are until writes and services come to them; the plan "
+        "prices that debt.",
+        _APPLY,
+    ),
+    "SC251": _text(
+        "With clustering.existing: now the files that the changed policy makes due are rewritten by apply, "
+        "with Spark, and at most budget.per_apply bytes of them.",
+        "Apply when the cluster has time for it, or declare existing: gradual to let `run` pay by and by.",
+    ),
+    "SC301": _text(
+        "Rows that are there have null in the new column. Applying makes an empty commit with the wider "
+        "schema.",
+        _APPLY,
+    ),
+    "SC302": _text(
+        "All values of the old type are values of the new one, and files with the old type stay readable: "
+        "to a larger whole number or double, or a decimal with more digits in as many bytes.",
+        _APPLY,
+    ),
+    "SC303": _text("Rows without a value for the column are accepted from now on.", _APPLY),
+    "SC304": _text(
+        "Readers see the columns in the new order. Files keep theirs: columns are found by name.", _APPLY
+    ),
+    "SC305": _text(
+        "The newest commit, of another program, lacks a column that is applied, or has it with a narrower "
+        "type. Readers miss its values although files still hold them, and the next write of parquetry "
+        "would bring it back. Applying commits the applied columns again; in files written without the "
+        "column it is null.",
+        "`parquetry drift` names the commit. Apply; or, if the column is to go, remove it from the spec "
+        "(SC310).",
+    ),
+    "SC310": _text(
+        "Readers no longer see the column, and its values are lost file by file as files are rewritten.",
+        "Make sure that nobody reads it, and add an allow entry with code, table and reason to "
+        "parquetry.yml.",
+    ),
+    "SC311": _text(
+        "Files that are there hold values which are none of the new type, and are never converted in place.",
+        _NEW_TABLE,
+    ),
+    "SC312": _text(
+        "Rows that are there may have null in the column, and nobody has looked whether they do.",
+        f"Leave the column nullable and declare a test not_null. {_NEW_TABLE}",
+    ),
+    "SC313": _text(
+        "The rows that are there have no value for the new column.",
+        f"Declare it nullable: true. {_NEW_TABLE}",
+    ),
+    "SC314": _text(
+        "The same key may be in two partitions already, and one of the rows would have to go.",
+        _NEW_TABLE,
+    ),
+    "SC401": _text(
+        "Every row carries the text of its key, and rows are found by it: with another key those that are "
+        "there would never be updated.",
+        _NEW_TABLE,
+    ),
+    "SC402": _text(
+        "Rows lie in folders that are named by their partition values, and would be looked for in others.",
+        _NEW_TABLE,
+    ),
+    "SC403": _text(
+        "The rows stay where they are: a table that is declared somewhere else would begin empty.",
+        f"Put the old location back. {_NEW_TABLE}",
+    ),
+    "SC404": _text(
+        "Which of two rows with one key is newer was decided by the old column, and cannot be decided anew.",
+        _NEW_TABLE,
+    ),
+    "SC501": _text(
+        "The folder holds a Hudi table of another project, or one that parquetry has no record of.",
+        "Give the table another location; a table without a project becomes yours with `parquetry adopt`.",
+    ),
+    "SC502": _text(
+        "Somebody applied a spec from a commit that your branch lacks. Applying yours would take that back.",
+        "Merge or rebase onto the commit that is named, and plan again.",
+    ),
+    "SC503": _text(
+        "The table has a version, a metadata table or another feature under which writing would lose rows "
+        "or break other readers.",
+        "Do what the message says, or leave the table to the program that made it.",
+    ),
+    "SC601": _text(
+        "The allow entry names a change that this plan does not have: it was applied, or the code or the "
+        "table is mistyped. Left standing it would allow the next such change unseen.",
+        "Remove the entry.",
+    ),
+    "DR100": _text(
+        "Since the spec was applied the table was upgraded, got a metadata table, or another feature that "
+        "parquetry does not write.",
+        "Do what the message says: mostly a setting of the other program, and a downgrade of the table.",
+    ),
+    "DR101": _text(
+        "A property that the spec decides says something else: key, ordering, partition fields, how they "
+        "are spelled, or the time zone.",
+        "`parquetry apply` puts it back; turn off what wrote it.",
+    ),
+    "DR201": _text(
+        "Another program committed a schema with one more column. Writes of parquetry keep it and leave it "
+        "null.",
+        "`parquetry adopt LOCATION` declares it.",
+    ),
+    "DR202": _text(
+        "The newest commit has the column with another type than the applied one. A wider type is kept by "
+        "writes of parquetry; a narrower one they put back; one of another kind makes old files unreadable.",
+        "`parquetry adopt LOCATION` accepts a wider type, `parquetry apply` puts a wider one back (SC305); "
+        "else restore a savepoint, or write the table anew.",
+    ),
+    "DR203": _text(
+        "The newest commit lacks a column that is applied; readers do not see its values any more.",
+        "`parquetry apply` puts it back (SC305); if it is to go, remove it from the spec.",
+    ),
+    "DR204": _text(
+        "Another program may write rows without a value where the spec asks for one.",
+        "`parquetry adopt LOCATION` accepts it; or mend the other program and its schema.",
+    ),
+    "DR301": _text(
+        "Another program's clustering rewrote files after the newest one of parquetry, so that they are "
+        "not laid out by the applied policy.",
+        "Turn that service off; `parquetry run` lays the files out again.",
+    ),
+}
