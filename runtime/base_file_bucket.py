@@ -15,7 +15,7 @@ from parquetry.runtime.base_file_merge import Changes, unchanged_columns
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file_rows import marked_schema
-from parquetry.runtime.base_file_sizing import MIB, SLACK, FileSizer, default_row_group_bytes
+from parquetry.runtime.base_file_sizing import MIB, SLACK, FileSizer, default_row_group_bytes, kept_row_groups
 from parquetry.runtime.base_file_writer import BaseFileWriter, file_schema
 from parquetry.runtime.parquet_assembly import ParquetParts
 
@@ -57,6 +57,7 @@ class BucketWriter:
         if bucket.base is not None and base_rows:
             self._record_size_bytes = bucket.base.size_bytes / base_rows
         self._ratio: float | None = None
+        self._growing: frozenset[int] | None = None
         self._written_rows = 0
         self._written_bytes = 0
 
@@ -79,7 +80,7 @@ class BucketWriter:
     def copyable(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
         """Where to copy a row group from; None if its rows should be taken in instead.
 
-        That is so when the columns or the codec are others now, for small row groups, which should
+        That is so when the columns or the codec are others now, for small row groups that should
         grow together with their neighbours, and for those that are too large to be held whole.
         """
         parts = reader.parts
@@ -87,11 +88,30 @@ class BucketWriter:
             return None
         if parts.codecs(group.number) != {self._encoder.codec}:
             return None
-        encoded_bytes = parts.encoded_bytes(group.number)
-        if encoded_bytes > 2 * self._context.row_group_arrow_bytes:
+        if parts.encoded_bytes(group.number) > 2 * self._context.row_group_arrow_bytes:
             return None
-        is_small = parts.stored_bytes(group.number) < self._row_group_bytes / 2
-        return None if is_small and encoded_bytes < _LARGE_ENCODED_BYTES else parts
+        if self._bucket.base is None:
+            return None if self._is_small(parts, group.number) else parts
+        if self._growing is None:
+            self._growing = self._growing_row_groups(parts)
+        return None if group.number in self._growing else parts
+
+    def _growing_row_groups(self, parts: ParquetParts) -> frozenset[int]:
+        """Those of the base file that become one with small ones or the inserts behind them."""
+        growing: set[int] = set()
+        run: list[int] = []
+        for number in range(len(parts.groups)):
+            if self._is_small(parts, number):
+                run.append(number)
+            else:
+                growing |= _not_kept(parts, run, 0)
+                run = []
+        inserted_bytes = self._bucket.expected_inserts * (self._record_size_bytes or 0)
+        return frozenset(growing | _not_kept(parts, run, inserted_bytes))
+
+    def _is_small(self, parts: ParquetParts, number: int) -> bool:
+        is_small = parts.stored_bytes(number) < self._row_group_bytes / 2
+        return is_small and parts.encoded_bytes(number) < _LARGE_ENCODED_BYTES
 
     def copy(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> bool:
         """Copy a row group of the base file, byte by byte, behind the rows so far.
@@ -256,3 +276,9 @@ class BucketWriter:
         if self._file is not None:
             self._finished.append(self._file.finish())
             self._file = None
+
+
+def _not_kept(parts: ParquetParts, run: list[int], behind_bytes: float) -> set[int]:
+    """Which of neighbouring small row groups grow."""
+    kept = kept_row_groups([parts.stored_bytes(number) for number in run], behind_bytes)
+    return set(run[kept:])

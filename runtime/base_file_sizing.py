@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,11 +25,28 @@ SLACK: Final = 1.25
 
 _LARGEST_ROW_GROUP = 16 * MIB
 _SMALLEST_ROW_GROUP = MIB
+_TINY_ROW_GROUP = 128 * 1024
 
 
 def default_row_group_bytes(max_file_size_bytes: int) -> int:
     """An eighth of a file, between 1 and 16 MiB: fine enough to skip by, and to end a file with."""
     return min(max(max_file_size_bytes // 8, _SMALLEST_ROW_GROUP), _LARGEST_ROW_GROUP)
+
+
+def kept_row_groups(small_bytes: Sequence[int], behind_bytes: float) -> int:
+    """How many of neighbouring small row groups stay as they are, from the first on.
+
+    The others become one with the ``behind_bytes`` of rows that come behind them. Each that stays is
+    larger than all that follows, and not tiny: their number grows with the logarithm of the rows, and
+    a row is encoded again as many times at most, not by every write.
+    """
+    following = behind_bytes
+    kept = len(small_bytes)
+    for number, size in reversed(list(enumerate(small_bytes))):
+        if size <= max(following, _TINY_ROW_GROUP):
+            kept = number
+        following += size
+    return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

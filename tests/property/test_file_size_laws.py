@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_sizing import CEILING, FileSizer
+from parquetry.runtime.base_file_sizing import CEILING, FileSizer, kept_row_groups
 from tests.support.base_files import MIB, SECOND, bucket, context, merging
 from tests.support.sized_rows import COLUMNS, Content, file_bytes_per_row, incoming_batches
 
@@ -103,3 +103,10 @@ def test_a_file_takes_the_last_rows_rather_than_leave_a_few(limit, file_bytes, r
     if sizer.is_full(file_bytes, remaining):
         assert file_bytes >= 0.99 * limit
         assert file_bytes + remaining > 1.02 * limit
+
+
+@given(sizes=st.lists(SIZES), behind=SIZES)
+def test_row_groups_that_stay_small_are_few(sizes, behind):
+    kept = kept_row_groups(sizes, behind)
+    assert all(size > behind + sum(sizes[at + 1 :]) for at, size in enumerate(sizes[:kept]))
+    assert kept <= 20

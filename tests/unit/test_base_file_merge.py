@@ -254,6 +254,29 @@ def test_small_row_groups_grow_together(tmp_path):
     assert group_rows(file) == [600]
 
 
+def test_rows_appended_bit_by_bit_are_encoded_a_few_times(tmp_path, monkeypatch):
+    encoded: list[int] = []
+    encode = RowGroupEncoder.encode
+
+    def counted(self: RowGroupEncoder, rows: pa.Table) -> object:
+        encoded.append(rows.num_rows)
+        return encode(self, rows)
+
+    monkeypatch.setattr(RowGroupEncoder, "encode", counted)
+    file = None
+    for number in range(16):
+        ctx = context(tmp_path, SIZED, instant=f"202602010000000{number:02d}")
+        to = bucket(ctx, expected_inserts=1000) if file is None else merging(file, expected_inserts=1000)
+        rows = incoming_table(number, 1000 * number, 1000, width=400, content=Content.INCOMPRESSIBLE)
+        file = write_bucket(ctx, to, rows.to_batches()).files[0]
+        groups = group_rows(file)
+        assert sum(groups) == 1000 * (number + 1)
+        assert all(rows > 0.9 * sum(groups[at + 1 :]) for at, rows in enumerate(groups))
+    assert file is not None
+    assert sum(encoded) <= 16_000 * 5
+    assert read(ctx, [file]).column("id").to_pylist() == list(range(16_000))
+
+
 @pytest.mark.parametrize(
     ("columns", "files"),
     [
