@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-ANSWERS = ("validate", "ls", "explain", "simulate-sizing", "inspect", "timeline")
+ANSWERS = ("validate", "ls", "explain", "plan", "simulate-sizing", "inspect", "timeline")
 """The commands whose JSON has a schema, words joined by '-'."""
 
 

@@ -14,17 +14,19 @@ from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import ANSWERS, answer_schema
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+HEADS = {"plan": ("plan", "show")}
 
 
 def recorded(answer):
     """Every JSON answer of a command in the golden transcripts."""
-    command = answer.replace("-", " ")
+    commands = tuple(f"parquetry {words} " for words in HEADS.get(answer, (answer.replace("-", " "),)))
     found = []
     for file in sorted(GOLDEN.glob("*/output")):
         for screen in re.split(r"^\$ ", file.read_text(encoding="utf-8"), flags=re.MULTILINE):
             head, _, body = screen.partition("\n")
-            if head.startswith(f"parquetry {command} ") and "--format json" in head:
-                found.append(json.loads(re.sub(r"^\[exit \d+\]$", "", body, flags=re.MULTILINE)))
+            if head.startswith(commands) and "--format json" in head:
+                number = re.sub(r"(?<=: )<(ms|n)>", "0", body)
+                found.append(json.loads(re.sub(r"^\[exit \d+\]$", "", number, flags=re.MULTILINE)))
     return found
 
 
@@ -68,3 +70,37 @@ def test_every_key_is_described():
 
     for answer in ANSWERS:
         walk(answer_schema(answer), answer)
+        for name, child in answer_schema(answer).get("$defs", {}).items():
+            walk(child, f"{answer} {name}")
+
+
+def test_the_schema_of_a_plan_knows_every_field_that_is_recorded():
+    """What is left out of the schema is not promised to scripts: nothing is."""
+
+    def check(schema, document, path):
+        if "$ref" in schema:
+            schema = definitions[schema["$ref"].rpartition("/")[2]]
+        for part in schema.get("anyOf", ()):
+            check(part, document, path)
+        if isinstance(document, list):
+            for item in document:
+                check(schema.get("items", {}), item, path)
+        elif isinstance(document, dict) and "properties" in schema:
+            assert set(document) <= set(schema["properties"]), path
+            seen.update(f"{path}.{key}" for key in document)
+            for key, value in document.items():
+                check(schema["properties"][key], value, f"{path}.{key}")
+        elif isinstance(document, dict) and isinstance(schema.get("additionalProperties"), dict):
+            for value in document.values():
+                check(schema["additionalProperties"], value, path)
+
+    seen = set()
+    whole = answer_schema("plan")
+    definitions = whole["$defs"]
+    for document in recorded("plan"):
+        check(whole, document, "plan")
+    assert {
+        "plan.intent.actions.changes.live",
+        "plan.evidence.ingest.problem",
+        "plan.intent.blocked.recipe.text",
+    } <= seen
