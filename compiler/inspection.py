@@ -25,6 +25,12 @@ from parquetry.runtime.layout.skipping import (
     touched,
 )
 from parquetry.runtime.property_warnings import property_warnings
+from parquetry.runtime.services.clustering_past import (
+    Hindsight,
+    PastClustering,
+    hindsight,
+    past_clusterings,
+)
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage import ObjectStore
@@ -98,7 +104,8 @@ class LayoutReport:
     """A table as of its newest completed write; ``warnings`` are what others may lose rows by.
 
     ``overlap`` has the columns that the applied clustering policy orders by. ``debt`` is what the
-    files owe the applied policies, None where nothing is applied.
+    files owe the applied policies, None where nothing is applied. ``clustering`` is the newest one that
+    measured queries, ``hindsight`` how good the predictions of the newest ones were.
     """
 
     table: str
@@ -107,6 +114,8 @@ class LayoutReport:
     queries: tuple[QueryReport, ...]
     overlap: tuple[OverlapReport, ...] = ()
     debt: Owed | None = None
+    clustering: PastClustering | None = None
+    hindsight: Hindsight | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -125,6 +134,7 @@ def inspect_table(store: ObjectStore) -> LayoutReport:
     queries = spec.extra.get("queries") or ()
     ordered_by = ClusteringSpec.of_extra(spec.extra, spec.sizing).execution.columns
     statistics = look_up(store, slices, columns=None if queries else ordered_by)
+    past = past_clusterings(handle, timeline)
     return LayoutReport(
         table=handle.config.name,
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
@@ -132,6 +142,8 @@ def inspect_table(store: ObjectStore) -> LayoutReport:
         queries=_queries(queries, statistics, column_types(spec.columns)),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
         debt=_owed(handle, spec, sum(part.size_bytes for part in slices)) if handle.applied else None,
+        clustering=next((one for one in reversed(past) if one.queries), None),
+        hindsight=hindsight(past),
         warnings=property_warnings(store),
     )
 

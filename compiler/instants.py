@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.masking import masked_partition
 from parquetry.compiler.rereading import read_again
+from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
 from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
@@ -36,7 +37,10 @@ class FileCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstantReport:
-    """One instant. ``operation`` in the words of the specs; None where the action says it all."""
+    """One instant. ``operation`` in the words of the specs; None where the action says it all.
+
+    ``queries`` are what a clustering was good for.
+    """
 
     time: str
     action: str
@@ -46,6 +50,7 @@ class InstantReport:
     files: FileCounts = FileCounts()
     partitions: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
+    queries: tuple[MeasuredQuery, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +117,7 @@ def _write(bare: InstantReport, metadata: CommitMetadata) -> InstantReport:
         ),
         partitions=tuple(sorted(metadata.partitions)),
         extra={key: value for key, value in metadata.extra.items() if key != SCHEMA_KEY},
+        queries=read_measured(metadata.extra),
     )
 
 

@@ -42,6 +42,7 @@ class LayoutPage:
     header: tuple[str, ...]
     partitions: tuple[PartitionRow, ...]
     queries: tuple[tuple[str, ...], ...]
+    measured: tuple[tuple[str, ...], ...]
     warnings: tuple[str, ...]
 
 
@@ -52,6 +53,7 @@ def render_layout(
     header: tuple[str, ...],
     row: Callable[..., tuple[str, ...]],
     queries: tuple[tuple[str, ...], ...],
+    measured: Sequence[tuple[str, ...]],
     size: Callable[[float], str],
 ) -> str:
     """The page's HTML, with its style inside and no script; the functions put numbers into words."""
@@ -72,6 +74,7 @@ def render_layout(
             for partition in report.partitions
         ),
         queries=queries,
+        measured=tuple(measured),
         warnings=report.warnings,
     )
     return environment().get_template("layout.html.j2").render(page=page)

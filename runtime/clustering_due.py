@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_model import Debt
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
+from parquetry.runtime.services.clustering_foreseen import foresee_groups
+from parquetry.runtime.services.clustering_past import Hindsight, hindsight, past_clusterings
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import commits_since_clustering, observe
 from parquetry.runtime.table import TableHandle
@@ -29,6 +32,29 @@ def due_clustering(
     owed = debt(spec, files, situation, budget_bytes=budget_bytes)
     return DueClustering(
         spec=spec, debt=within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a run would be good for, by declared query, on the files that it would rewrite.
+
+    ``hindsight`` is how good such predictions were before, None when none was made.
+    """
+
+    queries: tuple[QueryForecast, ...]
+    hindsight: Hindsight | None
+
+
+def outlook(table: TableHandle, due: DueClustering) -> Outlook:
+    """What is foreseen of a run, from a bounded sample of the files."""
+    foreseen = foresee_groups(table, due.debt.groups)
+    found: dict[str, QueryForecast] = {}
+    for query in (query for forecast in foreseen.values() for query in forecast.queries):
+        found[query.query] = found[query.query] + query if query.query in found else query
+    return Outlook(
+        queries=tuple(found.values()),
+        hindsight=hindsight(past_clusterings(table, table.timeline())) if found else None,
     )
 
 

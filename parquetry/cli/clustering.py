@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from parquetry.cli.options import ProjectRequest
 
 if TYPE_CHECKING:
-    from parquetry.runtime.clustering_due import DueClustering, ScheduledClustering
+    from parquetry.runtime.clustering_due import DueClustering, Outlook, ScheduledClustering
     from parquetry.runtime.clustering_execution import ClusteringResult
 
 
@@ -19,6 +19,15 @@ def due_of(request: ProjectRequest, table: str) -> DueClustering:
 
     handle = open_table(store_named(request, table))
     return due_clustering(handle, budget_bytes=_budget(request, table))
+
+
+def outlook_of(request: ProjectRequest, table: str, due: DueClustering) -> Outlook:
+    """What such a run would be good for; a sample of the files is read."""
+    from parquetry.cli.workspaces import store_named
+    from parquetry.runtime.clustering_due import outlook
+    from parquetry.runtime.table import open_table
+
+    return outlook(open_table(store_named(request, table)), due)
 
 
 def schedule(request: ProjectRequest, table: str) -> ScheduledClustering:

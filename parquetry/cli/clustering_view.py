@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
+from parquetry.cli.measured_view import foreseen_table, hindsight_lines, measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count, human_size
-from parquetry.runtime.clustering_due import DueClustering
+from parquetry.runtime.clustering_due import DueClustering, Outlook
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.layout.clustering_model import ExcludedFile, PlannedGroup
 
@@ -22,7 +24,10 @@ class ClusteringView:
             f"  {head} {_place(group.partition)}: {count(group.files, 'file')}, {group.reason}"
             for group in outcome.left_out
         ]
-        return "\n".join([clustering_line(outcome), *lost])
+        said = [clustering_line(outcome), *lost]
+        if outcome.queries:
+            said.append(f"\n{measured_table(outcome.queries, paint)}")
+        return "\n".join(said)
 
     def json(self, outcome: ClusteringResult) -> Any:
         """Every number of the result."""
@@ -37,7 +42,8 @@ class DueClusteringView:
     Without ``verbose`` the latter are counted by reason.
     """
 
-    def __init__(self, *, verbose: bool) -> None:
+    def __init__(self, outlook: Outlook, *, verbose: bool) -> None:
+        self._outlook = outlook
         self._verbose = verbose
 
     def text(self, outcome: DueClustering, paint: Paint) -> str:
@@ -51,7 +57,9 @@ class DueClusteringView:
                 f"({human_size(debt.rewritten_bytes)}) into {debt.files_after}"
             )
         groups = [_group(group) for group in debt.groups]
-        return "\n".join([paint.bold(head), *groups, *self._excluded(debt.excluded, paint)])
+        return "\n".join(
+            [paint.bold(head), *groups, *self._excluded(debt.excluded, paint), *self._foreseen(paint)]
+        )
 
     def json(self, outcome: DueClustering) -> Any:
         """The groups with their files, and every excluded file with its reason."""
@@ -81,8 +89,20 @@ class DueClusteringView:
             "rewritten_bytes": outcome.debt.rewritten_bytes,
         }
 
+            "queries": [
+                {"query": query.query, "before": asdict(query.before), "expected": asdict(query.expected)}
+                for query in self._outlook.queries
+            ],
+            "hindsight": None if self._outlook.hindsight is None else asdict(self._outlook.hindsight),
     def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
         if self._verbose:
+    def _foreseen(self, paint: Paint) -> list[str]:
+        queries = [(query.query, query.before, query.expected) for query in self._outlook.queries]
+        lines = [f"\n{foreseen_table(queries, paint)}"] if queries else []
+        if self._outlook.hindsight is not None:
+            lines.append(hindsight_lines(self._outlook.hindsight))
+        return lines
+
             return [f"  {paint.dim('left')} {left.file.path}: {left.words}" for left in excluded]
         reasons = Counter(left.words for left in excluded)
         return [f"  {paint.dim('left')} {count(n, 'file')}: {words}" for words, n in sorted(reasons.items())]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from parquetry.cli.measured_view import hindsight_lines, measured_rows, measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
 from parquetry.compiler.inspection import LayoutReport, Owed, PartitionReport, QueryReport, Share
@@ -33,6 +34,11 @@ class InspectView:
         if outcome.overlap:
             depths = ", ".join(f"{overlap.column} {overlap.depth}" for overlap in outcome.overlap)
             blocks.append(f"files that share a value, at most in one partition: {depths}")
+        if outcome.clustering is not None:
+            head = f"clustered by {outcome.clustering.instant}, of the files that it rewrote"
+            blocks.append(f"{paint.bold(head)}\n{measured_table(outcome.clustering.queries, paint)}")
+        if outcome.hindsight is not None:
+            blocks.append(hindsight_lines(outcome.hindsight))
         if outcome.debt is not None and not outcome.debt.is_paid:
             blocks.append(f"debt: {_owed(outcome.debt)}")
         blocks.append(_summary(totals))
@@ -47,6 +53,7 @@ class InspectView:
             header=_HEADER,
             row=_row,
             queries=tuple(_query_row(query) for query in outcome.queries),
+            measured=measured_rows(() if outcome.clustering is None else outcome.clustering.queries),
             size=human_size,
         )
 
@@ -64,6 +71,8 @@ class InspectView:
             "queries": [asdict(query) for query in outcome.queries],
             "overlap": [asdict(overlap) for overlap in outcome.overlap],
             "debt": None if outcome.debt is None else asdict(outcome.debt),
+            "clustering": None if outcome.clustering is None else asdict(outcome.clustering),
+            "hindsight": None if outcome.hindsight is None else asdict(outcome.hindsight),
             "warnings": list(outcome.warnings),
         }
 

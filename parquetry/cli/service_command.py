@@ -138,7 +138,9 @@ def cluster_table(
     if schedule:
         return _report(output, clustering.schedule(request, table))
     if plan_only:
-        output.show(DueClusteringView(verbose=output.verbose), clustering.due_of(request, table))
+        due = clustering.due_of(request, table)
+        outlook = clustering.outlook_of(request, table, due)
+        output.show(DueClusteringView(outlook, verbose=output.verbose), due)
     else:
         with working(output, f"{table} cluster"):
             result = clustering.run_clustering(request, table, instant=instant)

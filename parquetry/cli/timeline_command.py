@@ -16,6 +16,8 @@ from parquetry.cli.output import Output
 def command(*, request: ProjectRequest, output: Output, table: str, instant: str | None) -> int:
     """List the instants of TABLE: what each wrote and replaced. With INSTANT, all about that one.
 
+    With -v also what declared queries read before and after each clustering.
+
     TABLE is a name in the project, or the path or URI of any Hudi table.
     """
     from parquetry.cli.timeline_view import TimelineView
@@ -23,5 +25,5 @@ def command(*, request: ProjectRequest, output: Output, table: str, instant: str
     from parquetry.compiler.instants import report_timeline
 
     report = report_timeline(store_named(request, table), instant=instant)
-    output.show(TimelineView(), report)
+    output.show(TimelineView(verbose=output.verbose), report)
     return 0

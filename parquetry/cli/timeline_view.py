@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
+from parquetry.cli.measured_view import measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, short_count
 from parquetry.compiler.instants import InstantReport, TimelineReport
+from parquetry.runtime.clustering_queries import MEASURED_KEY
 from parquetry.runtime.timeline.instant import State
 
 _HEADER = ("time", "operation", "inserted", "updated", "deleted", "files")
@@ -17,7 +20,10 @@ _IN_FULL = 1_000
 
 
 class TimelineView:
-    """Instants, oldest first."""
+    """Instants, oldest first; with ``verbose`` also what clusterings were good for."""
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
 
     def text(self, outcome: TimelineReport, paint: Paint) -> str:
         """A line per instant, within 80 columns; for a single one also its partitions and metadata."""
@@ -28,7 +34,8 @@ class TimelineView:
             [header, *(next(completed) if _is_completed(i) else _pending(i) for i in outcome.instants)]
         )
         if not outcome.is_single:
-            return table
+            measured = [instant for instant in outcome.instants if self._verbose and instant.queries]
+            return "\n\n".join([table, *(f"{i.time}\n{measured_table(i.queries, paint)}" for i in measured)])
         return "\n".join([table, *_details(outcome.instants[0], paint)])
 
     def json(self, outcome: TimelineReport) -> Any:
@@ -70,7 +77,11 @@ def _files(number: int) -> str:
 def _details(instant: InstantReport, paint: Paint) -> list[str]:
     lines = [f"\n{paint.bold('action')}\n  {instant.action}", paint.bold("partitions")]
     lines += [f"  {partition or '(unpartitioned)'}" for partition in instant.partitions]
-    lines += [f"{paint.bold(key)}\n  {_readable(value)}" for key, value in sorted(instant.extra.items())]
+    # What the table below says need not be said in JSON too.
+    shown = {key: value for key, value in instant.extra.items() if key != MEASURED_KEY or not instant.queries}
+    lines += [f"{paint.bold(key)}\n  {_readable(value)}" for key, value in sorted(shown.items())]
+    if instant.queries:
+        lines.append(f"\n{measured_table(instant.queries, paint)}")
     return lines if instant.partitions or instant.extra else []
 
 
@@ -94,4 +105,6 @@ def _instant(instant: InstantReport) -> dict[str, Any]:
     }
     if files.removed:
         document["files"]["removed"] = files.removed
+    if instant.queries:
+        document["queries"] = [asdict(query) for query in instant.queries]
     return document

@@ -1,0 +1,80 @@
+"""What declared queries read before clustering, are expected to read after it, and read: in text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import columns, count, human_size
+from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery
+from parquetry.runtime.layout.skipping import Touched
+from parquetry.runtime.services.clustering_past import Hindsight
+
+MEASURED_HEADER = ("query", "reads", "before", "expected", "after", "off by")
+_FORESEEN_HEADER = ("query", "reads", "now", "expected")
+_LONGEST_NAME = 24
+
+
+def measured_table(queries: Iterable[MeasuredQuery], paint: Paint) -> str:
+    """Four lines for each query: files, row groups, rows and bytes."""
+    return columns(MEASURED_HEADER, measured_rows(queries), paint=paint, right=frozenset({2, 3, 4, 5}))
+
+
+def measured_rows(queries: Iterable[MeasuredQuery]) -> list[tuple[str, ...]]:
+    """The cells below :data:`MEASURED_HEADER`."""
+    rows: list[tuple[str, ...]] = []
+    for query in queries:
+        expected = [""] * 4 if query.expected is None else _figures(query.expected)
+        parts = zip(
+            _KINDS, _figures(query.before), expected, _figures(query.after), _errors(query.error), strict=True
+        )
+        rows += [(_name(query.query, number), *cells) for number, cells in enumerate(parts)]
+    return rows
+
+
+def foreseen_table(queries: Sequence[tuple[str, Touched, Touched]], paint: Paint) -> str:
+    """Four lines for each query, by name: what it reads now and is expected to read."""
+    rows = [
+        (_name(name, number), *cells)
+        for name, now, expected in queries
+        for number, cells in enumerate(zip(_KINDS, _figures(now), _figures(expected), strict=True))
+    ]
+    return columns(_FORESEEN_HEADER, rows, paint=paint, right=frozenset({2, 3}))
+
+
+def hindsight_lines(past: Hindsight) -> str:
+    """How good predictions were."""
+    shares = zip(_KINDS, _errors(past.error), strict=True)
+    said = ", ".join(f"{kind} {share.lstrip('+-')}" for kind, share in shares if share)
+    predictions = count(past.predictions, "past prediction")
+    return f"{predictions} of {count(past.clusterings, 'clustering')}, off by in the median:\n  {said}"
+
+
+_KINDS = ("files", "row groups", "rows", "bytes")
+
+
+def _name(name: str, line: int) -> str:
+    if line:
+        return ""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+
+
+def _figures(touched: Touched) -> list[str]:
+    return [
+        f"{touched.files:,}",
+        f"{touched.row_groups:,}",
+        f"{touched.rows:,}",
+        human_size(touched.data_bytes),
+    ]
+
+
+def _errors(error: Deviation | None) -> list[str]:
+    if error is None:
+        return [""] * 4
+    return [_share(part) for part in (error.files, error.row_groups, error.rows, error.data_bytes)]
+
+
+def _share(error: float | None) -> str:
+    if error is None:
+        return "?"
+    return "0 %" if error == 0 else f"{100 * error:+.1f} %"

@@ -1,0 +1,91 @@
+"""The clusterings that a table's active timeline remembers: what they cost, and how they were foreseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery, read_measured
+from parquetry.runtime.conflicts import CLUSTER
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import Action, parse_instant_ms
+from parquetry.runtime.timeline.timeline import Timeline
+
+MOST: Final = 10
+"""How many of the newest ones are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastClustering:
+    """One replacecommit; ``seconds`` are from its instant to its completion, None where unknown."""
+
+    instant: str
+    written_bytes: int
+    seconds: float | None
+    queries: tuple[MeasuredQuery, ...]
+
+
+def past_clusterings(handle: TableHandle, timeline: Timeline) -> tuple[PastClustering, ...]:
+    """The newest completed ones, oldest first; one request for each replacecommit that is looked at."""
+    found: list[PastClustering] = []
+    for write in reversed(timeline.completed_writes):
+        if len(found) == MOST:
+            break
+        if write.action is not Action.REPLACECOMMIT:
+            continue
+        metadata = timeline.commit_metadata(write.time)
+        if metadata.operation != CLUSTER:
+            continue
+        finished = timeline.files.get(write.path.rpartition("/")[2])
+        spent_ms = 0
+        if finished is not None:
+            spent_ms = finished.modified_ms - parse_instant_ms(write.time, handle.config.timezone)
+        found.append(
+            PastClustering(
+                instant=write.time,
+                written_bytes=sum(stat.file_size_bytes for stat in metadata.all_stats()),
+                seconds=spent_ms / 1000 if spent_ms > 0 else None,
+                queries=read_measured(metadata.extra),
+            )
+        )
+    return tuple(reversed(found))
+
+
+def bytes_per_second(past: Iterable[PastClustering]) -> float | None:
+    """How fast they wrote, in the median; None without any."""
+    rates = [one.written_bytes / one.seconds for one in past if one.seconds and one.written_bytes]
+    return median(rates) if rates else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hindsight:
+    """How far off the predictions of some clusterings were, in the median of their queries, as shares."""
+
+    clusterings: int
+    predictions: int
+    error: Deviation
+
+
+def hindsight(past: Iterable[PastClustering]) -> Hindsight | None:
+    """How good predictions were; None when none was made."""
+    foreseen = [one for one in past if any(query.error is not None for query in one.queries)]
+    errors = [query.error for one in foreseen for query in one.queries if query.error is not None]
+    if not errors:
+        return None
+    return Hindsight(
+        clusterings=len(foreseen),
+        predictions=len(errors),
+        error=Deviation(
+            files=_median(error.files for error in errors),
+            row_groups=_median(error.row_groups for error in errors),
+            rows=_median(error.rows for error in errors),
+            data_bytes=_median(error.data_bytes for error in errors),
+        ),
+    )
+
+
+def _median(errors: Iterable[float | None]) -> float | None:
+    known = [abs(error) for error in errors if error is not None]
+    return median(known) if known else None
