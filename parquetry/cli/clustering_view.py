@@ -87,15 +87,13 @@ class DueClusteringView:
             ],
             "files": {"before": outcome.debt.files_before, "after": outcome.debt.files_after},
             "rewritten_bytes": outcome.debt.rewritten_bytes,
-        }
-
             "queries": [
                 {"query": query.query, "before": asdict(query.before), "expected": asdict(query.expected)}
                 for query in self._outlook.queries
             ],
             "hindsight": None if self._outlook.hindsight is None else asdict(self._outlook.hindsight),
-    def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
-        if self._verbose:
+        }
+
     def _foreseen(self, paint: Paint) -> list[str]:
         queries = [(query.query, query.before, query.expected) for query in self._outlook.queries]
         lines = [f"\n{foreseen_table(queries, paint)}"] if queries else []
@@ -103,6 +101,8 @@ class DueClusteringView:
             lines.append(hindsight_lines(self._outlook.hindsight))
         return lines
 
+    def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
+        if self._verbose:
             return [f"  {paint.dim('left')} {left.file.path}: {left.words}" for left in excluded]
         reasons = Counter(left.words for left in excluded)
         return [f"  {paint.dim('left')} {count(n, 'file')}: {words}" for words, n in sorted(reasons.items())]
