@@ -21,7 +21,7 @@ from parquetry.runtime.errors import StalePlanError
 
 def saved_plan(file: Path, workspace: Workspace) -> Plan:
     """The plan in ``file``, whole; StalePlanError when it is too old or not for what is here."""
-    plan = decode(file.read_text(encoding="utf-8"), name=str(file))
+    plan = decode(file.read_bytes(), name=str(file))
     check_age(plan, now_ms(), name=str(file))
     check_fits(plan, workspace)
     return unmasked(plan, workspace)

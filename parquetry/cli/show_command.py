@@ -28,6 +28,6 @@ def command(*, file: Path, output: Output, max_bytes: int) -> int:
     from parquetry.cli.plan_views import show_plan
     from parquetry.compiler.plan_codec import decode
 
-    plan = decode(file.read_text(encoding="utf-8"), name=str(file))
+    plan = decode(file.read_bytes(), name=str(file))
     show_plan(plan, output, saved=file, max_bytes=max_bytes)
     return 0
