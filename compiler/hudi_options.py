@@ -176,6 +176,8 @@ def _unmatched(spec: TableSpec) -> Iterator[str]:
         yield "sizing.min_fill"
     if generated := [column.name for column in spec.columns if column.generated]:
         yield f"columns.generated ({', '.join(generated)}): the job has to compute them"
+    if spec.files.encryption_key is not None:
+        yield "files.encryption_key: Hudi cannot read the files, and would write others in the clear"
     clustering = spec.extra.get("clustering") or {}
     if clustering.get("trigger", "off") == "off":
         return

@@ -83,4 +83,4 @@ def changed_since(
 
 def _said(table: ResolvedTable) -> tuple[Any, ...]:
     """All that a table is declared to be, wherever its project lies."""
-    return project.spec_fields(table), table.location_declared, table.files.encryption_key
+    return project.spec_fields(table), table.location_declared

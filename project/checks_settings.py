@@ -11,6 +11,7 @@ from parquetry.project.resolve import Resolution
 
 PLAN_STRATEGIES = ("size", "overlap", "commits")
 EXECUTION_STRATEGIES = ("sort", "zorder", "hilbert", "stitch")
+KMS_CLIENTS = ("env", "file")
 _CURVES = ("zorder", "hilbert")
 
 
@@ -138,12 +139,9 @@ def _check_clustering_effect(resolution: Resolution) -> None:
     if execution.strategy in _CURVES and len(execution.columns) == 1:
         summary = f"{execution.strategy} over one column is a sort"
         resolution.report("PQ701", summary, "clustering.execution.strategy", "use sort, or name more columns")
-    if "encrypt" in execution.then:
+    if "encrypt" in execution.then and resolution.table.files.encryption_key is None:
         resolution.report(
-            "PQ505",
-            "encrypted files cannot be written by this version",
-            "clustering.execution.then",
-            "remove encrypt",
+            "PQ505", "encrypt needs a key", "clustering.execution.then", "declare files.encryption_key"
         )
 
 
@@ -166,17 +164,24 @@ def _check_retention(resolution: Resolution) -> None:
 
 def _check_files(resolution: Resolution) -> None:
     files = resolution.table.files
-    if files.encryption_key is not None:
-        resolution.report(
-            "PQ505",
-            "encrypted files cannot be written by this version",
-            "files.encryption_key",
-            "remove it",
-            at_key=True,
-        )
+    if files.encryption_key is not None and resolution.intact("files.encryption_key"):
+        _check_key(resolution, files.encryption_key)
     page, group = files.page_size_bytes, files.row_group_size_bytes
     if page is not None and group is not None and page > group and resolution.intact("files"):
         _out_of_order(resolution, "files.page_size", "files.row_group_size")
+
+
+def _check_key(resolution: Resolution, reference: str) -> None:
+    path = "files.encryption_key"
+    kind, colon, name = reference.partition(":")
+    known = [*KMS_CLIENTS, *sorted(point.name for point in entry_points(group="parquetry.kms_clients"))]
+    if not colon or not name or kind not in known:
+        summary = f"'{reference}' names no key: before the colon stands one of {', '.join(known)}"
+        hint = "write env:NAME or file:/PATH, or install the plug-in of your key management service"
+        resolution.report("PQ505", summary, path, hint)
+        return
+    summary = "encrypted files are read by parquetry only: not by hudi-rs, Hudi or Spark's own reader"
+    resolution.report("PQ708", summary, path, "accept it with an allow entry", at_key=True)
 
 
 def _check_tests(resolution: Resolution) -> None:

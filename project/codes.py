@@ -346,10 +346,11 @@ _ALL = (
     ),
     _code(
         "PQ505",
-        "Not available yet",
-        "The setting is part of the language, but this version cannot carry it out and ignoring it would "
-        "be unsafe.",
-        "Remove the setting.",
+        "No usable key",
+        "Files are to be encrypted, and files.encryption_key is missing or refers to no key: a reference is "
+        "the name of a client for keys (env, file, or a plug-in of the entry-point group "
+        "parquetry.kms_clients), a colon, and what that client calls the key.",
+        "Refer to a key, such as env:FLIGHTS_KEY. Never write the key itself.",
     ),
     _code(
         "PQ506",
@@ -431,6 +432,15 @@ _ALL = (
         "Avro, and so the table format, has no type for tinyint and smallint: they are stored, and read "
         "back, as int.",
         "Declare the column as int.",
+        warning=True,
+    ),
+    _code(
+        "PQ708",
+        "Only parquetry reads encrypted files",
+        "Base files are encrypted as a whole, footer included: hudi-rs cannot read such a table, nor can "
+        "Hudi, its table services, or Spark's own reader without a client for the key in Java.",
+        "Make sure that every reader and writer goes through parquetry, or accept the warning with an allow"
+        " entry.",
         warning=True,
     ),
 )

@@ -14,7 +14,11 @@ def spec_fields(table: ResolvedTable) -> dict[str, Any]:
     Where the table and its files lie is not part of it, nor is any layer of the project.
     """
     files = asdict(table.files)
-    files.pop("encryption_key")
+    clustering = _plain(asdict(table.clustering))
+    if table.files.encryption_key is None:
+        del files["encryption_key"]
+    elif "encrypt" in table.clustering.execution.then:
+        clustering["execution"]["encryption_key"] = table.files.encryption_key
     return {
         "name": table.name,
         "columns": [asdict(column) for column in table.columns],
@@ -32,7 +36,7 @@ def spec_fields(table: ResolvedTable) -> dict[str, Any]:
             "description": table.description,
             "owner": table.owner,
             "tags": sorted(table.tags),
-            "clustering": _plain(asdict(table.clustering)),
+            "clustering": clustering,
             "queries": [asdict(query) for query in table.queries],
             "tests": [_plain(asdict(test)) for test in table.tests],
         },

@@ -80,10 +80,11 @@ class BucketWriter:
     def copyable(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
         """Where to copy a row group from; None if its rows should be taken in instead.
 
-        That is so when the columns or the codec are others now, for small row groups that should
-        grow together with their neighbours, and for those that are too large to be held whole.
+        That is so when the columns or the codec are others now, when the new files are encrypted, for
+        small row groups that should grow together with their neighbours, and for those that are too
+        large to be held whole.
         """
-        parts = reader.parts
+        parts = reader.parts if self._context.files.encryption_key is None else None
         if parts is None or parts.columns != self._template.columns:
             return None
         if parts.codecs(group.number) != {self._encoder.codec}:

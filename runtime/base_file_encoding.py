@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,10 +38,12 @@ _CODECS = {"none": "NONE", "uncompressed": "NONE", "lz4": "LZ4_RAW"}
 class EncodedRows:
     """Rows as a row group, the only one of a parquet file in memory.
 
+    ``rows`` are what was encoded, checked and with ordered dictionaries.
     ``unbounded`` are the numbers of the parquet columns that hold a NaN. Writers leave NaN out of
     smallest and largest values, but Spark takes NaN for the largest number and would skip them.
     """
 
+    rows: pa.Table
     parts: ParquetParts
     unbounded: frozenset[int]
 
@@ -63,7 +65,7 @@ class RowGroupEncoder:
     def __init__(self, policy: FilesPolicy) -> None:
         codec = policy.compression.lower()
         self.codec = _CODECS.get(codec, codec.upper())
-        self._options: dict[str, Any] = {
+        self.options: Final[Mapping[str, Any]] = {
             "version": "2.6",
             "compression": self.codec,
             "data_page_size": policy.page_size_bytes,
@@ -75,11 +77,17 @@ class RowGroupEncoder:
 
     def template(self, schema: pa.Schema) -> ParquetParts:
         """A file without row groups of such a table."""
-        return _encode(schema.empty_table(), (), self._options)
+        return _encode(schema.empty_table(), (), self.options)
+
+    @property
+    def dictionaries(self) -> list[str]:
+        """The parquet paths of the columns that get dictionaries, as the rows so far decided."""
+        return sorted(self._dictionaries)
 
     def encode_constants(self, rows: pa.Table) -> EncodedRows:
         """Some columns, of few values each, as one row group."""
-        return EncodedRows(parts=_encode(rows, rows.column_names, self._options), unbounded=frozenset())
+        parts = _encode(rows, rows.column_names, self.options)
+        return EncodedRows(rows=rows, parts=parts, unbounded=frozenset())
 
     def encode(self, rows: pa.Table) -> EncodedRows:
         """The rows as one row group; pyarrow.ArrowInvalid for a null where the schema forbids it."""
@@ -89,8 +97,8 @@ class RowGroupEncoder:
         self._dictionaries -= {path for path in self._dictionaries if path.split(".")[0] in unknown}
         self._dictionaries |= set(dictionary_columns(rows.select(unknown)))
         dictionaries = [path for path in self._dictionaries if path.split(".")[0] in rows.column_names]
-        parts = _encode(rows, dictionaries, self._options)
-        return EncodedRows(parts=parts, unbounded=_columns_with_nan(rows))
+        parts = _encode(rows, dictionaries, self.options)
+        return EncodedRows(rows=rows, parts=parts, unbounded=_columns_with_nan(rows))
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:
@@ -104,7 +112,7 @@ def dictionary_columns(rows: pa.Table) -> list[str]:
     return [path for path, values in parquet_columns(sample) if _repeats(values, stride)]
 
 
-def _encode(rows: pa.Table, dictionaries: Iterable[str], options: dict[str, Any]) -> ParquetParts:
+def _encode(rows: pa.Table, dictionaries: Iterable[str], options: Mapping[str, Any]) -> ParquetParts:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink, rows.schema, use_dictionary=sorted(dictionaries) or False, **options

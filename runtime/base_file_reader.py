@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_rows import one_batch, stored_schema
+from parquetry.runtime.encryption import is_encrypted, open_footer
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StorageError
 from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.layout.model import FileSlice
@@ -85,8 +86,10 @@ class BaseFileReader:
 
     @cached_property
     def parts(self) -> ParquetParts | None:
-        """The file's row groups for copying; None when their encoding is not of our own library."""
-        if not self._file.metadata.created_by.startswith(_COPIED_WRITERS):
+        """The file's row groups for copying; None if they are encrypted or not of our own library."""
+        if is_encrypted(self._file.metadata) or not self._file.metadata.created_by.startswith(
+            _COPIED_WRITERS
+        ):
             return None
         with reading(self.place):
             return ParquetParts(self._content)
@@ -142,7 +145,8 @@ def open_base_file(
     """A reader for the slice; ``decoded`` columns never come as dictionaries.
 
     RetryWrite when the file is gone: a clean has removed a slice that is no longer the newest.
-    CorruptTableError when it is no whole parquet file.
+    CorruptTableError when it is no whole parquet file, KeyUnavailableError when it is encrypted and
+    its key cannot be had here.
     """
     place = f"{store.uri}/{base.path}"
     try:
@@ -151,10 +155,12 @@ def open_base_file(
         raise _gone(place) from error
     with content:
         with reading(place):
-            metadata = pq.read_metadata(content)
+            metadata, decryption = open_footer(content)
             file = pq.ParquetFile(
                 content,
-                metadata=metadata,
+                # What decrypts a file is set up while its own footer is read.
+                metadata=metadata if decryption is None else None,
+                decryption_properties=decryption,
                 read_dictionary=[COMMIT_TIME, *_dictionary_columns(metadata, schema, decoded)],
                 pre_buffer=False,
                 buffer_size=_READ_AHEAD if _largest_row_group(metadata) > _LARGE_ROW_GROUP else 0,

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file_columns import parquet_places
 from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
+from parquetry.runtime.base_file_encrypted import EncryptedFile
 from parquetry.runtime.base_file_footer import FooterKeys
 from parquetry.runtime.base_file_merge import Changes, merged
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile, new_file_id
@@ -72,9 +73,14 @@ class BaseFileWriter:
         self._places = parquet_places(file_schema(stored_schema(context.schema)))
         self._origins = np.zeros(len(Origin), np.int64)
         self._resources = ExitStack()
+        key = context.files.encryption_key
         self._put_marker()
         sink = self._resources.enter_context(context.store.create_file(self.name.path))
-        self._assembly = ParquetAssembly(sink, template)
+        self._assembly: ParquetAssembly | EncryptedFile = (
+            ParquetAssembly(sink, template)
+            if key is None
+            else EncryptedFile(sink, encoder, file_schema(stored_schema(context.schema)), key)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +105,10 @@ class BaseFileWriter:
     def append(self, rows: pa.Table, encoded: EncodedRows) -> None:
         """Write rows whose row group has been encoded."""
         sorted_by = [place for name in self._context.sorted_by for place in self._places[name]]
-        self._assembly.append(encoded.parts, 0, unbounded=encoded.unbounded, sorted_by=sorted_by)
+        if isinstance(self._assembly, EncryptedFile):
+            self._assembly.append(encoded, sorted_by=sorted_by)
+        else:
+            self._assembly.append(encoded.parts, 0, unbounded=encoded.unbounded, sorted_by=sorted_by)
         self._count(rows.column(ORIGIN).to_numpy())
         for keys in rows.column(RECORD_KEY).chunks:
             self._keys.add_keys(keys)
@@ -109,7 +118,7 @@ class BaseFileWriter:
         rows = group.end - group.first
         names = pa.table({FILE_NAME: _constant(self.name.name, rows)})
         renamed = self._encoder.encode_constants(names).parts.chunks(0)[0]
-        self._assembly.append(parts, group.number, replaced={META_COLUMNS.index(FILE_NAME): renamed})
+        self._copies.append(parts, group.number, replaced={META_COLUMNS.index(FILE_NAME): renamed})
         self._count(np.full(rows, Origin.COPIED, np.int8))
         self._add_stored_keys(reader, parts, group)
 
@@ -129,7 +138,7 @@ class BaseFileWriter:
     ) -> None:
         """Write a row group of the base file with some of its columns replaced."""
         places = [place for name in columns.names for place in self._places[name]]
-        self._assembly.append(
+        self._copies.append(
             parts,
             group.number,
             replaced=dict(zip(places, columns.encoded.parts.chunks(0), strict=True)),
@@ -144,8 +153,11 @@ class BaseFileWriter:
         ConflictError, and no file, when the write's in-flight instant is gone.
         """
         self._check_wanted()
-        tail = self._assembly.finish(self._keys.entries() | self._clustering())
-        metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail))
+        entries = self._keys.entries() | self._clustering()
+        if isinstance(self._assembly, EncryptedFile):
+            metadata = self._assembly.finish(entries)
+        else:
+            metadata = pq.read_metadata(pa.BufferReader(MAGIC + self._assembly.finish(entries)))
         assert metadata.num_rows == self.rows
         self._resources.close()
         try:
@@ -163,12 +175,18 @@ class BaseFileWriter:
             num_inserts=int(self._origins[Origin.INSERTED]),
             file_size_bytes=self._assembly.data_bytes,
         )
+        tells_keys = isinstance(self._assembly, ParquetAssembly)
         return WrittenFile(
             stat=stat,
-            min_key=self._keys.min_key,
-            max_key=self._keys.max_key,
+            min_key=self._keys.min_key if tells_keys else None,
+            max_key=self._keys.max_key if tells_keys else None,
             metadata=metadata,
         )
+
+    @property
+    def _copies(self) -> ParquetAssembly:
+        assert isinstance(self._assembly, ParquetAssembly), "no row group is copied into an encrypted file"
+        return self._assembly
 
     def _clustering(self) -> dict[str, str]:
         """By which spec the file is laid out; inserts behind the rows of a base file undo its layout."""

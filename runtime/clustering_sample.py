@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.clustering_order import SAMPLE_ROWS
+from parquetry.runtime.encryption import open_footer, open_parquet
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.storage_model import ObjectStore
@@ -92,7 +92,7 @@ def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], w
     if first is None:
         return 1.0
     with reading(f"{store.uri}/{first.path}"), store.open_input(first.path) as content:
-        metadata = pq.read_metadata(content)
+        metadata, _ = open_footer(content)
     chunks = [
         (chunk.path_in_schema.partition(".")[0], chunk.total_compressed_size)
         for number in range(metadata.num_row_groups)
@@ -150,7 +150,7 @@ def _draw_file(
     place = f"{store.uri}/{path}"
     drawn: list[pa.RecordBatch] = []
     with reading(place), store.open_input(path) as content:
-        file = pq.ParquetFile(content)
+        file = open_parquet(content)
         names = [name for name in file.schema_arrow.names if name in wanted.names]
         source = pa.schema([file.schema_arrow.field(name) for name in names])
         conformer = Conformer(source, wanted, place=place)

@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices
+from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH
 from parquetry.runtime.parallel import map_each
@@ -92,7 +92,7 @@ class TriedRows:
 def _read(store: ObjectStore, path: str, number: int, schema: pa.Schema) -> list[pa.RecordBatch]:
     place = f"{store.uri}/{path}"
     with reading(place), store.open_input(path) as content:
-        file = pq.ParquetFile(content)
+        file = open_parquet(content)
         source = pa.schema([field for field in file.schema_arrow if field.name in schema.names])
         conformer = Conformer(source, schema, place=place)
         rows = file.read_row_group(number, columns=source.names, use_threads=False)

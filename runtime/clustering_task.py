@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
@@ -31,6 +30,7 @@ from parquetry.runtime.clustering_order import (
 )
 from parquetry.runtime.clustering_runs import in_order, in_order_by_ranges
 from parquetry.runtime.clustering_sample_file import KeptSample
+from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
@@ -257,7 +257,7 @@ def _sample(context: WriteContext, group: GroupWork, order: RowOrder, rows: int)
     for part in group.slices:
         place = f"{context.store.uri}/{part.path}"
         with reading(place), context.store.open_input(part.path) as content:
-            file = pq.ParquetFile(content)
+            file = open_parquet(content)
             names = [name for name in file.schema_arrow.names if name in order.top_level]
             source = pa.schema([file.schema_arrow.field(name) for name in names])
             conformer = Conformer(source, wanted, place=place)

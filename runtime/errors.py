@@ -35,6 +35,10 @@ class InvalidDataError(ParquetryError):
     """The rows, or the schema of the rows, cannot be written as the table declares them."""
 
 
+class KeyUnavailableError(ParquetryError):
+    """A file is encrypted, or to be, and its key cannot be had here."""
+
+
 class ConflictError(ParquetryError):
     """Another writer won and retrying by ourselves did not help."""
 

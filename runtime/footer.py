@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.runtime.encryption import is_encrypted, open_footer
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.footer_columns import column_statistics
 from parquetry.runtime.layout.file_statistics import (
@@ -66,7 +67,7 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
     """The footer as pyarrow reads it; errors as those of :func:`read_footer`."""
     with store.open_input(path) as source:
         try:
-            return pq.read_metadata(source)
+            return open_footer(source)[0]
         except (pa.ArrowInvalid, OSError) as error:
             msg = (
                 f"{store.uri}/{path} is not a whole parquet file: {error}; "
@@ -109,8 +110,13 @@ def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
 
 
 def file_statistics(path: str, metadata: pq.FileMetaData, *, size_bytes: int) -> FileStatistics:
-    """What the footer says about the file at ``path``, as it is recorded: long texts shortened."""
+    """What the footer says about the file at ``path``, as it is recorded: long texts shortened.
+
+    Of an encrypted file no value is told, in whatever form.
+    """
     groups = [group for group in row_groups_of(metadata) if group.rows]
+    if encrypted := is_encrypted(metadata):
+        groups = [replace(group, columns={}) for group in groups]
     keys = merge_columns(groups).get(RECORD_KEY)
     minimum = maximum = None
     if keys is not None and keys.type == "string":
@@ -127,4 +133,5 @@ def file_statistics(path: str, metadata: pq.FileMetaData, *, size_bytes: int) ->
         min_key=minimum if isinstance(minimum, str) else None,
         max_key=maximum if isinstance(maximum, str) else None,
         clustering=clustering.decode() if clustering is not None else None,
+        encrypted=encrypted,
     )

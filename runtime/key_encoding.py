@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import pyarrow.parquet as pq
-
+from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.key_generator import KeyEncoding
 from parquetry.runtime.meta_columns import RECORD_KEY
@@ -37,7 +36,7 @@ def detect_key_encoding(store: ObjectStore, view: FileSystemView, record_key: Se
 
 def sampled_row(store: ObjectStore, path: str, fields: Sequence[str]) -> dict[str, Any] | None:
     """The values of the fields, dotted for nested ones, in the first row of a file; None without rows."""
-    with store.open_input(path) as source, pq.ParquetFile(source) as file:
+    with store.open_input(path) as source, open_parquet(source) as file:
         batches = file.iter_batches(batch_size=1, columns=list(fields), use_threads=False)
         rows: list[dict[str, Any]] = next((batch.to_pylist() for batch in batches if batch.num_rows), [])
     return {field: _nested(rows[0], field) for field in fields} if rows else None
@@ -45,7 +44,7 @@ def sampled_row(store: ObjectStore, path: str, fields: Sequence[str]) -> dict[st
 
 def _sample(store: ObjectStore, path: str, field: str) -> list[tuple[str, str]]:
     """A few record keys with the text of the field they are made of."""
-    with store.open_input(path) as source, pq.ParquetFile(source) as file:
+    with store.open_input(path) as source, open_parquet(source) as file:
         batches = file.iter_batches(batch_size=_SAMPLE_ROWS, columns=[RECORD_KEY, field], use_threads=False)
         rows: list[dict[str, Any]] = next((batch.to_pylist() for batch in batches if batch.num_rows), [])
     return [(row[RECORD_KEY], str(_nested(row, field))) for row in rows if row[RECORD_KEY] is not None]

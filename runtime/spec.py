@@ -55,12 +55,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesPolicy:
-    """How base files are encoded. Sizes in bytes; None leaves the writer's default."""
+    """How base files are encoded. Sizes in bytes; None leaves the writer's default.
+
+    ``encryption_key`` refers to the master key they are encrypted by, None leaves them in the clear.
+    """
 
     compression: str = "zstd"
     row_group_size_bytes: int | None = None
     page_size_bytes: int | None = None
     bloom_filter: BloomFilter = BloomFilter.ALWAYS_TRUE
+    encryption_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +121,11 @@ class TableSpec:
         return replace(self, columns=columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, every field present, field names as keys."""
+        """Plain JSON values, field names as keys; every field but the key of files in the clear."""
         value: dict[str, Any] = to_json_value(self)
+        if self.files.encryption_key is None:
+            # Specs of tables without keys stay what they were, and so do the digests of them.
+            del value["files"]["encryption_key"]
         return value
 
     @classmethod

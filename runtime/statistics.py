@@ -54,6 +54,7 @@ _SCHEMA = pa.schema(
         ("min_key", pa.string()),
         ("max_key", pa.string()),
         ("clustering", pa.string()),
+        ("encrypted", pa.bool_()),
         pa.field("columns", pa.list_(pa.field("element", _COLUMN)), nullable=False),
     ],
     metadata={_VERSION_KEY: _VERSION},
@@ -168,6 +169,7 @@ def _rows(file: FileStatistics) -> list[dict[str, Any]]:
             "min_key": file.min_key,
             "max_key": file.max_key,
             "clustering": file.clustering,
+            "encrypted": file.encrypted or None,
             "columns": [
                 {
                     "name": name,
@@ -196,6 +198,8 @@ def _file(rows: list[tuple[dict[str, Any], dict[str, ColumnStatistics]]]) -> Fil
         min_key=whole["min_key"],
         max_key=whole["max_key"],
         clustering=whole["clustering"],
+        # Sidecars of the first releases have no such column.
+        encrypted=bool(whole.get("encrypted")),
     )
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-import pyarrow.parquet as pq
-
 from parquetry.runtime.arrow_schema import columns_from_arrow
 from parquetry.runtime.avro_schema import columns_from_avro, is_widening, parse_type, table_avro_schema
+from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec import Column
@@ -99,7 +98,7 @@ def _stored(column: Column) -> tuple[Column, ...]:
 
 def _columns_of_file(store: ObjectStore, part: FileSlice) -> tuple[Column, ...]:
     with store.open_input(part.path) as source:
-        schema = pq.read_schema(source)
+        schema = open_footer(source)[0].schema.to_arrow_schema()
     avro = (schema.metadata or {}).get(_FOOTER_KEY)
     if avro:
         return columns_from_avro(avro.decode(), place=f"{store.uri}/{part.path}")

@@ -20,6 +20,8 @@ ON_TARGET: Final = 0.9
 """A file of this share of the target counts as one of that size."""
 
 STITCH: Final = "stitch"
+ENCRYPT: Final = "encrypt"
+PRUNE: Final = "prune"
 _DIGEST_LENGTH: Final = 16
 
 
@@ -74,13 +76,18 @@ class PlanPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPolicy:
-    """How the rows of a group are laid out. ``strategy`` is the name of an entry point."""
+    """How the rows of a group are laid out. ``strategy`` is the name of an entry point.
+
+    ``encryption_key`` is the reference of the key that ``then: [encrypt]`` is about. Whatever it says,
+    files are encrypted as the table's ``files`` say: with another key all files are due.
+    """
 
     strategy: str = STITCH
     columns: tuple[str, ...] = ()
     scope: Scope = Scope.AUTO
     split_by: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
+    encryption_key: str | None = None
 
     @property
     def digest(self) -> str:
@@ -90,6 +97,9 @@ class ExecutionPolicy:
         """
         said = to_json_value(self)
         del said["scope"]
+        if self.encryption_key is None:
+            # Digests of policies that encrypt nothing stay those that footers carry.
+            del said["encryption_key"]
         content = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_LENGTH]
 

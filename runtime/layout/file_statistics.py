@@ -55,6 +55,7 @@ class FileStatistics:
 
     ``min_key`` and ``max_key`` bound the record keys in the order of their UTF-8 bytes, None where
     that is unknown. ``clustering`` is the digest of the clustering spec that the file was written by.
+    Of an ``encrypted`` file no bounds are known.
     """
 
     path: str
@@ -63,6 +64,7 @@ class FileStatistics:
     min_key: str | None = None
     max_key: str | None = None
     clustering: str | None = None
+    encrypted: bool = False
 
     @property
     def rows(self) -> int:

@@ -10,7 +10,7 @@ class FileSlice:
     """One base file: a version of a file group.
 
     ``path`` is relative to the table. ``rows`` and the key range are None where nobody has
-    read the footer or its recorded statistics yet.
+    read the footer or its recorded statistics yet; neither says anything of keys in ``encrypted`` files.
     """
 
     partition: str
@@ -21,6 +21,7 @@ class FileSlice:
     rows: int | None = None
     min_key: str | None = None
     max_key: str | None = None
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

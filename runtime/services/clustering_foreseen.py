@@ -18,9 +18,12 @@ from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, Clusteri
 def foresee_groups(table: TableHandle, groups: Sequence[PlannedGroup]) -> Mapping[FileKey, GroupForecast]:
     """What groups are good for by the policy in force, by their first file; nothing where none is asked for.
 
-    Rows are read here, so it is done before anything is locked.
+    Rows are read here, so it is done before anything is locked. Of encrypted files none are: a sample
+    would lie beside the timeline in the clear.
     """
     spec = table.effective_spec(table.timeline())
+    if spec.files.encryption_key is not None:
+        return {}
     policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{table.store.uri}: applied spec.extra")
     return foresee(table.store, spec, policy, row_order(policy.execution), groups)
 

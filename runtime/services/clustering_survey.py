@@ -11,7 +11,7 @@ from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
 from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, Partitioning, Situation
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing
+from parquetry.runtime.layout.clustering_policy import PRUNE, ClusteringSpec, Existing
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec import TableSpec
@@ -25,6 +25,7 @@ RUN_KEY: Final = "parquetry.clustering"
 """Where a replacecommit says how many groups of its plan were left out."""
 
 _ROUNDS_BEFORE_WAITING: Final = 3
+_UNPRUNED: Final = "unpruned"
 
 
 def observe(
@@ -40,12 +41,34 @@ def observe(
     slices = table.view(timeline).all_slices()
     names = {*policy.execution.columns, *policy.execution.split_by}
     known = look_up(table.store, slices, columns=names)
-    files = tuple(clustering_file(part, known.get(part.path)) for part in slices)
+    unpruned = unpruned_until(table, policy)
+    files = tuple(clustering_file(part, known.get(part.path), unpruned_until=unpruned) for part in slices)
     return policy, files, situation_of(table, timeline, spec, policy, timing=timing)
 
 
-def clustering_file(part: FileSlice, known: FileStatistics | None) -> ClusteringFile:
-    """A slice with what its statistics say, None when nothing is known."""
+def unpruned_until(table: TableHandle, policy: ClusteringSpec) -> str | None:
+    """When a column was dropped last, if the policy prunes: files up to that instant may still have it."""
+    if PRUNE not in policy.execution.then:
+        return None
+    later: tuple[int, set[str]] | None = None
+    for applied_at_ms, spec in applied_history(table.store):
+        names = {column.name for column in spec.columns}
+        if later is not None and not names <= later[1]:
+            return format_instant(later[0], table.config.timezone)
+        later = applied_at_ms, names
+    return None
+
+
+def clustering_file(
+    part: FileSlice, known: FileStatistics | None, *, unpruned_until: str | None = None
+) -> ClusteringFile:
+    """A slice with what its statistics say, None when nothing is known.
+
+    One that may have dropped columns counts as one of another policy.
+    """
+    digest = None if known is None else known.clustering
+    if unpruned_until is not None and part.instant <= unpruned_until:
+        digest = _UNPRUNED
     return ClusteringFile(
         partition=part.partition,
         file_id=part.file_id,
@@ -53,7 +76,7 @@ def clustering_file(part: FileSlice, known: FileStatistics | None) -> Clustering
         path=part.path,
         size_bytes=part.size_bytes,
         rows=None if known is None else known.rows,
-        digest=None if known is None else known.clustering,
+        digest=digest,
         columns={} if known is None else {name.lower(): c for name, c in known.columns.items()},
     )
 

@@ -14,6 +14,7 @@ from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.avro_schema import table_avro_schema
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_result import WriteResults
+from parquetry.runtime.encryption import ENCRYPTION
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.parallel import map_each
@@ -88,7 +89,13 @@ class TableState:
         """The files with their rows and key ranges, from recorded statistics or footers."""
         known = look_up(self.handle.store, files, columns=())
         return [
-            replace(f, rows=known[f.path].rows, min_key=known[f.path].min_key, max_key=known[f.path].max_key)
+            replace(
+                f,
+                rows=known[f.path].rows,
+                min_key=known[f.path].min_key,
+                max_key=known[f.path].max_key,
+                encrypted=known[f.path].encrypted,
+            )
             for f in files
         ]
 
@@ -149,8 +156,10 @@ class Attempt:
             policy = replace(policy, small_file_limit_bytes=0)
         tasks = 2 * self.spark.sparkContext.defaultParallelism
         plan = plan_buckets(self.transaction.instant, works, policy=policy, tasks=tasks)
+        # The announcement is on the timeline for everybody to read, so keys of encrypted files stay out.
+        told = {} if self.state.spec.files.encryption_key else inserted_keys or {}
         taken = self.transaction.declare(
-            plan.profile, key_scope=self.state.spec.key_scope, inserted_keys=inserted_keys or {}
+            plan.profile, key_scope=self.state.spec.key_scope, inserted_keys=told
         )
         if taken & plan.filled:
             reasons = dict.fromkeys(taken, "another write has announced it, or its clustering is pending")
@@ -177,6 +186,8 @@ class Attempt:
             partition = file.stat.partition_path
             stats[partition] = (*stats.get(partition, ()), file.stat)
         extra = dict(self.extra)
+        if (key := self.state.spec.files.encryption_key) is not None and stats:
+            extra[ENCRYPTION] = key
         sidecars: list[tuple[str, bytes]] = []
         if plan is not None:
             decisions = decisions_json(plan)

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.base_file_conform import conform
 from parquetry.runtime.base_file_reader import reading
+from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.parquet_input import read_parquet
@@ -133,7 +134,7 @@ def key_columns(
         return
     place = f"{store.uri}/{file.path}"
     with store.open_input(file.path) as source, reading(place):
-        parquet = pq.ParquetFile(source, pre_buffer=False)
+        parquet = open_parquet(source, pre_buffer=False)
         first = 0
         for number in range(parquet.num_row_groups):
             group = parquet.metadata.row_group(number)

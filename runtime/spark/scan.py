@@ -1,5 +1,6 @@
 """Base files as one DataFrame of the table's columns, read by Spark's own vectorised reader.
 
+Encrypted files are read by :mod:`parquetry.runtime.spark.encrypted_files`.
 Files of older schemas are read as what they are: missing columns are null, and types that the
 running Spark cannot widen while reading are cast afterwards, file by file schema.
 """
@@ -16,9 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.arrow_schema import columns_from_arrow
 from parquetry.runtime.avro_schema import columns_from_avro
 from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
+from parquetry.runtime.encryption import ENCRYPTION
 from parquetry.runtime.footer import read_footer
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.spark.encrypted_files import encrypted_frame
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.prepare import convert
 from parquetry.runtime.spark.session import spark_version
@@ -52,10 +55,13 @@ def scan_files(
     if not files:
         return _no_rows(spark, wanted, meta, positions=positions)
     widens = spark_version(spark) >= _WIDENS_WHILE_READING
-    types = _stored_types(store, timeline, files)
+    types, sealed = _stored_types(store, timeline, files)
+    encrypted = [file for file in files if file.instant in sealed]
     groups: dict[tuple[tuple[str, str], ...], list[FileSlice]] = {}
     casts: dict[tuple[tuple[str, str], ...], _Types] = {}
     for file in files:
+        if file.instant in sealed:
+            continue
         found = types[file.instant]
         differing = {
             name: found[name]
@@ -69,6 +75,9 @@ def scan_files(
         _scan(spark, store, group, wanted, casts[signature], meta=meta, positions=positions)
         for signature, group in groups.items()
     ]
+    if encrypted:
+        frame = encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta)
+        frames.append(frame if positions else frame.drop(FILE, POSITION))
     return reduce(DataFrame.unionAll, frames)
 
 
@@ -107,24 +116,35 @@ def _ddl(meta: Sequence[str], types: _Types) -> str:
     return ", ".join([*(f"{name} string" for name in meta), *(f"{quoted(n)} {t}" for n, t in types.items())])
 
 
-def _stored_types(store: ObjectStore, timeline: Timeline, files: Sequence[FileSlice]) -> Mapping[str, _Types]:
-    """The columns of the files by the instant that wrote them: as its commit says, else a footer."""
+def _stored_types(
+    store: ObjectStore, timeline: Timeline, files: Sequence[FileSlice]
+) -> tuple[Mapping[str, _Types], frozenset[str]]:
+    """The columns of the files by the instant that wrote them, and the instants that encrypted them.
+
+    As their commits say, else footers.
+    """
     samples = {file.instant: file for file in files}
     parsed: dict[str, _Types] = {}
     types: dict[str, _Types] = {}
+    sealed: set[str] = set()
     unknown = []
     for instant, file in samples.items():
-        schema = timeline.commit_metadata(instant).schema if timeline.is_completed(instant) else None
-        if schema is None:
+        metadata = timeline.commit_metadata(instant) if timeline.is_completed(instant) else None
+        schema = None if metadata is None else metadata.schema
+        if metadata is None or schema is None:
             unknown.append(file)
             continue
+        if ENCRYPTION in metadata.extra:
+            sealed.add(instant)
         if schema not in parsed:
             parsed[schema] = _types(columns_from_avro(schema))
         types[instant] = parsed[schema]
     footers = map_each(unknown, lambda file: read_footer(store, file.path))
     for file, footer in zip(unknown, footers, strict=True):
         types[file.instant] = _types(columns_from_arrow(footer.schema))
-    return types
+        if ENCRYPTION in footer.key_values:
+            sealed.add(file.instant)
+    return types, frozenset(sealed)
 
 
 def _types(columns: Sequence[Column]) -> _Types:

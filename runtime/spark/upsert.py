@@ -273,7 +273,7 @@ def _candidates(
 def _stored(attempt: Attempt, files: Sequence[FileSlice], columns: Sequence[Column]) -> DataFrame:
     """All keys of the files with their places, and the ordering column if it is asked for."""
     store = attempt.state.handle.store
-    if not columns:
+    if not columns and not any(file.encrypted for file in files):
         return stored_keys(attempt.spark, store, files)
     frame = scan_files(
         attempt.spark,
@@ -289,5 +289,5 @@ def _stored(attempt: Attempt, files: Sequence[FileSlice], columns: Sequence[Colu
         F.col(PARTITION_PATH).alias(STORED_PARTITION),
         FILE,
         POSITION,
-        F.col(quoted(columns[0].name)).alias(STORED_ORDERING),
+        *(F.col(quoted(c.name)).alias(STORED_ORDERING) for c in columns),
     )

@@ -1,0 +1,101 @@
+"""Base files encrypted as a whole by Parquet's modular encryption, and read again.
+
+A file has its own data key. That is wrapped by a key encryption key of this process, and that one by the
+master key that the table's spec refers to (envelope encryption as parquet's key tools define it). The
+wrapped keys and the reference stand in the file's own key metadata; no key is ever written.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.key_management import kms_client, split_reference
+
+ENCRYPTION: Final = "parquetry.encryption"
+"""The footer key, and the key in a commit's extra metadata, that holds the reference."""
+
+_MAGIC: Final = b"PARE"
+_DATA_KEY_BITS: Final = 256
+
+
+def encryption_properties(reference: str) -> Any:
+    """What ``ParquetWriter`` needs for one new file whose every part is encrypted.
+
+    KeyUnavailableError when the key cannot be had here.
+    """
+    from pyarrow.parquet.encryption import EncryptionConfiguration  # noqa: PLC0415 - few tables need it
+
+    if not hasattr(EncryptionConfiguration, "uniform_encryption"):
+        raise UnsupportedTableError(
+            f"pyarrow {pa.__version__} cannot encrypt whole files; install 'parquetry[encryption]'"
+        )
+    factory, connection = _crypto()
+    configuration = EncryptionConfiguration(
+        footer_key=reference, uniform_encryption=True, data_key_length_bits=_DATA_KEY_BITS
+    )
+    return factory.file_encryption_properties(connection, configuration)
+
+
+def open_footer(source: Any) -> tuple[pq.FileMetaData, Any]:
+    """The footer of an open parquet file, and what decrypts the rest: None for a file in the clear.
+
+    KeyUnavailableError when the file is encrypted and its key cannot be had here, else as pyarrow.
+    """
+    try:
+        return pq.read_metadata(source), None
+    except (pa.ArrowInvalid, OSError):
+        if not _is_encrypted(source):
+            raise
+    decryption = _decryption_properties()
+    return pq.read_metadata(source, decryption_properties=decryption), decryption
+
+
+def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
+    """The parquet file, encrypted or in the clear; errors are those of :func:`open_footer`."""
+    metadata, decryption = open_footer(source)
+    if decryption is None:
+        return pq.ParquetFile(source, metadata=metadata, **options)
+    return pq.ParquetFile(source, decryption_properties=decryption, **options)
+
+
+def is_encrypted(metadata: pq.FileMetaData) -> bool:
+    """Whether the file of this footer was written encrypted by this project."""
+    return ENCRYPTION.encode() in (metadata.metadata or {})
+
+
+def _is_encrypted(source: Any) -> bool:
+    size = source.size()
+    source.seek(max(size - len(_MAGIC), 0))
+    return bool(source.read(len(_MAGIC)) == _MAGIC)
+
+
+def _decryption_properties() -> Any:
+    from pyarrow.parquet.encryption import DecryptionConfiguration  # noqa: PLC0415 - few tables need it
+
+    factory, connection = _crypto()
+    return factory.file_decryption_properties(connection, DecryptionConfiguration())
+
+
+@cache
+def _crypto() -> tuple[Any, Any]:
+    """The factory of this process, which keeps key encryption keys for ten minutes, as parquet-mr's does."""
+    from pyarrow.parquet.encryption import CryptoFactory, KmsClient, KmsConnectionConfig  # noqa: PLC0415
+
+    class Clients(KmsClient):  # type: ignore[misc]  # pyarrow has no types
+        """Asks the client that a key's reference names."""
+
+        def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
+            kind, name = split_reference(master_key_identifier)
+            return kms_client(kind).wrap_key(key_bytes, name)
+
+        def unwrap_key(self, wrapped_key: str | bytes, master_key_identifier: str) -> bytes:
+            kind, name = split_reference(master_key_identifier)
+            text = wrapped_key.decode() if isinstance(wrapped_key, bytes) else wrapped_key
+            return kms_client(kind).unwrap_key(text, name)
+
+    return CryptoFactory(lambda _: Clients()), KmsConnectionConfig()

@@ -1,0 +1,145 @@
+"""Where master keys are: the built-in clients, and those of the entry-point group.
+
+A reference such as ``env:FLIGHTS_KEY`` has the name of a client before the first colon; the rest is that
+client's own. Specs, plans and tables hold references only. Processes that read or write encrypted
+files ask the client, so a plug-in has to be installed where they run.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from parquetry.runtime.errors import KeyUnavailableError
+
+ENTRY_POINTS: Final = "parquetry.kms_clients"
+
+_NONCE_BYTES: Final = 12
+_KEY_BYTES: Final = (16, 24, 32)
+
+
+class KmsClient(Protocol):
+    """Wraps other keys by a master key that it alone knows; ``pyarrow.parquet.encryption.KmsClient`` fits.
+
+    ``name`` is a reference without the client's name. What is raised ends the read or write, so it
+    should name the key and a remedy, never a key's bytes.
+    """
+
+    def wrap_key(self, key_bytes: bytes, name: str, /) -> str:
+        """The key, encrypted by the master key, as text."""
+        ...
+
+    def unwrap_key(self, wrapped_key: str, name: str, /) -> bytes:
+        """The key of which :meth:`wrap_key` made the text."""
+        ...
+
+
+class LocalKeys:
+    """Wraps in this process by AES-GCM, in the form of parquet's ``KeyToolkit.encryptKeyLocally``.
+
+    ``find`` gives the text of a master key, base64 of 16, 24 or 32 bytes; ``kind`` is the client's name.
+    """
+
+    def __init__(self, kind: str, find: Callable[[str], str]) -> None:
+        self._kind = kind
+        self._find = find
+
+    def wrap_key(self, key_bytes: bytes, name: str, /) -> str:
+        """Nonce, encrypted key and tag, as base64."""
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = self._cipher(name).encrypt(nonce, key_bytes, self._reference(name).encode())
+        return base64.b64encode(nonce + sealed).decode()
+
+    def unwrap_key(self, wrapped_key: str, name: str, /) -> bytes:
+        """The key; KeyUnavailableError when the master key is another one than at the time."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an optional dependency
+
+        cipher = self._cipher(name)
+        sealed = base64.b64decode(wrapped_key)
+        nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        try:
+            opened: bytes = cipher.decrypt(nonce, rest, self._reference(name).encode())
+        except InvalidTag:
+            raise KeyUnavailableError(
+                f"the key {self._reference(name)} is not the one that the file was encrypted with; "
+                "give the one that was in force when it was written"
+            ) from None
+        return opened
+
+    def _reference(self, name: str) -> str:
+        return f"{self._kind}:{name}"
+
+    def _cipher(self, name: str) -> Any:
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - optional
+        except ImportError:
+            raise KeyUnavailableError(
+                f"the key {self._reference(name)} needs the package cryptography; "
+                "install 'parquetry[encryption]' where tables are read and written"
+            ) from None
+        text = self._find(name)
+        try:
+            key = base64.b64decode("".join(text.split()), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if len(key) not in _KEY_BYTES:
+            raise KeyUnavailableError(
+                f"the key {self._reference(name)} is not base64 of 16, 24 or 32 bytes; "
+                "make one by: openssl rand -base64 32"
+            )
+        return AESGCM(key)
+
+
+def _from_environment(name: str) -> str:
+    text = os.environ.get(name)
+    if not text:
+        raise KeyUnavailableError(
+            f"the key env:{name} is not there: environment variable {name} is not set; set it for this "
+            "command, and for executors by spark.executorEnv, or read by somebody who has the key"
+        )
+    return text
+
+
+def _from_file(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise KeyUnavailableError(
+            f"the key file:{name} cannot be read: {reason}; put the file where the table is read and "
+            "written, or read by somebody who has the key"
+        ) from None
+
+
+BUILT_IN: Final[Mapping[str, KmsClient]] = {
+    "env": LocalKeys("env", _from_environment),
+    "file": LocalKeys("file", _from_file),
+}
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """The client's name, and what the client calls the key."""
+    kind, _, name = reference.partition(":")
+    return kind, name
+
+
+@cache
+def kms_client(kind: str) -> KmsClient:
+    """The client of that name; KeyUnavailableError names those there are."""
+    if kind in BUILT_IN:
+        return BUILT_IN[kind]
+    installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if kind not in installed:
+        known = ", ".join([*BUILT_IN, *sorted(installed)])
+        raise KeyUnavailableError(
+            f"there is no client for keys {kind!r} here; known are {known}. Install the package whose "
+            f"entry-point group {ENTRY_POINTS} has it"
+        )
+    client: KmsClient = installed[kind].load()()
+    return client

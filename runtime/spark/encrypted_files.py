@@ -1,0 +1,73 @@
+"""Encrypted base files as a DataFrame: read by Arrow inside the tasks, which ask for the key themselves.
+
+Spark's own reader would need a key client in Java on every class path. Here it is Python's, as for
+writing. Whole columns are read, the table's only; filters apply behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.meta_columns import FILE_NAME, PARTITION_PATH
+from parquetry.runtime.spark.tagging import FILE, POSITION
+from parquetry.runtime.spark.workers import spare_loaded_modules
+from parquetry.runtime.storage import ObjectStore
+
+_BATCH_BYTES: Final = 8 * 1024 * 1024
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def encrypted_frame(
+    spark: SparkSession, store: ObjectStore, files: Sequence[FileSlice], ddl: str, meta: Sequence[str]
+) -> DataFrame:
+    """The ``meta`` columns, those of ``ddl``, the file's name and the row's number, a task for each file.
+
+    A task ends in KeyUnavailableError when the key cannot be had where it runs.
+    """
+    wanted = to_arrow_schema(spark.createDataFrame([], ddl).schema) if ddl else pa.schema([])
+    names = [*meta, *wanted.names, FILE, POSITION]
+    columns = [*(f"{name} string" for name in meta), *([ddl] if ddl else [])]
+    found = ", ".join([*columns, f"{FILE} string", f"{POSITION} bigint"])
+    return spark.range(0, len(files), 1, len(files)).mapInArrow(_reader(store, files, wanted, names), found)
+
+
+def _reader(
+    store: ObjectStore, files: Sequence[FileSlice], wanted: pa.Schema, names: Sequence[str]
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    def read(numbers: Iterable[pa.RecordBatch]) -> Batches:
+        spare_loaded_modules()
+        for number in [number for batch in numbers for number in batch.column(0).to_pylist()]:
+            part = files[number]
+            with open_base_file(
+                store, part, wanted, decoded=frozenset(wanted.names), batch_bytes=_BATCH_BYTES
+            ) as reader:
+                yield from _batches(reader, part, names)
+
+    return read
+
+
+def _batches(reader: BaseFileReader, part: FileSlice, names: Sequence[str]) -> Batches:
+    name = part.path.rpartition("/")[2]
+    for group in reader.row_groups:
+        first = group.first
+        for batch in reader.batches(group):
+            rows = batch.num_rows
+            stored = dict(zip(batch.schema.names, batch.columns, strict=True))
+            stored[FILE_NAME] = stored[FILE] = pa.repeat(name, rows)
+            stored[PARTITION_PATH] = pa.repeat(part.partition, rows)
+            stored[POSITION] = pa.array(np.arange(first, first + rows, dtype=np.int64))
+            first += rows
+            yield pa.RecordBatch.from_pydict({column: _plain(stored[column]) for column in names})
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array

@@ -1,0 +1,272 @@
+"""Base files that are encrypted as a whole: written, merged, rewritten, and read with the key or without."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import math
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from parquetry.runtime import key_management
+from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.encryption import encryption_properties, is_encrypted, open_footer, open_parquet
+from parquetry.runtime.errors import KeyUnavailableError
+from parquetry.runtime.footer import MAX_KEY, read_footer
+from parquetry.runtime.key_management import LocalKeys, kms_client
+from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
+from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up
+from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, merging, slice_of, write
+
+KEY = base64.b64encode(bytes(range(32))).decode()
+COLUMNS = (
+    Column(name="n", type="bigint"),
+    Column(name="secret", type="string"),
+    Column(name="x", type="double"),
+    Column(name="day", type="date"),
+    Column(name="price", type="decimal(12,2)"),
+    Column(name="place", type="struct<city:string,tags:array<string>>"),
+    Column(name="by_name", type="map<string,int>"),
+)
+ENCRYPTED = FilesPolicy(encryption_key="env:PARQUETRY_TEST_KEY")
+MANUAL = Path(__file__).parents[2] / "docs" / "how-to" / "encrypt.md"
+WORDS = [b"confidential", b"secret-city", b"secret-tag", b"key-of-", KEY.encode(), base64.b64decode(KEY)]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("PARQUETRY_TEST_KEY", KEY)
+
+
+def rows(count: int) -> list[Incoming]:
+    return [
+        Incoming(
+            key=f"key-of-{number:05}",
+            values={
+                "n": number,
+                "secret": None if number % 7 == 0 else f"confidential {number % 50}",
+                "x": math.nan if number % 5 == 0 else number / 3,
+                "day": date.fromordinal(730_000 + number),
+                "price": Decimal(number) / 100,
+                "place": {"city": f"secret-city {number}", "tags": ["secret-tag", None]},
+                "by_name": [("a", number)],
+            },
+        )
+        for number in range(count)
+    ]
+
+
+def read(ctx, files) -> pa.Table:
+    tables = []
+    for file in files:
+        with ctx.store.open_input(file.stat.path) as source:
+            tables.append(open_parquet(source).read())
+    return pa.concat_tables(tables).drop_columns(["_hoodie_file_name"])
+
+
+def content(ctx, file) -> bytes:
+    return ctx.store.read(file.stat.path)
+
+
+def assert_sealed(ctx, files):
+    for file in files:
+        found = content(ctx, file)
+        assert found.endswith(b"PARE")
+        assert len(found) == file.stat.file_size_bytes
+        assert [word for word in WORDS if word in found] == []
+
+
+def values(table: pa.Table) -> str:
+    """Rows as text: NaN equals itself there."""
+    return repr(table.to_pylist())
+
+
+def both(tmp_path, incoming, **changes):
+    """The same rows written in the clear and encrypted."""
+    clear = context(tmp_path / "clear", COLUMNS, **changes)
+    sealed = context(tmp_path / "sealed", COLUMNS, files=ENCRYPTED, **changes)
+    return (clear, write(clear, bucket(clear), incoming)), (sealed, write(sealed, bucket(sealed), incoming))
+
+
+@pytest.mark.parametrize("budget_bytes", [512 * 2**20, 8 * 2**20])
+def test_what_is_written_encrypted_is_what_would_be_written_in_the_clear(tmp_path, budget_bytes):
+    policy = {"memory_budget_bytes": budget_bytes, "max_file_size_bytes": 48 * 1024}
+    (clear, plain), (sealed, hidden) = both(tmp_path, rows(6_000), **policy)
+    assert len(hidden.files) > 1
+    assert values(read(sealed, hidden.files)) == values(read(clear, plain.files))
+    assert_sealed(sealed, hidden.files)
+    assert all(word in content(clear, plain.files[0]) for word in [b"key-of-00000"])
+
+
+def test_an_update_and_a_delete_keep_a_file_encrypted(tmp_path):
+    (clear, plain), (sealed, hidden) = both(tmp_path, rows(3000))
+    merged = []
+    for ctx, written in ((clear, plain), (sealed, hidden)):
+        later = replace(ctx, instant=SECOND)
+        changes = [
+            Incoming(key="key-of-00003", position=3, values={"n": -1, "secret": "confidential, changed"}),
+            Incoming(key="key-of-00005", position=5, delete=True),
+            Incoming(key="key-of-new", values={"n": 7, "secret": "confidential, new"}),
+        ]
+        merged.append((later, write(later, merging(written.files[0]), changes).files))
+    (clear, plain), (sealed, hidden) = merged
+    assert values(read(sealed, hidden)) == values(read(clear, plain))
+    assert_sealed(sealed, hidden)
+
+
+@pytest.mark.parametrize("order", [None, RowOrder(strategy="sort", columns=("secret", "n"))])
+@pytest.mark.parametrize("budget_bytes", [512 * 2**20, 2**20])
+def test_a_rewrite_encrypts_clear_files_and_opens_them_again(tmp_path, order, budget_bytes):
+    first = context(tmp_path, COLUMNS, instant=FIRST)
+    files = write(first, bucket(first), rows(4000)).files
+    before = values(read(first, files).sort_by("n"))
+    for instant, policy in ((SECOND, ENCRYPTED), ("20260105000000000", FilesPolicy())):
+        ctx = context(tmp_path, COLUMNS, instant=instant, files=policy, memory_budget_bytes=budget_bytes)
+        slices = tuple(slice_of(file) for file in files)
+        group = GroupWork(index=0, partition="p=1", slices=slices, target_bytes=2**20, order=order)
+        files = rewrite_group(replace(ctx, clustering="0123456789abcdef"), group).files
+        assert values(read(ctx, files).sort_by("n")) == before
+        assert files[0].statistics.clustering == "0123456789abcdef"
+        if policy is ENCRYPTED:
+            assert_sealed(ctx, files)
+    assert not any(is_encrypted(file.metadata) for file in files)
+
+
+def test_nothing_of_the_values_is_recorded(tmp_path):
+    exact = replace(ENCRYPTED, bloom_filter=BloomFilter.EXACT)
+    ctx = context(tmp_path, COLUMNS, files=exact)
+    (file,) = write(ctx, bucket(ctx), rows(3000)).files
+    assert (file.min_key, file.max_key) == (None, None)
+    assert file.statistics.encrypted
+    assert file.statistics.rows == 3000
+    assert file.statistics.columns == {}
+    sidecar = encode_statistics([file.statistics])
+    assert decode_statistics(sidecar, place="here") == (file.statistics,)
+    plain = pq.read_table(pa.BufferReader(sidecar)).to_pylist()
+    assert [word for word in WORDS if word.decode("latin-1") in repr(plain)] == []
+    # From the footer, with the key, no more is told.
+    part = slice_of(file)
+    (found,) = look_up(ctx.store, [part]).values()
+    assert found == file.statistics
+    assert read_footer(ctx.store, part.path).key_values[MAX_KEY] == "key-of-02999"
+
+
+def test_numbers_that_may_hide_nan_have_no_bounds(tmp_path):
+    ctx = context(tmp_path, COLUMNS, files=ENCRYPTED)
+    (file,) = write(ctx, bucket(ctx), rows(3000)).files
+    with ctx.store.open_input(file.stat.path) as source:
+        metadata, _ = open_footer(source)
+    bounded = {
+        metadata.schema.column(i).path: metadata.row_group(0).column(i).is_stats_set
+        for i in range(metadata.num_columns)
+    }
+    assert not bounded["x"]
+    assert bounded["n"]
+    assert bounded["_hoodie_record_key"]
+    assert metadata.row_group(0).column(5).has_column_index
+
+
+READ = """
+import sys
+from parquetry.runtime.encryption import open_parquet
+import pyarrow as pa
+try:
+    print(open_parquet(pa.OSFile(sys.argv[1])).read().num_rows)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"PARQUETRY_TEST_KEY": KEY}, "9"),
+        ({}, "KeyUnavailableError the key env:PARQUETRY_TEST_KEY is not there"),
+        (
+            {"PARQUETRY_TEST_KEY": base64.b64encode(bytes(32)).decode()},
+            "KeyUnavailableError the key env:PARQUETRY_TEST_KEY is not the one",
+        ),
+        (
+            {"PARQUETRY_TEST_KEY": "no key"},
+            "KeyUnavailableError the key env:PARQUETRY_TEST_KEY is not base64",
+        ),
+    ],
+    ids=["key", "none", "another", "garbage"],
+)
+def test_a_reader_needs_the_key(tmp_path, environment, said):
+    ctx = context(tmp_path, COLUMNS, files=ENCRYPTED)
+    (file,) = write(ctx, bucket(ctx), rows(9)).files
+    path = str(tmp_path / file.stat.path)
+    # Another process: this one knows the key.
+    answer = subprocess.run(
+        [sys.executable, "-c", READ, path], env=environment, capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.startswith(said)
+    assert KEY not in answer.stdout + answer.stderr
+
+
+def test_other_readers_say_that_the_file_is_encrypted(tmp_path):
+    ctx = context(tmp_path, COLUMNS, files=ENCRYPTED)
+    (file,) = write(ctx, bucket(ctx), rows(9)).files
+    with pytest.raises(OSError, match="encrypted"):
+        pq.read_table(tmp_path / file.stat.path)
+
+
+def test_a_key_in_a_file(tmp_path):
+    (tmp_path / "key").write_text(f"{KEY}\n")
+    ctx = context(tmp_path / "t", COLUMNS, files=FilesPolicy(encryption_key=f"file:{tmp_path}/key"))
+    written = write(ctx, bucket(ctx), rows(9))
+    assert read(ctx, written.files).num_rows == 9
+    assert_sealed(ctx, written.files)
+    with pytest.raises(KeyUnavailableError, match="cannot be read: No such file"):
+        encryption_properties(f"file:{tmp_path}/other")
+
+
+class Service:
+    """A key management service: wraps texts by keys that it has under names."""
+
+    def __init__(self):
+        self.keys = LocalKeys("service", lambda name: {"transit/patients": KEY}[name])
+
+    def encrypt(self, name, text):
+        return self.keys.wrap_key(text.encode(), name)
+
+    def decrypt(self, name, text):
+        return self.keys.unwrap_key(text, name).decode()
+
+
+def test_the_client_in_the_manual_works_as_it_stands_there(tmp_path, monkeypatch):
+    blocks = re.findall(r"```(python|toml)\n(.*?)```", MANUAL.read_text(), flags=re.DOTALL)
+    code, declared = (dict(blocks)[language] for language in ("python", "toml"))
+    (tmp_path / "our_kms.py").write_text(f"{code}\n\ndef connect():\n    return SERVICE\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("our_kms").SERVICE = Service()
+    declared = tomllib.loads(declared)["project"]["entry-points"]["parquetry.kms_clients"]
+    points = [EntryPoint(name=name, value=value, group="") for name, value in declared.items()]
+    monkeypatch.setattr(key_management, "entry_points", lambda group: points)
+    kms_client.cache_clear()
+    try:
+        ctx = context(tmp_path, COLUMNS, files=FilesPolicy(encryption_key="vault:transit/patients"))
+        written = write(ctx, bucket(ctx), rows(9))
+        assert read(ctx, written.files).num_rows == 9
+        assert_sealed(ctx, written.files)
+    finally:
+        kms_client.cache_clear()
+        sys.modules.pop("our_kms")
+
+
+def test_a_client_that_is_not_there():
+    with pytest.raises(KeyUnavailableError, match="no client for keys 'hsm' here; known are env, file"):
+        encryption_properties("hsm:flights")
