@@ -19,7 +19,7 @@ from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_model import FileKey
-from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
+from parquetry.runtime.layout.clustering_policy import STITCH, ExecutionPolicy
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.parallel import map_each
@@ -62,13 +62,13 @@ class Clustered:
     bytes_before: int = 0
     bytes_after: int = 0
     left_out: tuple[LeftOut, ...] = ()
+    queries: tuple[MeasuredQuery, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringResult:
     """What a run of clustering did. ``instants`` are its replacecommits; sizes are in bytes.
 
-    queries: tuple[MeasuredQuery, ...] = ()
     ``left_out`` are groups that a writer won; they are due again. ``excluded_files`` were not due, or
     not within the limits of the run. ``queries`` are the declared ones, on the files that were rewritten.
     """
@@ -82,13 +82,13 @@ class ClusteringResult:
     bytes_after: int = 0
     excluded_files: int = 0
     left_out: tuple[LeftOut, ...] = ()
+    queries: tuple[MeasuredQuery, ...] = ()
     warnings: tuple[str, ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWork:
     """What a plan asks for now, and the groups that have changed since it was made."""
-    queries: tuple[MeasuredQuery, ...] = ()
 
     works: tuple[GroupWork, ...]
     left_out: tuple[LeftOut, ...]
@@ -145,7 +145,7 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
 
     InvalidDataError for a strategy or a step that is not known here.
     """
-    unknown = sorted(set(execution.then) - {ENCRYPT, PRUNE})
+    unknown = sorted(set(execution.then) - {"prune"})
     if unknown:
         raise InvalidDataError(
             f"clustering.execution.then: {unknown[0]!r} cannot be done; take it out of the spec"
@@ -229,7 +229,7 @@ def clustered(
     left_out: Sequence[LeftOut],
     queries: Sequence[MeasuredQuery] = (),
 ) -> Clustered:
-    """What became of a plan; groups of a run that was lost as a whole are left out."""
+    """What became of a plan; groups of a run that was lost as a whole are left out, and measures of it."""
     if commit.instant is None:
         reason = "; ".join(commit.retry_reasons) or "no group of the plan was left"
         left_out = [*left_out, *(_lost(group, reason) for group in standing)]
@@ -245,6 +245,7 @@ def clustered(
         bytes_before=sum(part.size_bytes for part in slices),
         bytes_after=sum(file.stat.file_size_bytes for file in files),
         left_out=tuple(left_out),
+        queries=tuple(queries),
     )
 
 
@@ -257,10 +258,10 @@ def summed(parts: Sequence[Clustered], *, excluded_files: int = 0) -> Clustering
         files_before=sum(part.files_before for part in parts),
         files_after=sum(part.files_after for part in parts),
         bytes_before=sum(part.bytes_before for part in parts),
-        queries=tuple(queries),
         bytes_after=sum(part.bytes_after for part in parts),
         excluded_files=excluded_files,
         left_out=tuple(lost for part in parts for lost in part.left_out),
+        queries=added_up(query for part in parts for query in part.queries),
         warnings=tuple(warning for part in parts for warning in part.commit.warnings),
     )
 
@@ -273,7 +274,6 @@ def _of_hudi(plan: ClusteringPlan) -> ExecutionPolicy:
         return ExecutionPolicy()
     layout = params.get(LAYOUT_PARAM, "LINEAR").upper().replace("-", "")
     return ExecutionPolicy(strategy=_LAYOUTS.get(layout, "sort"), columns=columns)
-        queries=added_up(query for part in parts for query in part.queries),
 
 
 def _keys(slices: Iterable[FileSlice]) -> Iterable[FileKey]:

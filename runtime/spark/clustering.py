@@ -106,8 +106,8 @@ class _Run:
         self._measure: QueryMeasure | None = None
         self.groups: list[RewrittenGroup] = []
         self.left_out: list[LeftOut] = []
-
         self.measured: tuple[MeasuredQuery, ...] = ()
+
     def body(self, transaction: Transaction) -> WriteOutcome | None:
         """The outcome of all groups of the plan that can still be rewritten; None without any."""
         plan = transaction.timeline.requested_replace(transaction.instant).plan
@@ -167,10 +167,10 @@ class _Run:
             ids = tuple(part.file_id for part in group.work.slices)
             replaced[group.work.partition] = (*replaced.get(group.work.partition, ()), *ids)
         outcome = attempt.outcome(CLUSTER, results=WriteResults(files=files, buckets={}), replaced=replaced)
+        self.measured = self._measure.measured(self.groups)
         said = description(self._planned.execution, self.groups, self.left_out)
         return replace(outcome, extra={**outcome.extra, RUN_KEY: said, **in_commit(self.measured)})
 
-        self.measured = self._measure.measured(self.groups)
 
 def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
     """Let one task rewrite each group, the largest first."""
