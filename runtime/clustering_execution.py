@@ -19,7 +19,7 @@ from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_model import FileKey
-from parquetry.runtime.layout.clustering_policy import STITCH, ExecutionPolicy
+from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.parallel import map_each
@@ -145,7 +145,7 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
 
     InvalidDataError for a strategy or a step that is not known here.
     """
-    unknown = sorted(set(execution.then) - {"prune"})
+    unknown = sorted(set(execution.then) - {ENCRYPT, PRUNE})
     if unknown:
         raise InvalidDataError(
             f"clustering.execution.then: {unknown[0]!r} cannot be done; take it out of the spec"
