@@ -39,6 +39,10 @@ class UnexpectedError(ParquetryError):
     exit_code: ClassVar[int] = 70
 
 
+class UnsavedResultsError(ParquetryError):
+    """A run is over, and its results could not be written down; the message names the file."""
+
+
 class BlockedPlanError(ParquetryError):
     """The plan holds changes that may not be applied."""
 

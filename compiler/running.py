@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from parquetry.compiler.errors import UnappliedError, UnexpectedError
+from parquetry.compiler.errors import UnappliedError, UnexpectedError, UnsavedResultsError
 from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
@@ -47,17 +48,21 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What a run did, in order."""
+    """What a run did, in order; ``unsaved`` is why its results are in no file."""
 
     run_id: str
     outcomes: tuple[JobOutcome, ...]
+    unsaved: ParquetryError | None = None
 
     @property
     def failure(self) -> ParquetryError | None:
-        """What the command ends with: nothing, a bug, the one failure, or that only a part was done."""
+        """What the command ends with: nothing, a bug, the one failure, or that only a part was done.
+
+        That the results are not saved is told when nothing else failed.
+        """
         errors = [outcome.error for outcome in self.outcomes if outcome.error is not None]
         if not errors:
-            return None
+            return self.unsaved
         if bugs := [error for error in errors if error.exit_code == UnexpectedError.exit_code]:
             return bugs[0]
         if any(outcome.result is not None and outcome.result.committed for outcome in self.outcomes):
@@ -100,7 +105,7 @@ def run_tables(
 
     ``prepare`` gets all jobs and gives what carries one out. A table of which a job failed gets no further
     ones; the others go on, also after a bug, of which ``diagnose`` says what to tell. The results are left
-    in ``target/runs/<run id>/results.json``.
+    in ``target/runs/<run id>/results.json``; where that cannot be written, the result says so.
     """
     planned = [_jobs(workspace, table, only, diagnose) for table in workspace.tables]
     all_jobs = tuple(plan for jobs in planned for plan in jobs if isinstance(plan, JobPlan))
@@ -110,8 +115,8 @@ def run_tables(
     for jobs in planned:
         outcomes.extend(_run_jobs(jobs, launch, observer, diagnose))
     result = RunResult(run_id=run_id, outcomes=tuple(outcomes))
-    _save(workspace.project.root / "target" / "runs" / run_id, result)
-    return result
+    unsaved = _save(workspace.project.root / "target" / "runs" / run_id / "results.json", result)
+    return replace(result, unsaved=unsaved)
 
 
 def cluster_job(workspace: Workspace, table: ResolvedTable) -> JobPlan:
@@ -213,8 +218,8 @@ def _unapplied(table: ResolvedTable) -> UnappliedError:
     return UnappliedError(f"table {table.name} is not applied at {table.location}; run `parquetry apply`")
 
 
-def _save(folder: Path, result: RunResult) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def _save(file: Path, result: RunResult) -> ParquetryError | None:
+    """Write the results down; an error that names the file where the disk refuses, and no half of it."""
     document = {
         "run_id": result.run_id,
         "jobs": [
@@ -227,4 +232,14 @@ def _save(folder: Path, result: RunResult) -> None:
             for outcome in result.outcomes
         ],
     }
-    (folder / "results.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+        return UnsavedResultsError(
+            f"{file} cannot be written: {error.strerror}; what the run committed stands, `parquetry "
+            "timeline` shows it: make room, or make the folder writable, before the next run"
+        )
+    return None

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.applied import SIDECAR_FOLDER
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import ClusteringResult
@@ -24,6 +23,7 @@ from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
+from parquetry.runtime.services.sweeping import REPORTS_FOLDER
 from parquetry.runtime.spec import Source
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, open_table
@@ -176,7 +176,7 @@ def _applied_source(job: JobPlan, handle: TableHandle) -> Source:
 
 def report_path(name: str) -> str:
     """Where beside a table a job leaves its result for whoever launched it under that name."""
-    return f"{SIDECAR_FOLDER}/reports/{name}.json"
+    return f"{REPORTS_FOLDER}/{name}.json"
 
 
 def run_document(document: Mapping[str, Any], *, report: str | None = None) -> int:

@@ -98,6 +98,11 @@ def check_partition_path(rules: KeyRules, path: str) -> None:
         return
     levels = path.split("/")
     where = f"partition {path!r} of {', '.join(rules.partition_by)}"
+    if "\0" in path:
+        raise InvalidDataError(
+            f"{where}: a value contains the character NUL, which no folder name can, however it is spelled; "
+            "take it out in the source's select: replace(COLUMN, chr(0), '')"
+        )
     if any(level in ("", ".", "..") for level in levels):
         raise InvalidDataError(
             f"{where}: a value is '.' or '..' or has an empty level, which is no folder name; "

@@ -36,6 +36,8 @@ _LONGEST_SLEEP: Final = 20
 DAY_MS: Final = 24 * 3600 * 1000
 STAGE_FOLDER: Final = f"{SIDECAR_FOLDER}/stage"
 STATISTICS_FOLDER: Final = f"{SIDECAR_FOLDER}/stats"
+REPORTS_FOLDER: Final = f"{SIDECAR_FOLDER}/reports"
+"""Where jobs leave their results for launchers, which take them away as soon as the job has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,8 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
 def sweep_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> int:
     """Remove markers, heartbeats, claims, stages, sidecars and unfinished files of writes that are over.
 
-    Answers how many there were. A claim stays for a day after its write was undone.
+    Answers how many there were. A claim stays for a day after its write was undone, a job's report for
+    a day: no launcher came for it.
     """
     files = store.list(TIMELINE_FOLDER, recursive=True)
     timeline = Timeline.load(store)
@@ -174,6 +177,9 @@ class _Leftovers:
         for token in self._direct_children(BREAKING_FOLDER):
             if self._age_ms(f"{BREAKING_FOLDER}/{token}") > self._grace_ms:
                 yield f"{BREAKING_FOLDER}/{token}"
+        for name in self._direct_children(REPORTS_FOLDER):
+            if self._age_ms(f"{REPORTS_FOLDER}/{name}") > DAY_MS:
+                yield f"{REPORTS_FOLDER}/{name}"
         for instant in self._timeline.of(Action.SAVEPOINT):
             if not instant.is_completed and self._is_abandoned(instant.path):
                 yield instant.path

@@ -162,6 +162,8 @@ def test_columns_that_cannot_be_part_of_a_key(spark):
         ("metadata", {"hive_style": False}, "hive_style: true"),
         ("_delta_log", {"hive_style": False}, "hive_style: true"),
         ("p=a/b", {"url_encode": False}, "url_encode: true"),
+        ("\0", {"hive_style": False}, "character NUL"),
+        ("p=a\0", {}, "character NUL"),
     ],
 )
 def test_folders_that_readers_would_lose_are_refused(path, setting, remedy):

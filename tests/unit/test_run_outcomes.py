@@ -92,3 +92,22 @@ def test_a_full_disk_under_one_table_is_no_bug(folder, monkeypatch, tmp_path):
 def test_a_diagnosed_failure_beside_a_commit_is_partly_done(folder, monkeypatch, services, expected):
     code, jobs = run(folder, monkeypatch, {"orders": StorageError("gone")}, services=services)
     assert (code, failed(jobs)) == (expected, {"orders": "gone"})
+
+
+def test_results_that_a_full_disk_does_not_take_are_shown_and_their_file_is_named(
+    folder, monkeypatch, capsys
+):
+    place = folder.root / "target" / "runs" / "r1" / "results.json"
+    place.parent.mkdir(parents=True)
+    place.symlink_to("/dev/full")
+    monkeypatch.setattr("parquetry.cli.launch.new_run_id", lambda: "r1")
+    done = lambda _: lambda job: JobResult(table=job.table, job=job.name, services=SERVED)  # noqa: E731
+    monkeypatch.setattr("parquetry.cli.launch.launcher_for", lambda *_: done)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["run", "-p", str(folder.root), "--format", "json"])
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert {job["table"] for job in json.loads(said.out)["jobs"]} == set(TABLES)
+    assert f"{place} cannot be written: No space left on device; what the run committed stands" in said.err
+    assert not place.exists()
+    assert not place.is_symlink()

@@ -12,6 +12,7 @@ import pytest
 
 from parquetry.runtime.claims import CLAIMS_FOLDER, claim_path, heartbeat_path, open_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.main import report_path
 from parquetry.runtime.services.archive import ARCHIVE_BATCH, archive
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.cleaning import cleaner_plan, plan_expiry
@@ -19,7 +20,7 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.services.sweeping import DAY_MS
+from parquetry.runtime.services.sweeping import DAY_MS, REPORTS_FOLDER
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import temporary_path
 from parquetry.runtime.timeline.archive_log import read_archive
@@ -459,6 +460,16 @@ def test_the_sweep_removes_leftovers_and_nothing_that_lives(table: SmallTable) -
         assert result.leftovers_deleted >= 7
     assert clean(in_a_day(table).handle, timing=FAST).leftovers_deleted >= 1
     assert store.list(CLAIMS_FOLDER) == []
+
+
+def test_a_report_that_no_launcher_came_for_goes_after_a_day(table: SmallTable) -> None:
+    waiting, left = report_path("r1.ingest.landing"), report_path("r0.ingest.landing")
+    for path in (waiting, left):
+        table.store.put(path, b"{}")
+    two_days_ago = time.time() - 2 * 86_400
+    os.utime(root(table) / left, (two_days_ago, two_days_ago))
+    assert clean(table.handle, timing=FAST).leftovers_deleted == 1
+    assert [info.path for info in table.store.list(REPORTS_FOLDER)] == [waiting]
 
 
 def test_a_stage_goes_with_the_process_that_made_it(table: SmallTable) -> None:
