@@ -19,11 +19,17 @@ from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_model import FileKey
-from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
+from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy, Scope
+from parquetry.runtime.layout.clustering_scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.services.clustering_avro import LAYOUT_PARAM, SORT_COLUMNS_PARAM, execution_of
+from parquetry.runtime.services.clustering_avro import (
+    LAYOUT_PARAM,
+    SCOPE_KEY,
+    SORT_COLUMNS_PARAM,
+    execution_of,
+)
 from parquetry.runtime.services.clustering_survey import reserved_groups
 from parquetry.runtime.services.undo import files_of_instant, relative_path
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
@@ -110,13 +116,17 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
     order = row_order(execution)
     works: list[GroupWork] = []
     left_out: list[LeftOut] = []
-    for index, group in enumerate(plan.groups):
+    index = 0
+    for number, group in enumerate(plan.groups):
         paths = [relative_path(table.store, part.path) for part in group.slices]
         slices = tuple(current[path] for path in paths if path in current)
         if len(slices) < len(paths) or not paths:
             left_out.append(_left_out(group, "a writer has changed its files since it was planned"))
             continue
         target = planned.target_file_size_bytes if planned is not None else _share(slices, group)
+        tasks = 1
+        if order is not None and group.extra.get(SCOPE_KEY) == Scope.PARTITION:
+            tasks = tasks_of(sum(part.size_bytes for part in slices), target_bytes=target)
         works.append(
             GroupWork(
                 index=index,
@@ -124,9 +134,11 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
                 slices=slices,
                 target_bytes=target,
                 order=order,
-                ranked_by=_kept_sample(plan, index),
+                tasks=tasks,
+                ranked_by=_kept_sample(plan, number),
             )
         )
+        index += tasks
     return PlannedWork(
         works=tuple(works),
         left_out=tuple(left_out),
@@ -168,13 +180,13 @@ class Standing:
         self._transaction = transaction
 
     def still_hold(
-        self, groups: Sequence[RewrittenGroup], now: Timeline
+        self, groups: Sequence[RewrittenGroup], now: Timeline, *, works: Sequence[GroupWork]
     ) -> tuple[list[RewrittenGroup], list[LeftOut]]:
         """The groups whose files are still the newest and that no living writer is about to change.
 
-        The new files of the others are deleted.
+        The new files of all others among ``works`` are deleted.
         """
-        partitions = sorted({group.work.partition for group in groups})
+        partitions = sorted({work.partition for work in works})
         view = self._transaction.table.view(now)
         current = {part.path for slices in map_each(partitions, view.slices) for part in slices}
         timing = self._transaction.session.timing

@@ -36,7 +36,7 @@ def in_order_by_ranges(
     """
     with tempfile.TemporaryDirectory(prefix="parquetry-clustering-") as folder:
         runs = []
-        for number, run in enumerate(_runs(batches, run_bytes)):
+        for number, run in enumerate(runs_of(batches, run_bytes)):
             path = Path(folder, f"{number}.arrow")
             runs.append((path, _write_run(path, taken(run), keys, cuts)))
         for number in range(cuts.ranges):
@@ -47,7 +47,8 @@ def in_order_by_ranges(
                 yield from in_order(taken(held), keys, batch_bytes=batch_bytes)
 
 
-def _runs(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[pa.RecordBatch]]:
+def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[pa.RecordBatch]]:
+    """The batches, as many together as have about ``run_bytes``."""
     run: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:

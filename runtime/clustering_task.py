@@ -45,9 +45,10 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWork:
-    """Files to be rewritten together, number ``index`` of a run; ``order`` None keeps rows as they come.
+    """Files to be rewritten together; ``order`` None keeps rows as they come.
 
-    The new files have about ``target_bytes``.
+    The new files have about ``target_bytes``. They are written by ``tasks`` tasks, each with a range of
+    the order and a bucket of its own: numbers ``index`` and following, which no other group of a run has.
     ``ranked_by`` is the sample of the plan that a strategy ranks values by; without it one is drawn.
     """
 
@@ -56,14 +57,26 @@ class GroupWork:
     slices: tuple[FileSlice, ...]
     target_bytes: int
     order: RowOrder | None = None
+    tasks: int = 1
     ranked_by: KeptSample | None = None
 
-    def bucket(self, instant: str) -> Bucket:
-        """Where the rows go: a new file group, and as many more as it takes."""
-        return Bucket(index=self.index, partition=self.partition, file_id=new_file_id(instant, self.index))
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all files."""
+        return sum(part.size_bytes for part in self.slices)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the buckets."""
+        return range(self.index, self.index + self.tasks)
+
+    def bucket(self, instant: str, task: int = 0) -> Bucket:
+        """Where a task's rows go: a new file group, and as many more as it takes."""
+        number = self.numbers[task]
+        return Bucket(index=number, partition=self.partition, file_id=new_file_id(instant, number))
 
 
-class _Tally:
+class Tally:
     """Counts rows on their way, and sums up what they contain."""
 
     def __init__(self) -> None:
@@ -71,6 +84,7 @@ class _Tally:
         self.fingerprint = 0
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        """The batches, each counted when it is taken."""
         for batch in batches:
             self.rows += batch.num_rows
             self.fingerprint = (self.fingerprint + fingerprint(batch)) % MODULUS
@@ -112,20 +126,16 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
     when the rows written are not the rows read.
     """
     rows = _count(context, group)
-    sizes = sum(part.size_bytes for part in group.slices)
-    context = replace(
-        context,
-        max_file_size_bytes=group.target_bytes,
-        record_size_bytes=sizes / rows if rows else None,
-        sorted_by=() if group.order is None else declared_order(group.order, context.schema),
-    )
-    arrived, written = _Tally(), _Tally()
+    context = context_of(context, group, rows=rows)
+    arrived, written = Tally(), Tally()
     with SpreadingWriter(context, group.bucket(context.instant), rows=rows) as writer:
         if group.order is None:
             copied = _stitch(context, group, writer, arrived, written)
         else:
             copied = 0
-            _append(writer, group.order, written.counted(_sorted(context, group, group.order, arrived, rows)))
+            append_in_order(
+                writer, group.order, written.counted(_sorted(context, group, group.order, arrived, rows))
+            )
         files = writer.finish()
     in_files = sum(file.stat.num_writes for file in files)
     _check(group, rows, arrived, written, copied=copied, in_files=in_files)
@@ -138,7 +148,23 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
     )
 
 
-def _append(writer: SpreadingWriter, order: RowOrder, batches: Batches) -> None:
+def context_of(context: WriteContext, group: GroupWork, *, rows: int) -> WriteContext:
+    """The context of a group's tasks; ``rows`` are those of the whole group."""
+    return replace(
+        context,
+        max_file_size_bytes=group.target_bytes,
+        record_size_bytes=group.size_bytes / rows if rows else None,
+        sorted_by=() if group.order is None else declared_order(group.order, context.schema),
+    )
+
+
+def run_bytes_of(context: WriteContext) -> int:
+    """How many Arrow bytes of rows are sorted at once where not all of them fit into memory."""
+    return min(context.memory_budget_bytes // _RUN_SHARE, _LONGEST_RUN_BYTES)
+
+
+def append_in_order(writer: SpreadingWriter, order: RowOrder, batches: Batches) -> None:
+    """Append rows that are in that order; those that ``split_by`` keeps apart go to different files."""
     before: pa.RecordBatch | None = None
     for batch in batches:
         start = 0
@@ -152,7 +178,7 @@ def _append(writer: SpreadingWriter, order: RowOrder, batches: Batches) -> None:
 
 
 def _check(
-    group: GroupWork, rows: int, arrived: _Tally, written: _Tally, *, copied: int, in_files: int
+    group: GroupWork, rows: int, arrived: Tally, written: Tally, *, copied: int, in_files: int
 ) -> None:
     """ParquetryError unless what was read, ordered and written are the same rows."""
     counts = {rows, arrived.rows + copied, written.rows + copied, in_files}
@@ -173,11 +199,11 @@ def _count(context: WriteContext, group: GroupWork) -> int:
 
 
 def _stitch(
-    context: WriteContext, group: GroupWork, writer: SpreadingWriter, arrived: _Tally, written: _Tally
+    context: WriteContext, group: GroupWork, writer: SpreadingWriter, arrived: Tally, written: Tally
 ) -> int:
     """One file's rows behind the other's; how many of them were copied without being decoded."""
     copied = 0
-    for reader in _readers(context, group):
+    for reader in readers_of(context, group.slices):
         for part in reader.row_groups:
             parts = writer.copyable(reader, part)
             if parts is not None and writer.copy(reader, parts, part):
@@ -188,10 +214,10 @@ def _stitch(
     return copied
 
 
-def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, arrived: _Tally, rows: int) -> Batches:
+def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, arrived: Tally, rows: int) -> Batches:
     batches = arrived.counted(
         batch
-        for reader in _readers(context, group)
+        for reader in readers_of(context, group.slices)
         for part in reader.row_groups
         for batch in reader.batches(part)
     )
@@ -207,12 +233,13 @@ def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, arrived: _
         if held:
             whole = taken(held)
             held.clear()
-            keys = OrderKeys(order, _planned_sample(context, group) or _strided(whole))
+            keys = OrderKeys(order, planned_sample(context, group) or _strided(whole))
             yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
         return
-    sample = _sample(context, group, order, rows)
-    keys = OrderKeys(order, _planned_sample(context, group) or sample)
-    run_bytes = min(context.memory_budget_bytes // _RUN_SHARE, _LONGEST_RUN_BYTES)
+    stride = max(rows // SAMPLE_ROWS, 1)
+    sample = sample_of(context, group.slices, order, stride=stride)
+    keys = OrderKeys(order, planned_sample(context, group) or sample)
+    run_bytes = run_bytes_of(context)
     expected_bytes = rows * size / sum(batch.num_rows for batch in held)
     yield from in_order_by_ranges(
         chain(_drained(held), batches),
@@ -229,17 +256,18 @@ def _drained(held: list[pa.RecordBatch]) -> Batches:
         yield held.pop()
 
 
-def _readers(context: WriteContext, group: GroupWork) -> Iterator[BaseFileReader]:
-    """The group's files one after the other; text never comes as a dictionary of one file's own."""
+def readers_of(context: WriteContext, slices: Sequence[FileSlice]) -> Iterator[BaseFileReader]:
+    """The files one after the other; text never comes as a dictionary of one file's own."""
     decoded = frozenset(context.schema.names)
-    for part in group.slices:
+    for part in slices:
         with open_base_file(
             context.store, part, context.schema, decoded=decoded, batch_bytes=context.batch_bytes
         ) as reader:
             yield reader
 
 
-def _planned_sample(context: WriteContext, group: GroupWork) -> pa.Table | None:
+def planned_sample(context: WriteContext, group: GroupWork) -> pa.Table | None:
+    """The sample that the plan keeps for the group; None without one."""
     return None if group.ranked_by is None else group.ranked_by.read(context.store, context.schema)
 
 
@@ -248,13 +276,14 @@ def _strided(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.arange(0, rows.num_rows, stride)))
 
 
-def _sample(context: WriteContext, group: GroupWork, order: RowOrder, rows: int) -> pa.Table:
-    """Every so many-th row of all files, with the columns of the order alone."""
+def sample_of(
+    context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int
+) -> pa.Table:
+    """Every ``stride``-th row of the files, with the columns of the order alone."""
     wanted = pa.schema([field for field in context.schema if field.name in order.top_level])
-    stride = max(rows // SAMPLE_ROWS, 1)
     sampled: list[pa.RecordBatch] = [pa.RecordBatch.from_pylist([], schema=wanted)]
     seen = 0
-    for part in group.slices:
+    for part in slices:
         place = f"{context.store.uri}/{part.path}"
         with reading(place), context.store.open_input(part.path) as content:
             file = open_parquet(content)

@@ -12,6 +12,7 @@ from parquetry.cli.views import count, human_size
 from parquetry.runtime.clustering_due import DueClustering, Outlook
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.layout.clustering_model import ExcludedFile, PlannedGroup
+from parquetry.runtime.layout.clustering_policy import Scope
 
 
 class ClusteringView:
@@ -70,6 +71,7 @@ class DueClusteringView:
                     "size_bytes": group.size_bytes,
                     "output_files": group.output_files,
                     "benefit": group.benefit,
+                    "scope": group.scope.value,
                     "files": [
                         {
                             "path": file.path,
@@ -127,9 +129,10 @@ def clustering_line(result: ClusteringResult) -> str:
 def _group(group: PlannedGroup) -> str:
     reasons = Counter(str(reason) for reason in group.reasons.values())
     why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
+    scope = " in one order" if group.scope is Scope.PARTITION else ""
     return (
         f"  {_place(group.partition)}: {count(len(group.files), 'file')} ({human_size(group.size_bytes)}) "
-        f"into {group.output_files}: {why}"
+        f"into {group.output_files}{scope}: {why}"
     )
 
 

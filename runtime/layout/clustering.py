@@ -25,6 +25,7 @@ from parquetry.runtime.layout.clustering_model import (
 )
 from parquetry.runtime.layout.clustering_partitions import chosen_partitions
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Scope, SizeLimits
+from parquetry.runtime.layout.clustering_scope import gains_from_one_order
 from parquetry.runtime.layout.plan_strategies import plan_strategy
 
 MOST_FILES: Final = 10_000
@@ -59,10 +60,10 @@ def debt(
     chosen = chosen_partitions(by_partition, spec.plan.partitions, situation.partitioning)
     strategy = plan_strategy(spec.plan.strategy)
     limits = SizeLimits.of(spec.plan, max_file_size_bytes=situation.max_file_size_bytes)
+    scope = spec.execution.scope if spec.execution.arranges_rows else Scope.GROUP
     # Rows are put in order within a group: for the order to hold in a partition it is one.
-    whole = spec.execution.scope is Scope.PARTITION
-    largest = _UNLIMITED if whole else spec.plan.max_group_size_bytes
-    capacity = min(largest, budget_bytes or largest)
+    whole = budget_bytes or _UNLIMITED
+    capacity = min(spec.plan.max_group_size_bytes, whole)
     left: dict[FileKey, ExcludedFile] = {}
     groups: list[PlannedGroup] = []
     for partition, members in by_partition.items():
@@ -78,7 +79,15 @@ def debt(
         )
         reasons = _digest_reasons(spec, members) | dict(strategy(members, context))
         due = [file for file in members if file.file_id in reasons and file.key not in unavailable]
-        found = groups_of(due, reasons, context, capacity_bytes=capacity)
+        found: list[PlannedGroup] = []
+        if scope is not Scope.PARTITION:
+            found = groups_of(due, reasons, context, capacity_bytes=capacity)
+        if scope is Scope.PARTITION or (
+            scope is Scope.AUTO and gains_from_one_order(found, spec.execution, situation)
+        ):
+            found = groups_of(
+                due, reasons, context, capacity_bytes=whole, most_files=MOST_FILES, scope=Scope.PARTITION
+            )
         grouped = {file.key for group in found for file in group.files}
         groups += found
         left |= _all_left(members, Left.HEALTHY)

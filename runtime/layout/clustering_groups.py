@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from parquetry.runtime.layout.clustering_bounds import single_value
 from parquetry.runtime.layout.clustering_depth import mean_depth, value_order
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext, PlannedGroup
+from parquetry.runtime.layout.clustering_policy import Scope
 from parquetry.runtime.layout.packing import first_fit_decreasing
 
 MOST_FILES_OF_A_GROUP: Final = 2_000
@@ -19,20 +21,30 @@ _SIZES: Final = frozenset({Due.SMALL, Due.OVERSIZE})
 
 
 def groups_of(
-    files: Sequence[ClusteringFile], reasons: Mapping[str, str], context: PlanContext, *, capacity_bytes: int
+    files: Sequence[ClusteringFile],
+    reasons: Mapping[str, str],
+    context: PlanContext,
+    *,
+    capacity_bytes: int,
+    most_files: int = MOST_FILES_OF_A_GROUP,
+    scope: Scope = Scope.GROUP,
 ) -> list[PlannedGroup]:
     """Groups of the due files of one partition; the files that are in none are better left alone.
 
-    No group exceeds ``capacity_bytes`` but for a single file that does. Files whose values may not
-    be mixed (``split_by``) are in different groups as far as statistics tell them apart.
+    ``scope`` is what they say about themselves. No group exceeds ``capacity_bytes`` but for a single file
+    that does. Files whose values may not be mixed (``split_by``) are in different groups as far as
+    statistics tell them apart.
     """
     found = []
     for bucket in _buckets(files, context):
         ordered = value_order(bucket, context.execution)
-        for members in cut(ordered, target_bytes=context.limits.target_bytes, capacity_bytes=capacity_bytes):
+        target_bytes = context.limits.target_bytes
+        for members in cut(
+            ordered, target_bytes=target_bytes, capacity_bytes=capacity_bytes, most_files=most_files
+        ):
             group = _group(members, reasons, context)
             if group is not None:
-                found.append(group)
+                found.append(replace(group, scope=scope))
     return found
 
 

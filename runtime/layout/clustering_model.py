@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, PlanPolicy, SizeLimits
+from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, PlanPolicy, Scope, SizeLimits
 from parquetry.runtime.layout.file_statistics import Columns
+from parquetry.runtime.layout.predicate import Predicate
 
 FileKey = tuple[str, str]
 """A file group: partition and file id."""
@@ -92,13 +93,16 @@ class Situation:
     """What a plan has to know of the table besides its files.
 
     ``reserved`` says of file groups why they must be left alone: pending plans, writers at work.
-    Files of instants up to ``kept_until`` stay as they are (``existing: keep``).
+    Files of instants up to ``kept_until`` stay as they are (``existing: keep``). ``queries`` are the
+    conditions of the declared queries, on columns of ``types`` (Spark types by lower-case name).
     """
 
     max_file_size_bytes: int
     partitioning: Partitioning = field(default_factory=Partitioning)
     reserved: Mapping[FileKey, str] = field(default_factory=dict)
     kept_until: str | None = None
+    queries: tuple[Predicate, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +138,8 @@ class ExcludedFile:
 class PlannedGroup:
     """Files of one partition to be rewritten together, into about ``output_files``.
 
-    ``reasons`` are why, by file id. ``benefit`` is how many fewer files readers open: those that
+    ``scope`` says whether it is cut by the group's limits or, for rows to be in one order, only by the
+    partition. ``reasons`` are why, by file id. ``benefit`` is how many fewer files readers open: those that
     are merged away, and of those that cover one point all but one.
     """
 
@@ -143,6 +148,7 @@ class PlannedGroup:
     output_files: int
     benefit: float
     reasons: Mapping[str, str]
+    scope: Scope = Scope.GROUP
 
     @property
     def size_bytes(self) -> int:

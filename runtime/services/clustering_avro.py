@@ -13,7 +13,7 @@ from typing import Final
 from parquetry.runtime.codec import from_json_value, to_json_value
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Scope
 from parquetry.runtime.services.undo import absolute_path
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringSlice
@@ -21,6 +21,8 @@ from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, Clusteri
 EXECUTION_KEY: Final = "parquetry.execution"
 TARGET_KEY: Final = "parquetry.target_file_size_bytes"
 STRATEGY_KEY: Final = "parquetry.plan_strategy"
+SCOPE_KEY: Final = "parquetry.scope"
+"""Where a group says that its rows are one order although it is beyond the limits of a group."""
 
 SORT_COLUMNS_PARAM: Final = "hoodie.clustering.plan.strategy.sort.columns"
 TARGET_PARAM: Final = "hoodie.clustering.plan.strategy.target.file.max.bytes"
@@ -92,6 +94,7 @@ def _avro_group(store: ObjectStore, group: PlannedGroup) -> ClusteringGroup:
             "TOTAL_LOG_FILES": 0.0,
             "TOTAL_LOG_FILES_SIZE": 0.0,
         },
+        extra={SCOPE_KEY: Scope.PARTITION.value} if group.scope is Scope.PARTITION else {},
     )
 
 

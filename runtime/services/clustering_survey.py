@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import UTC
 from typing import Final
 
 from parquetry.runtime.applied import applied_history
@@ -14,6 +15,7 @@ from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, P
 from parquetry.runtime.layout.clustering_policy import PRUNE, ClusteringSpec, Existing
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.skipping import column_types, parse_where
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.table import TableHandle
@@ -91,6 +93,7 @@ def situation_of(
 ) -> Situation:
     """What holds for a plan by that policy on the table as it is."""
     types = {column.name: column.type for column in spec.columns}
+    queried = {name.lower(): kind for name, kind in column_types(spec.columns).items()}
     return Situation(
         max_file_size_bytes=spec.sizing.max_file_size_bytes,
         partitioning=Partitioning(
@@ -102,6 +105,11 @@ def situation_of(
         ),
         reserved={**_waiting(timeline, policy), **reserved_groups(timeline, timing=timing)},
         kept_until=_kept_until(table, timeline, policy),
+        queries=tuple(
+            parse_where(query["where"], types=queried, time_zone=UTC)
+            for query in spec.extra.get("queries") or ()
+        ),
+        types=queried,
     )
 
 

@@ -1,4 +1,4 @@
-"""Clustering on Spark: plans made and carried out, each group by one task, without a shuffle."""
+"""Clustering on Spark: plans made and carried out, each group by one task, or by several by ranges."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from parquetry.runtime.services.clustering_plans import begin_clustering, take_u
 from parquetry.runtime.services.clustering_survey import RUN_KEY
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spark.attempt import Attempt, TableState
+from parquetry.runtime.spark.clustering_shuffle import rewrite_by_ranges
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.timeline import Timeline
@@ -124,7 +125,7 @@ class _Run:
         attempt = self._attempt(transaction.timeline)
         self._measure = QueryMeasure(attempt.state.spec, plan)
         self._measure.look_up(transaction.store, [part for work in works for part in work.slices])
-        buckets = [work.bucket(transaction.instant) for work in works]
+        buckets = [work.bucket(transaction.instant, task) for work in works for task in range(work.tasks)]
         first = (
             BaseFileName(partition=b.partition, file_id=b.file_id, instant=transaction.instant).path
             for b in buckets
@@ -138,7 +139,9 @@ class _Run:
     def narrow(self, outcome: WriteOutcome) -> WriteOutcome | None:
         """What of the outcome may be published, on the table as it is now."""
         now = self._transaction.timeline.reload()
-        self.groups, lost = Standing(self._transaction).still_hold(self.groups, now)
+        assert self._planned is not None
+        works = self._planned.works
+        self.groups, lost = Standing(self._transaction).still_hold(self.groups, now, works=works)
         self.left_out += lost
         if not self.groups:
             return None
@@ -151,8 +154,8 @@ class _Run:
 
     def _sort_out(self, works: Sequence[GroupWork], results: WriteResults) -> None:
         for work in works:
-            if work.index in results.buckets:
-                files = tuple(file for file in results.files if file.bucket == work.index)
+            if all(number in results.buckets for number in work.numbers):
+                files = tuple(file for file in results.files if file.bucket in work.numbers)
                 self.groups.append(RewrittenGroup(work=work, files=files))
             else:
                 reason = "a file of it was cleaned while it was read"
@@ -173,8 +176,20 @@ class _Run:
 
 
 def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
-    """Let one task rewrite each group, the largest first."""
-    ordered = sorted(works, key=lambda work: -sum(part.size_bytes for part in work.slices))
+    """Let one task rewrite each group, the largest first, and several those that are for several."""
+    parts = [rewrite_by_ranges(spark, context, work) for work in works if work.tasks > 1]
+    alone = [work for work in works if work.tasks == 1]
+    if alone:
+        parts.append(_rewrite_each(spark, context, alone))
+    files = (file for part in parts for file in part.files)
+    return WriteResults(
+        files=tuple(sorted(files, key=lambda file: file.stat.path)),
+        buckets={number: bucket for part in parts for number, bucket in part.buckets.items()},
+    )
+
+
+def _rewrite_each(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
+    ordered = sorted(works, key=lambda work: -work.size_bytes)
     frame = spark.range(0, len(ordered), 1, len(ordered))
     with failures_translated("the rows to cluster"):
         rows = frame.mapInArrow(group_rewriter(context, ordered), RESULT_DDL).collect()

@@ -13,8 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 
+from parquetry.runtime.layout.clustering_policy import Scope
 from parquetry.runtime.spec import KeyScope, TableSpec
 from tests.support import our_table
+from tests.support.clustering import clustering_of, table_of_small_files
 from tests.support.judges import assert_history
 from tests.support.local_spark import local_spark
 from tests.support.soundness import unsound
@@ -62,12 +64,24 @@ def widened_columns(spark, folder):
     return ours
 
 
+def partitions_in_one_order(spark, folder):
+    """Each partition clustered by two tasks of a shuffle, then written to again."""
+    section = clustering_of("c_int", "c_string", target_file_size_bytes=1000, small_file_limit_bytes=900)
+    section = replace(section, execution=replace(section.execution, scope=Scope.PARTITION))
+    ours = table_of_small_files(spark, folder, section, inserts=4, rows=24)
+    clustered = ours.table.cluster(spark)
+    assert clustered.files_before == 16, clustered
+    ours.model.unchanged(*clustered.instants)
+    ours.upsert(ours.rows(random.Random(84), range(0, 90, 7), 5))
+    return ours
+
+
 def main() -> None:
     """Everything, then one line that says on which Spark."""
     folder = Path(sys.argv[1])
     spark = local_spark("smoke")
     readers = [ViewReader(), our_table.OurReader(spark)]
-    for scenario in (every_operation, a_key_that_moves, widened_columns):
+    for scenario in (every_operation, a_key_that_moves, widened_columns, partitions_in_one_order):
         ours = scenario(spark, folder / scenario.__name__)
         assert unsound(ours.path) == []
         assert_history(readers, str(ours.path), ours.model, thorough=True)

@@ -28,5 +28,5 @@ def test_every_operation_on_another_spark(tmp_path, version):
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     assert f"sound on Spark {version}" in done.stdout
-    for table in ("every_operation", "a_key_that_moves", "widened_columns"):
+    for table in ("every_operation", "a_key_that_moves", "widened_columns", "partitions_in_one_order"):
         assert HudiRs().read(str(tmp_path / table)).num_rows > 0

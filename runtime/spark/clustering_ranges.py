@@ -1,0 +1,385 @@
+"""What tasks do for a group whose rows are too many for one: divide them by ranges, and write a range.
+
+Nothing of Spark is imported: workers need pyarrow only. Spark carries rows as messages, some rows of
+one range each, in Arrow's own format: it looks at nothing but who takes them, and in which order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, groupby, pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from parquetry.runtime.base_file_model import WriteContext, WrittenBucket
+from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
+from parquetry.runtime.clustering_files import SpreadingWriter
+from parquetry.runtime.clustering_order import Cuts, OrderKeys, RowOrder, cuts_of, taken
+from parquetry.runtime.clustering_runs import in_order, runs_of
+from parquetry.runtime.clustering_task import (
+    GroupWork,
+    Tally,
+    append_in_order,
+    context_of,
+    readers_of,
+    run_bytes_of,
+    sample_of,
+)
+from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.spark.base_file import BUCKET
+
+MESSAGE_BYTES: Final = 1024 * 1024
+"""About the most that a message carries."""
+
+SAMPLE_BYTES: Final = 8 * 1024 * 1024
+"""The most that the sample of a group takes, which every task is given."""
+
+_RANGE, _RUN, _ROWS, _TAKEN, _HASH, _CONTENT = "range_number", "run", "row_count", "taken", "hash", "content"
+RANGE: Final = _RANGE
+RUN: Final = _RUN
+
+MESSAGE_DDL: Final = (
+    f"{BUCKET} int, {_RANGE} int, {_RUN} bigint, {_ROWS} bigint, {_TAKEN} bigint, {_HASH} bigint, "
+    f"{_CONTENT} binary"
+)
+"""The messages' schema for Spark."""
+
+_SCHEMA: Final = pa.schema(
+    [
+        (BUCKET, pa.int32()),
+        (_RANGE, pa.int32()),
+        (_RUN, pa.int64()),
+        (_ROWS, pa.int64()),
+        (_TAKEN, pa.int64()),
+        (_HASH, pa.int64()),
+        (_CONTENT, pa.binary()),
+    ]
+)
+_TALLY: Final = -1
+_GONE: Final = -1
+_RUN_SHIFT: Final = 32
+_MOST_ROWS: Final = 65_536
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+Batches = Iterator[pa.RecordBatch]
+Task = Callable[[Iterable[pa.RecordBatch]], Batches]
+Shares = Sequence[tuple[FileSlice, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Rows of a group, with the columns of its order alone, and what is known of all of them.
+
+    ``row_bytes`` is what a row of all columns takes in memory.
+    """
+
+    sample: pa.Table
+    rows: int
+    row_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """How the order of a group is cut into ranges, and which of its tasks takes which: all alike find out.
+
+    ``sample`` are rows of the group, ``ranks`` those that a strategy ranks values by.
+    """
+
+    order: RowOrder
+    sample: pa.Table
+    ranks: pa.Table
+    tasks: int
+    ranges: int
+
+    @cached_property
+    def keys(self) -> OrderKeys:
+        """What rows are sorted by."""
+        return OrderKeys(self.order, self.ranks)
+
+    @cached_property
+    def cuts(self) -> Cuts:
+        """Where ranges begin, each of about as many rows."""
+        return cuts_of(self.keys.of(self.sample), self.ranges)
+
+    @cached_property
+    def task_of(self) -> npt.NDArray[np.int64]:
+        """By range the task that writes it: neighbours together, about as many rows for each."""
+        _, starts = self.cuts.divide(self.keys.of(self.sample))
+        middles = starts[:-1] + starts[1:]
+        tasks: npt.NDArray[np.int64] = middles * self.tasks // max(2 * self.sample.num_rows, 1)
+        return np.minimum(tasks, self.tasks - 1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels: the rest is computed where it is needed."""
+        return {name: getattr(self, name) for name in ("order", "sample", "ranks", "tasks", "ranges")}
+
+
+def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: int) -> Task:
+    """For ``mapInArrow`` over numbers of shares: a message with every ``stride``-th row of each."""
+
+    def sample(numbers: Iterable[pa.RecordBatch]) -> Batches:
+        for number in _numbers(numbers):
+            try:
+                found = sample_of(context, shares[number], order, stride=stride)
+                rows = sum(reader.rows for reader in readers_of(context, shares[number]))
+                row_bytes = _row_bytes(context, shares[number])
+            except (RetryWrite, NotFoundError):
+                yield _message(run=number, taken=_GONE)
+            else:
+                yield _message(run=number, rows=rows, taken=row_bytes, content=_packed(found))
+
+    return sample
+
+
+def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
+    """One message of all that :func:`sampler` sends: thinned out where it is too much to send around."""
+    pieces: list[pa.RecordBatch] = []
+    rows = row_bytes = 0
+    is_gone = False
+    for message in _received(messages):
+        if message.content is None or message.taken is None:
+            is_gone = True
+            continue
+        rows += message.rows
+        row_bytes += message.rows * message.taken
+        pieces += _unpacked(message.content)
+    if is_gone or not pieces:
+        yield _message(taken=_GONE)
+        return
+    sample = taken(pieces)
+    stride = -(-sample.nbytes // SAMPLE_BYTES)
+    if stride > 1:
+        sample = sample.take(pa.array(np.arange(0, sample.num_rows, stride)))
+    yield _message(rows=rows, taken=row_bytes // max(rows, 1), content=_packed(sample))
+
+
+def read_sample(rows: Sequence[Any]) -> Sampled | None:
+    """What :func:`merge_samples` says, as Spark hands it over; None when a file is gone."""
+    (row,) = rows
+    if row[_TAKEN] == _GONE:
+        return None
+    return Sampled(sample=taken(_unpacked(row[_CONTENT])), rows=row[_ROWS], row_bytes=row[_TAKEN])
+
+
+def scatterer(context: WriteContext, division: Division, shares: Shares) -> Task:
+    """For ``mapInArrow`` over numbers of shares: their rows as messages to the tasks that write them.
+
+    Each task is also told by each share how many rows it gets, and one of them what the share has read.
+    """
+
+    def scatter(numbers: Iterable[pa.RecordBatch]) -> Batches:
+        for number in _numbers(numbers):
+            yield from _scattered(context, division, shares[number], number)
+            pa.default_memory_pool().release_unused()
+
+    return scatter
+
+
+def gatherer(context: WriteContext, group: GroupWork, division: Division, *, rows: int) -> Task:
+    """For ``mapInArrow`` with ``RESULT_DDL`` over messages sorted by range and run, one task's only.
+
+    ``rows`` are those of the group. Answers with the files of the task's bucket, and as buckets of
+    negative numbers with what shares have read. When a file was gone, with neither.
+    """
+
+    def gather(messages: Iterable[pa.RecordBatch]) -> Batches:
+        received = _received(messages)
+        first = next(received, None)
+        if first is None:
+            return
+        number = group.numbers[first.task]
+        try:
+            written = _Gathering(context_of(context, group, rows=rows), group, division)
+            yield from written.results(first, received)
+        except RetryWrite:
+            yield pa.RecordBatch.from_pylist([{"bucket": number}], schema=RESULT_SCHEMA)
+        except ParquetryError as failure:
+            if isinstance(failure, StorageError) and not isinstance(failure, NotFoundError):
+                raise
+            yield failure_row(number, failure)
+        for _ in received:
+            # Spark waits for a task that leaves something.
+            continue
+        pa.default_memory_pool().release_unused()
+
+    return gather
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """``rows`` rows of a range; or, of the range in front of all, how many rows a share sends.
+
+    ``taken`` and ``hash`` are the number and the fingerprint of the rows that the share has read.
+    """
+
+    task: int
+    range: int
+    run: int
+    rows: int
+    taken: int | None
+    hash: int | None
+    content: pa.Buffer | None
+
+
+class _Gathering:
+    """The rows of one task on their way to its files."""
+
+    def __init__(self, context: WriteContext, group: GroupWork, division: Division) -> None:
+        self._context = context
+        self._group = group
+        self._division = division
+        self._written = Tally()
+
+    def results(self, first: _Message, received: Iterator[_Message]) -> Batches:
+        bucket = self._group.bucket(self._context.instant, first.task)
+        ranges = groupby(_chained(first, received), key=lambda message: message.range)
+        number, tallies = next(ranges)
+        assert number == _TALLY, "a task was not told how many rows it gets"
+        told = list(tallies)
+        if any(message.taken == _GONE for message in told):
+            raise RetryWrite("a file has been cleaned meanwhile")
+        expected = sum(message.rows for message in told)
+        with SpreadingWriter(self._context, bucket, rows=expected) as writer:
+            append_in_order(writer, self._division.order, self._written.counted(self._ordered(ranges)))
+            files = writer.finish()
+        in_files = sum(file.stat.num_writes for file in files)
+        if not expected == self._written.rows == in_files:
+            raise ParquetryError(
+                f"partition {self._group.partition!r}: a task was sent {expected} rows to be clustered, got "
+                f"{self._written.rows} and wrote {in_files}; nothing was published: report this, with the "
+                "clustering spec"
+            )
+        yield result_rows(_counted(bucket.index, self._written.rows, self._written.fingerprint, tuple(files)))
+        for message in told:
+            if message.taken is not None and message.hash is not None:
+                yield result_rows(_counted(-1 - message.run, message.taken, message.hash % 2**64))
+
+    def _ordered(self, ranges: Iterator[tuple[int, Iterator[_Message]]]) -> Batches:
+        division = self._division
+        for number, messages in ranges:
+            pieces = (batch for message in messages for batch in _unpacked(message.content))
+            if number in division.cuts.single:
+                yield from pieces
+            elif held := list(pieces):
+                yield from in_order(taken(held), division.keys, batch_bytes=self._context.batch_bytes)
+
+
+def _counted(number: int, rows: int, fingerprint: int, files: tuple[Any, ...] = ()) -> WrittenBucket:
+    return WrittenBucket(
+        index=number, files=files, consumed_rows=rows, consumed_hash=fingerprint, late_rows=0
+    )
+
+
+def _scattered(context: WriteContext, division: Division, slices: Sequence[FileSlice], share: int) -> Batches:
+    read = Tally()
+    sent = np.zeros(division.tasks, np.int64)
+    batches = (
+        batch
+        for reader in readers_of(context, slices)
+        for part in reader.row_groups
+        for batch in reader.batches(part)
+    )
+    runs = count(share << _RUN_SHIFT)
+    is_gone = False
+    try:
+        for held in runs_of(read.counted(batches), run_bytes_of(context)):
+            rows = taken(held)
+            held.clear()
+            order, starts = division.cuts.divide(division.keys.of(rows))
+            step = max(min(MESSAGE_BYTES * rows.num_rows // max(rows.nbytes, 1), _MOST_ROWS), 1)
+            for number, (start, end) in enumerate(pairwise(starts.tolist())):
+                task = int(division.task_of[number])
+                sent[task] += end - start
+                for first in range(start, end, step):
+                    piece = rows.take(pa.array(order[first : min(first + step, end)]))
+                    yield _message(
+                        task=task, range_=number, run=next(runs), rows=piece.num_rows, content=_packed(piece)
+                    )
+    except RetryWrite:
+        is_gone = True
+    for task in range(division.tasks):
+        rows_sent = int(sent[task])
+        if is_gone:
+            yield _message(task=task, run=share, taken=_GONE)
+        elif task == share % division.tasks:
+            signed = read.fingerprint - (2**64 if read.fingerprint >= 2**63 else 0)
+            yield _message(task=task, run=share, rows=rows_sent, taken=read.rows, hash_=signed)
+        else:
+            yield _message(task=task, run=share, rows=rows_sent)
+
+
+def _numbers(batches: Iterable[pa.RecordBatch]) -> list[int]:
+    return [number for batch in batches for number in batch.column(0).to_pylist()]
+
+
+def _row_bytes(context: WriteContext, slices: Sequence[FileSlice]) -> int:
+    """What a row takes in memory, by the first rows of the first file that has some."""
+    for reader in readers_of(context, slices):
+        for part in reader.row_groups:
+            for batch in reader.batches(part):
+                if batch.num_rows:
+                    arrow_bytes: int = batch_arrow_bytes(batch)
+                    return -(-arrow_bytes // int(batch.num_rows))
+    return 0
+
+
+def _message(
+    *,
+    task: int = 0,
+    range_: int = _TALLY,
+    run: int = 0,
+    rows: int = 0,
+    taken: int | None = None,
+    hash_: int | None = None,
+    content: pa.Buffer | None = None,
+) -> pa.RecordBatch:
+    values: list[Any] = [task, range_, run, rows, taken, hash_]
+    columns = [pa.array([value], kind) for value, kind in zip(values, _SCHEMA.types[:-1], strict=True)]
+    if content is None:
+        blob = pa.array([None], pa.binary())
+    else:
+        offsets = pa.array([0, content.size], pa.int32()).buffers()[1]
+        blob = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, content])
+    return pa.RecordBatch.from_arrays([*columns, blob], schema=_SCHEMA)
+
+
+def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[_Message]:
+    for batch in batches:
+        plain = batch.select(_SCHEMA.names[:-1]).to_pylist()
+        contents = batch.column(_CONTENT)
+        for row, content in zip(plain, contents, strict=True):
+            yield _Message(
+                task=row[BUCKET],
+                range=row[_RANGE],
+                run=row[_RUN],
+                rows=row[_ROWS],
+                taken=row[_TAKEN],
+                hash=row[_HASH],
+                content=content.as_buffer(),
+            )
+
+
+def _chained(first: _Message, rest: Iterator[_Message]) -> Iterator[_Message]:
+    yield first
+    yield from rest
+
+
+def _packed(rows: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as writer:
+        writer.write_table(rows.combine_chunks())
+    return sink.getvalue()
+
+
+def _unpacked(content: pa.Buffer | bytes | None) -> list[pa.RecordBatch]:
+    with pa.ipc.open_stream(content) as reader:
+        return list(reader)

@@ -1,0 +1,129 @@
+"""A group whose rows are too many for one task, put in one order by Spark's shuffle over ranges.
+
+The ranges are cut by a sample; each task of the shuffle takes a share of them, about eight files of
+the target size, and cuts its files as a task does that has a group of its own.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.base_file_model import WriteContext
+from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
+from parquetry.runtime.clustering_fingerprint import MODULUS
+from parquetry.runtime.clustering_order import SAMPLE_ROWS
+from parquetry.runtime.clustering_task import GroupWork, planned_sample, run_bytes_of
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.spark.clustering_ranges import (
+    MESSAGE_BYTES,
+    MESSAGE_DDL,
+    RANGE,
+    RUN,
+    Division,
+    Sampled,
+    gatherer,
+    merge_samples,
+    read_sample,
+    sampler,
+    scatterer,
+)
+from parquetry.runtime.spark.routing import one_bucket_per_task
+from parquetry.runtime.spark.session import arrow_settings, failures_translated, session_settings
+from parquetry.runtime.statistics import look_up
+
+_SHARES_OF_A_TASK: Final = 4
+_RANGES_OF_A_TASK: Final = 4
+_MOST_RANGES: Final = 16_384
+_NOTHING: Final = WriteResults(files=(), buckets={})
+
+
+def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWork) -> WriteResults:
+    """The files of a group and its buckets; none when a file of it is gone.
+
+    The driver sees a sample of at most 8 MiB, and a row per file and task. ParquetryError when the rows
+    that were written are not those that were read.
+    """
+    assert work.order is not None
+    shares = shares_of(work.slices, _SHARES_OF_A_TASK * work.tasks)
+    with (
+        session_settings(spark, arrow_settings(spark, MESSAGE_BYTES)),
+        failures_translated("the rows to cluster"),
+    ):
+        sampled = _sample(spark, context, work, shares)
+        if sampled is None:
+            return _NOTHING
+        expected_bytes = sampled.rows * sampled.row_bytes
+        ranges = int(expected_bytes // run_bytes_of(context)) + 1
+        division = Division(
+            order=work.order,
+            sample=sampled.sample,
+            ranks=planned_sample(context, work) or sampled.sample,
+            tasks=work.tasks,
+            ranges=min(max(ranges, _RANGES_OF_A_TASK * work.tasks), _MOST_RANGES),
+        )
+        messages = spark.range(0, len(shares), 1, len(shares)).mapInArrow(
+            scatterer(context, division, shares), MESSAGE_DDL
+        )
+        rows = (
+            one_bucket_per_task(messages, work.tasks)
+            .sortWithinPartitions(RANGE, RUN)
+            .mapInArrow(gatherer(context, work, division, rows=sampled.rows), RESULT_DDL)
+            .collect()
+        )
+    return checked(work, read_results(row.asDict() for row in rows), shares=len(shares))
+
+
+def shares_of(slices: tuple[FileSlice, ...], shares: int) -> list[tuple[FileSlice, ...]]:
+    """The files in at most so many shares of about the same bytes, in their order; none is empty."""
+    total = sum(part.size_bytes for part in slices)
+    before = accumulate((part.size_bytes for part in slices), initial=0)
+    found: dict[int, list[FileSlice]] = {}
+    for part, seen in zip(slices, before, strict=False):
+        found.setdefault(min(seen * shares // max(total, 1), shares - 1), []).append(part)
+    return [tuple(parts) for parts in found.values()]
+
+
+def checked(work: GroupWork, results: WriteResults, *, shares: int) -> WriteResults:
+    """The results without what the shares have read; nothing when one of these found a file gone.
+
+    ParquetryError unless the rows read and the rows written are the same.
+    """
+    read = [results.buckets.get(-1 - share) for share in range(shares)]
+    written = [results.buckets.get(number) for number in work.numbers]
+    known_read = [bucket for bucket in read if bucket is not None]
+    known_written = [bucket for bucket in written if bucket is not None]
+    if len(known_read) < len(read) or len(known_written) < len(written):
+        return _NOTHING
+    sums = [
+        (sum(b.consumed_rows for b in part), sum(b.consumed_hash for b in part) % MODULUS)
+        for part in (known_read, known_written)
+    ]
+    if sums[0] != sums[1]:
+        raise ParquetryError(
+            f"partition {work.partition!r}: of {sums[0][0]} rows to be clustered {sums[1][0]} were written, "
+            f"with contents {sums[0][1]:x} and {sums[1][1]:x}; they are not the same rows, so nothing was "
+            "published: report this, with the clustering spec"
+        )
+    buckets = {bucket.bucket: bucket for bucket in known_written}
+    return WriteResults(files=results.files, buckets=buckets)
+
+
+def _sample(
+    spark: SparkSession, context: WriteContext, work: GroupWork, shares: list[tuple[FileSlice, ...]]
+) -> Sampled | None:
+    assert work.order is not None
+    try:
+        known = look_up(context.store, work.slices, columns=())
+    except NotFoundError:
+        return None
+    stride = max(sum(file.rows for file in known.values()) // SAMPLE_ROWS, 1)
+    samples = spark.range(0, len(shares), 1, len(shares)).mapInArrow(
+        sampler(context, work.order, shares, stride=stride), MESSAGE_DDL
+    )
+    merged = samples.repartition(1).sortWithinPartitions(RUN).mapInArrow(merge_samples, MESSAGE_DDL)
+    return read_sample(merged.collect())
