@@ -107,6 +107,11 @@ def test_existing_now_is_paid_by_apply(folder, spark):
     assert len(live_files(folder)) == expected.files_after == 2
     assert content(folder, "orders", spark, "order_id", "amount") == before
     assert HudiRs().read(str(folder.table)).num_rows == len(before)
+    assert done.rewritten.instants
+    for instant in done.rewritten.instants:
+        (shown,) = json.loads(said(folder, "timeline", "orders", instant, "--format", "json"))["instants"]
+        assert (shown["action"], shown["extra"]["parquetry.plan_id"]) == ("replacecommit", plan.plan_id)
+        assert plan.plan_id in said(folder, "timeline", "orders", instant)
     after = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
     assert after.is_empty
     assert after.evidence.due["orders"].rewrite_bytes == 0
