@@ -14,7 +14,7 @@ from parquetry.runtime.admission import writing_problems
 from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
 from parquetry.runtime.column_types import ColumnType, is_widening, parse_type
 from parquetry.runtime.creation import VERSION_KEY
-from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_drift import differing_properties
@@ -109,7 +109,7 @@ def observed_drift(observation: Observation) -> tuple[Drift, ...]:
     )
 
 
-def unusable(refusal: UnsupportedTableError) -> Drift:
+def unusable(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
     """The drift of a table that cannot be read any more."""
     return Drift(code="DR100", path="table", applied=None, live=None, remedy=str(refusal))
 

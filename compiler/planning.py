@@ -16,7 +16,7 @@ from parquetry.compiler.plan import Change, ChangeClass, Debt, JobReference, Pla
 from parquetry.compiler.planner import Declared, Due, Elsewhere, PlanContext, TableReader, make_plan
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
-from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_files import join_base
 from parquetry.runtime.spec import Column
@@ -114,7 +114,12 @@ def _drifts(seen: _Seen) -> tuple[Drift, ...]:
     """What others changed of a table; of one that cannot be read any more, that."""
     if seen.refusal is not None:
         return (unusable(seen.refusal),)
-    return () if seen.observation is None else observed_drift(seen.observation)
+    if seen.observation is None:
+        return ()
+    try:
+        return observed_drift(seen.observation)
+    except CorruptTableError as error:
+        return (unusable(error),)
 
 
 def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:

@@ -17,8 +17,8 @@ DRIFTED = 3
 def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     """Show what others changed of the tables since their specs were applied: who, and when.
 
-    Properties, columns, and clusterings by other programs. `parquetry apply` puts properties back,
-    `parquetry adopt LOCATION` accepts into the spec what a spec can say.
+    Properties, columns, and clusterings by other programs. `parquetry apply` puts back properties,
+    and columns that were dropped or narrowed; `parquetry adopt LOCATION` accepts what a spec can say.
     """
     from parquetry.cli.drift_view import DriftView
     from parquetry.cli.workspaces import workspace_of

@@ -524,6 +524,18 @@ def test_a_property_that_another_program_changed_is_put_back(folder):
     assert plan(folder).is_empty
 
 
+def test_a_commit_that_cannot_be_read_is_drift_and_other_tables_are_planned(folder):
+    apply(folder)
+    (newest,) = (folder.table / ".hoodie").glob("*.commit")
+    newest.write_bytes(b"{torn")
+    folder.write("tables/other.yml", ORDERS | {"name": "other"})
+    result = plan(folder)
+    assert [action.table for action in result.intent.actions] == ["other"]
+    (drift,) = result.evidence.drift
+    assert (drift.code, drift.path) == ("DR100", "orders.table")
+    assert newest.name in drift.reason
+
+
 def test_drift_is_one_line_of_a_plan(folder):
     apply(folder)
     properties = folder.table / ".hoodie/hoodie.properties"
