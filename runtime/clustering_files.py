@@ -8,6 +8,7 @@ from typing import Final
 from parquetry.runtime.base_file_bucket import BucketWriter
 from parquetry.runtime.base_file_model import Bucket, WriteContext
 from parquetry.runtime.base_file_sizing import FileSizer
+from parquetry.runtime.layout.packing import files_near
 
 _ALONE: Final = 1.7
 """The rest goes to one file up to the target times this, below what counts as oversize (1.8)."""
@@ -22,7 +23,7 @@ class SpreadingSizer(FileSizer):
     def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
         """An equal share of all that is to be written from this file on."""
         total = file_bytes + remaining_bytes
-        files = max(round(total / self.target_bytes), 1)
+        files = files_near(total, target_bytes=self.target_bytes)
         return self.limit_bytes if files == 1 else total / files
 
 

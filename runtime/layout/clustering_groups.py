@@ -11,11 +11,12 @@ from parquetry.runtime.layout.clustering_bounds import single_value
 from parquetry.runtime.layout.clustering_depth import mean_depth, value_order
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import Scope
-from parquetry.runtime.layout.packing import first_fit_decreasing
+from parquetry.runtime.layout.packing import files_near, first_fit_decreasing
 
 MOST_FILES_OF_A_GROUP: Final = 2_000
 
 _FEW_TARGETS: Final = 4
+_NEAR_ENOUGH: Final = 0.1
 _ORDER_WITHIN_A_FILE: Final = 0.5
 _SIZES: Final = frozenset({Due.SMALL, Due.OVERSIZE})
 
@@ -40,7 +41,11 @@ def groups_of(
         ordered = value_order(bucket, context.execution)
         target_bytes = context.limits.target_bytes
         for members in cut(
-            ordered, target_bytes=target_bytes, capacity_bytes=capacity_bytes, most_files=most_files
+            ordered,
+            target_bytes=target_bytes,
+            capacity_bytes=capacity_bytes,
+            most_files=most_files,
+            smallest_bytes=context.limits.small_below_bytes,
         ):
             group = _group(members, reasons, context)
             if group is not None:
@@ -54,12 +59,16 @@ def cut(
     target_bytes: int,
     capacity_bytes: int,
     most_files: int = MOST_FILES_OF_A_GROUP,
+    smallest_bytes: int = 0,
 ) -> list[list[ClusteringFile]]:
     """The files, in the order given as far as that goes, in bins of at most that many bytes and files.
 
     At most 11/9 of the smallest possible number of bins plus one, unless ``most_files`` gets in the
     way. A bin holds as many whole targets as the capacity does; where these are few, files are
     taken by size and not in order. No two of the bins fit into one.
+
+    Where the bins would go into files more than a tenth off the target, none of which is to be below
+    ``smallest_bytes``, and as many other ones are better at that, it is those.
     """
     capacity = max(capacity_bytes // target_bytes * target_bytes, min(capacity_bytes, target_bytes))
     bins = _consecutive(files, capacity, most_files)
@@ -68,7 +77,46 @@ def cut(
         sizes = [file.size_bytes for file in files]
         packed = first_fit_decreasing(sizes, capacity=capacity, most=most_files)
         bins = [[files[position] for position in sorted(positions)] for positions in packed]
-    return _joined(bins, capacity, most_files)
+    bins = _joined(bins, capacity, most_files)
+    largest = max(capacity_bytes, capacity)
+    total = sum(file.size_bytes for file in files)
+    wanted = max(total // target_bytes, 1)
+    for outputs in (wanted, wanted + 1):
+        even = _even(files, total / outputs, outputs, largest)
+        if len(even) == len(bins) and all(
+            len(members) <= most_files and _size(members) <= largest for members in even
+        ):
+            bins = min((bins, even), key=lambda found: _farthest(found, target_bytes, smallest_bytes))
+    return bins
+
+
+def _even(
+    files: Sequence[ClusteringFile], output_bytes: float, outputs: int, capacity: int
+) -> list[list[ClusteringFile]]:
+    """The files in their order in bins of about whole multiples of ``output_bytes``, each as many of them."""
+    bins = -(-outputs // max(int(capacity // max(output_bytes, 1)), 1))
+    ends = [output_bytes * (outputs * (number + 1) // bins) for number in range(bins)]
+    found: list[list[ClusteringFile]] = [[] for _ in ends]
+    number = 0
+    seen = 0
+    for file in files:
+        while number + 1 < bins and seen + file.size_bytes / 2 > ends[number]:
+            number += 1
+        found[number].append(file)
+        seen += file.size_bytes
+    return [members for members in found if members]
+
+
+def _farthest(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int, smallest_bytes: int) -> float:
+    """How far from the target, as a share of it, the files of a bin will be at most; 0.1 is near enough."""
+    sizes = [_size(members) for members in bins]
+    files = [files_near(size, target_bytes=target_bytes, smallest_bytes=smallest_bytes) for size in sizes]
+    off = (abs(size / count / target_bytes - 1) for size, count in zip(sizes, files, strict=True))
+    return max(_NEAR_ENOUGH, *off, 0.0)
+
+
+def _size(files: Iterable[ClusteringFile]) -> int:
+    return sum(file.size_bytes for file in files)
 
 
 def _consecutive(

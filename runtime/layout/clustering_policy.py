@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from parquetry.runtime.codec import from_json_value, to_json_value
 from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.layout.packing import files_near
 
 MIB: Final = 1024 * 1024
 OVERSIZE_FACTOR: Final = 1.8
@@ -176,7 +177,4 @@ class SizeLimits:
 
     def output_files(self, size_bytes: int) -> int:
         """Into how many files that many bytes go: as near to the target as they can without a small one."""
-        files = max(1, round(size_bytes / self.target_bytes))
-        while files > 1 and size_bytes / files < self.small_below_bytes:
-            files -= 1
-        return files
+        return files_near(size_bytes, target_bytes=self.target_bytes, smallest_bytes=self.small_below_bytes)

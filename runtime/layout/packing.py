@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+SMALLEST_SHARE: Final = 5 / 6
+"""No file that is written beside others is below this share of the target: what is may count as small."""
+
 _CLOSED: Final = -1
 
 
@@ -34,6 +37,17 @@ def first_fit_decreasing(
         if most is not None and len(bins[number]) >= most:
             room.close(number)
     return [tuple(positions) for positions in bins]
+
+
+def files_near(size_bytes: float, *, target_bytes: int, smallest_bytes: int = 0) -> int:
+    """Into how many files of one size that many bytes go: as near to the target as it can be.
+
+    One, or none of them below five sixths of the target, or ``smallest_bytes`` if that is more.
+    """
+    smallest = max(smallest_bytes, SMALLEST_SHARE * target_bytes)
+    fewer = max(int(size_bytes // target_bytes), 1)
+    files = min((fewer, fewer + 1), key=lambda count: abs(size_bytes / count - target_bytes))
+    return fewer if size_bytes / files < smallest else files
 
 
 class _Room:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.layout.clustering import debt, in_batches, within
 from parquetry.runtime.layout.clustering_groups import cut
-from parquetry.runtime.layout.packing import first_fit_decreasing
+from parquetry.runtime.layout.packing import files_near, first_fit_decreasing
 from tests.support.clustering_model import (
     MIB,
     TARGET,
@@ -221,3 +221,43 @@ def test_batches_hold_all_groups_in_their_order(case, most):
     assert [group for batch in batches for group in batch] == list(groups)
     assert len(batches) <= most
     assert all(batches)
+
+
+@given(st.floats(0.01, 60), st.floats(0, 0.9))
+def test_there_are_as_many_files_as_come_nearest_to_the_target_without_small_ones(targets, smallest):
+    total, limit = targets * TARGET, int(smallest * TARGET)
+    files = files_near(total, target_bytes=TARGET, smallest_bytes=limit)
+    floor = max(limit, 5 / 6 * TARGET)
+    allowed = [n for n in range(1, 70) if n == 1 or total / n >= floor - 1]
+    assert files == 1 or total / files >= floor
+    assert abs(total / files - TARGET) <= min(abs(total / n - TARGET) for n in allowed) + 2
+    if targets >= 4.5:
+        assert 0.9 * TARGET - 1 <= total / files <= 1.1 * TARGET + 1
+
+
+@given(
+    st.lists(st.integers(TARGET // 100, TARGET // 20), min_size=1, max_size=400),
+    st.integers(1, 12),
+    st.sampled_from([0, TARGET * 5 // 6, TARGET * 9 // 10]),
+)
+def test_groups_of_small_files_make_files_within_a_tenth_of_the_target_where_that_can_be(
+    sizes, cap, smallest
+):
+    """Half of one of the small files is what a cut may be off."""
+    capacity = cap * TARGET
+    members = [file(f"{n:03}", size) for n, size in enumerate(sizes)]
+    total = sum(sizes)
+    groups = cut(members, target_bytes=TARGET, capacity_bytes=capacity, smallest_bytes=smallest)
+    assert sorted(m.file_id for g in groups for m in g) == [m.file_id for m in members]
+    made = [sum(m.size_bytes for m in g) for g in groups]
+    assert all(size <= capacity for size in made)
+    each = [size / files_near(size, target_bytes=TARGET, smallest_bytes=smallest) for size in made]
+    # A number of files, all of one size near the target, so many of which fit into as many groups.
+    possible = any(
+        0.93 * TARGET <= total / outputs <= 1.07 * TARGET
+        and -(-outputs // max(int((capacity - TARGET // 20) // (total / outputs)), 1)) == len(groups)
+        for outputs in (total // TARGET, total // TARGET + 1)
+        if outputs
+    )
+    if possible:
+        assert all(0.89 * TARGET <= size <= 1.11 * TARGET for size in each), [s / TARGET for s in each]
