@@ -75,8 +75,10 @@ class TriedRows:
         if order is not None:
             rows = rows.take(sort_indices(OrderKeys(order, sample).of(rows)))
         row_group_bytes = policy.row_group_size_bytes or default_row_group_bytes(target_bytes)
-        group_rows = row_group_bytes * self._rows.num_rows / self._stored_bytes
-        step = max(int(group_rows * self._rows.num_rows / self._of_rows), _FEWEST_ROWS)
+        stored = self._stored_bytes / self._rows.num_rows
+        read = self._rows.num_rows / self._of_rows
+        # A row group's share of the rows that were read may be too few to be encoded like it.
+        step = max(min(row_group_bytes, target_bytes) / stored * read, 1 if read == 1 else _FEWEST_ROWS)
         count = max(round(rows.num_rows / step), 1)
         bounds = np.linspace(0, rows.num_rows, count + 1).astype(int)
         encoder = RowGroupEncoder(policy)

@@ -7,7 +7,16 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-ANSWERS = ("validate", "ls", "explain", "plan", "simulate-sizing", "inspect", "timeline")
+ANSWERS = (
+    "validate",
+    "ls",
+    "explain",
+    "plan",
+    "simulate-sizing",
+    "simulate-clustering",
+    "inspect",
+    "timeline",
+)
 """The commands whose JSON has a schema, words joined by '-'."""
 
 

@@ -28,7 +28,8 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
 
     Files are project, table and policy: an editor checks one against its schema when it begins with
     `# yaml-language-server: $schema=PATH`. Answers are what validate, ls, explain,
-    plan, simulate-sizing, inspect and timeline print with `--format json`; plan also fits saved plans.
+    plan, simulate-sizing, simulate-clustering, inspect and timeline print with `--format json`; plan
+    also fits saved plans.
     """
     from parquetry.cli.output_schema import answer_schema
     from parquetry.cli.schema_view import SchemaView, WrittenSchemasView

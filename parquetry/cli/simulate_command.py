@@ -1,4 +1,4 @@
-"""`parquetry simulate`: try limits without writing."""
+"""`parquetry simulate`: try limits and layouts without writing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parquetry.cli.sizes import rows, size, sizes
 
 @click.group(name="simulate")
 def command() -> None:
-    """Try limits on given file sizes or on a table's own files, without writing."""
+    """Try limits on file sizes, and layouts on a table's own files, without writing."""
 
 
 @command.command("sizing")
@@ -73,4 +73,63 @@ def sizing(
         store = store_named(request, table)
         outcome = simulate_table(store, inserts=inserts, limits=Limits(**limits), partition=partition)
     output.show(SimulationView(), outcome)
+    return 0
+
+
+@command.command("clustering")
+@click.argument("table")
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    metavar="NAME",
+    help="stitch, sort, zorder, hilbert or a plug-in.",
+)
+@click.option(
+    "--columns",
+    "column_lists",
+    multiple=True,
+    metavar="COLUMN,...",
+    help="Columns to cluster by; those of the policy.",
+)
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(["auto", "group", "partition"]),
+    help="How far rows are ordered; as in the policy.",
+)
+@click.option("--suggest", is_flag=True, help="Rank the layouts that the declared queries ask for.")
+@table_options
+@output_options("text", "json")
+def clustering(
+    *,
+    request: ProjectRequest,
+    output: Output,
+    table: str,
+    strategies: tuple[str, ...],
+    column_lists: tuple[str, ...],
+    scopes: tuple[str, ...],
+    suggest: bool,
+) -> int:
+    """Compare what declared queries would read of TABLE under several layouts.
+
+    Options may be repeated: every strategy is tried with every list of columns in every scope. A bounded
+    sample of the files is read, nothing is written. TABLE is a name in the project, or a path or URI.
+    """
+    from parquetry.cli.trials_view import SuggestionView, TrialsView
+    from parquetry.cli.workspaces import store_named
+    from parquetry.compiler.clustering_suggestion import suggest as suggested
+    from parquetry.compiler.clustering_suggestion import try_layouts
+    from parquetry.runtime.layout.clustering_policy import Scope
+
+    if suggest and (strategies or column_lists or scopes):
+        raise click.UsageError("--suggest chooses the layouts itself: leave the other options out")
+    store = store_named(request, table)
+    if suggest:
+        output.show(SuggestionView(), suggested(store))
+        return 0
+    lists = tuple(tuple(name.strip() for name in each.split(",") if name.strip()) for each in column_lists)
+    chosen = tuple(Scope(scope) for scope in scopes)
+    output.show(TrialsView(), try_layouts(store, strategies=strategies, columns=lists, scopes=chosen))
     return 0

@@ -1,0 +1,168 @@
+"""Clustering tried on a live table without writing: what declared queries would read under each layout.
+
+Files are chosen and grouped by the functions that plans are made by, and what becomes of them is
+foreseen from one bounded sample by the functions that execution uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from parquetry.runtime.clustering_execution import row_order
+from parquetry.runtime.clustering_forecast import Forecaster, declared_queries
+from parquetry.runtime.layout.clustering import debt
+from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup, Situation
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.layout.file_statistics import FileStatistics
+from parquetry.runtime.layout.skipping import Touched, column_types, columns_of, touched
+from parquetry.runtime.services.clustering_past import bytes_per_second, past_clusterings
+from parquetry.runtime.services.clustering_survey import observe
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.statistics import look_up
+from parquetry.runtime.table import TableHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedQuery:
+    """A declared query on the whole table: what it reads now, and which columns statistics answer it by."""
+
+    name: str
+    weight: float
+    now: Touched
+    columns: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One layout. ``expected`` is what each query would read of the whole table, in their order.
+
+    ``share`` is the part of the bytes that the queries would read of those they read now, by weight; 1
+    without queries. ``seconds`` is by the table's past clusterings, None without any.
+    """
+
+    execution: ExecutionPolicy
+    rewritten_files: int
+    rewritten_bytes: int
+    files_after: int
+    seconds: float | None
+    expected: tuple[Touched, ...]
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """All layouts that were tried on a table as of its newest completed write."""
+
+    table: str
+    instant: str | None
+    files: int
+    size_bytes: int
+    policy: ClusteringSpec
+    spec: TableSpec
+    queries: tuple[TriedQuery, ...]
+    trials: tuple[Trial, ...]
+
+
+class TrialTable:
+    """A table on which layouts are tried; its files are listed and its statistics read once."""
+
+    def __init__(self, handle: TableHandle) -> None:
+        timeline = handle.timeline()
+        self._handle = handle
+        self._instant = timeline.completed_writes[-1].time if timeline.completed_writes else None
+        self.spec = handle.effective_spec(timeline)
+        self.policy: ClusteringSpec
+        self._files: tuple[ClusteringFile, ...]
+        self._situation: Situation
+        self.policy, self._files, self._situation = observe(handle, timeline)
+        self._statistics: Mapping[str, FileStatistics] = look_up(
+            handle.store, handle.view(timeline).all_slices()
+        )
+        self._declared = declared_queries(self.spec)
+        self._types = column_types(self.spec.columns)
+        self._rate = bytes_per_second(past_clusterings(handle, timeline))
+        self._forecasters: dict[tuple[tuple[str, ...], ...], Forecaster] = {}
+        weights = [float(query.get("weight", 1.0)) for query in self.spec.extra.get("queries") or ()]
+        self.queries = tuple(
+            TriedQuery(
+                name=query.name,
+                weight=weight,
+                now=touched(self._statistics.values(), query.predicate, self._types),
+                columns=columns_of(query.predicate),
+            )
+            for query, weight in zip(self._declared, weights, strict=True)
+        )
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._handle.config.name
+
+    def tried(self, layouts: Iterable[ExecutionPolicy]) -> Trials:
+        """What each layout would be good for; InvalidDataError for one that is not known, or its columns."""
+        listed = list(dict.fromkeys(layouts))
+        columns = sorted({name for layout in listed for name in (*layout.columns, *layout.split_by)})
+        return Trials(
+            table=self.name,
+            instant=self._instant,
+            files=len(self._files),
+            size_bytes=sum(file.size_bytes for file in self._files),
+            policy=self.policy,
+            spec=self.spec,
+            queries=self.queries,
+            trials=tuple(self._trial(layout, columns) for layout in listed),
+        )
+
+    def _trial(self, layout: ExecutionPolicy, columns: Sequence[str]) -> Trial:
+        order = row_order(layout)
+        # A digest that no file carries: every file in scope is due, whatever it was clustered by.
+        files = [self._known(file) for file in self._files]
+        groups = debt(replace(self.policy, execution=layout), files, self._situation).groups
+        rewritten = {file.path for group in groups for file in group.files}
+        kept = [known for path, known in self._statistics.items() if path not in rewritten]
+        expected = [touched(kept, query.predicate, self._types) for query in self._declared]
+        made = 0
+        if groups:
+            foreseen = self._forecaster(groups, columns).forecast(
+                layout, order, target_bytes=self.policy.plan.target_file_size_bytes
+            )
+            for forecast in foreseen:
+                made += len(forecast.files)
+                parts = zip(expected, forecast.queries, strict=True)
+                expected = [one + query.expected for one, query in parts]
+        size = sum(group.size_bytes for group in groups)
+        return Trial(
+            execution=layout,
+            rewritten_files=len(rewritten),
+            rewritten_bytes=size,
+            files_after=len(kept) + (made if self._declared else sum(g.output_files for g in groups)),
+            seconds=size / self._rate if self._rate else None,
+            expected=tuple(expected),
+            share=_share(self.queries, expected),
+        )
+
+    def _known(self, file: ClusteringFile) -> ClusteringFile:
+        columns = {name.lower(): column for name, column in self._statistics[file.path].columns.items()}
+        return replace(file, digest=None, columns=columns)
+
+    def _forecaster(self, groups: Sequence[PlannedGroup], columns: Sequence[str]) -> Forecaster:
+        """Layouts that group the files alike share a sample."""
+        arrived = [sorted(group.files, key=lambda file: (file.instant, file.path)) for group in groups]
+        parts = sorted(arrived, key=lambda files: files[0].path)
+        key = tuple(tuple(file.path for file in files) for files in parts)
+        if key not in self._forecasters:
+            self._forecasters[key] = Forecaster(self._handle.store, self.spec, parts, columns=columns)
+        return self._forecasters[key]
+
+
+def _share(queries: Sequence[TriedQuery], expected: Sequence[Touched]) -> float:
+    """The mean over the queries, by weight, of the part of the bytes that is left to read."""
+    weight = sum(query.weight for query in queries)
+    if not weight:
+        return 1.0
+    left = (
+        query.weight * (one.data_bytes / query.now.data_bytes if query.now.data_bytes else 1.0)
+        for query, one in zip(queries, expected, strict=True)
+    )
+    return sum(left) / weight

@@ -1,0 +1,148 @@
+"""Layouts that were tried on a table, in text and JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import columns, count, human_size
+from parquetry.compiler.clustering_suggestion import Suggestion, in_words
+from parquetry.compiler.clustering_trials import Trial, Trials, TriedQuery
+from parquetry.runtime.layout.skipping import Touched
+
+_HEADER = ("layout", "rewrites", "", "into", "time", "reads")
+_QUERY_HEADER = ("layout", "files", "row groups", "rows", "bytes")
+_LONGEST = 40
+_WIDTH = 78
+
+
+class TrialsView:
+    """What each layout costs, and what each declared query would read under it."""
+
+    def text(self, outcome: Trials, paint: Paint) -> str:
+        """A table of costs, and a table for each query."""
+        head = (
+            f"{paint.bold(outcome.table)} at {outcome.instant or 'no write yet'}: "
+            f"{count(outcome.files, 'file')} ({human_size(outcome.size_bytes)})"
+        )
+        costs = columns(
+            _HEADER,
+            [_cost(trial, has_queries=bool(outcome.queries)) for trial in outcome.trials],
+            paint=paint,
+            right=frozenset({1, 2, 3, 4, 5}),
+        )
+        queries = [_query(number, query, outcome, paint) for number, query in enumerate(outcome.queries)]
+        if not outcome.queries:
+            queries = ["The table declares no queries, so nothing can be said of what is read."]
+        return "\n\n".join([head, costs, *queries])
+
+    def json(self, outcome: Trials) -> Any:
+        """The documented shape."""
+        return _json(outcome) | {"suggestion": None, "reasons": []}
+
+
+class SuggestionView:
+    """The layouts with the best first, what is suggested, and why."""
+
+    def text(self, outcome: Suggestion, paint: Paint) -> str:
+        """What is suggested, in YAML, below the figures."""
+        trials = TrialsView().text(outcome.trials, paint)
+        if outcome.best is None:
+            head = paint.bold("Clustering would not help.")
+        else:
+            layout = outcome.best.execution
+            named = f", columns: [{', '.join(layout.columns)}]" if layout.columns else ""
+            said = f"{{strategy: {layout.strategy}{named}}}"
+            same = layout == outcome.trials.policy.execution
+            head = (
+                paint.bold("Keep it as it is declared:" if same else "Suggested:") + f"\n  execution: {said}"
+            )
+        return "\n".join([f"{trials}\n\n{head}", *(_wrapped(reason) for reason in outcome.reasons)])
+
+    def json(self, outcome: Suggestion) -> Any:
+        """The documented shape."""
+        best = None if outcome.best is None else _layout(outcome.best)
+        return _json(outcome.trials) | {"suggestion": best, "reasons": list(outcome.reasons)}
+
+
+def _cost(trial: Trial, *, has_queries: bool) -> tuple[str, ...]:
+    return (
+        _short(in_words(trial.execution)),
+        count(trial.rewritten_files, "file") if trial.rewritten_files else "nothing",
+        human_size(trial.rewritten_bytes) if trial.rewritten_files else "",
+        f"{trial.files_after:,}",
+        "" if trial.seconds is None or not trial.rewritten_files else _duration(trial.seconds),
+        f"{trial.share:.0%}" if has_queries else "",
+    )
+
+
+def _query(number: int, query: TriedQuery, outcome: Trials, paint: Paint) -> str:
+    rows = [("as it is", *_figures(query.now))]
+    rows += [
+        (_short(in_words(trial.execution)), *_figures(trial.expected[number])) for trial in outcome.trials
+    ]
+    table = columns(_QUERY_HEADER, rows, paint=paint, right=frozenset({1, 2, 3, 4}))
+    return f"{paint.bold(query.name)}, weight {query.weight:g}\n{table}"
+
+
+def _figures(touched: Touched) -> tuple[str, ...]:
+    return (
+        f"{touched.files:,}",
+        f"{touched.row_groups:,}",
+        f"{touched.rows:,}",
+        human_size(touched.data_bytes),
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min" if minutes else f"{rest} s"
+
+
+def _wrapped(reason: str) -> str:
+    return textwrap.fill(reason, _WIDTH, initial_indent="- ", subsequent_indent="  ")
+
+
+def _json(outcome: Trials) -> dict[str, Any]:
+    return {
+        "table": outcome.table,
+        "instant": outcome.instant,
+        "files": outcome.files,
+        "size_bytes": outcome.size_bytes,
+        "queries": [
+            {"query": query.name, "weight": query.weight, "now": asdict(query.now)}
+            for query in outcome.queries
+        ],
+        "layouts": [_trial(trial, outcome.queries) for trial in outcome.trials],
+    }
+
+
+def _layout(trial: Trial) -> dict[str, Any]:
+    layout = trial.execution
+    return {
+        "strategy": layout.strategy,
+        "columns": list(layout.columns),
+        "scope": layout.scope.value,
+        "split_by": list(layout.split_by),
+    }
+
+
+def _trial(trial: Trial, queries: Sequence[TriedQuery]) -> dict[str, Any]:
+    return _layout(trial) | {
+        "rewritten_files": trial.rewritten_files,
+        "rewritten_bytes": trial.rewritten_bytes,
+        "files_after": trial.files_after,
+        "seconds": trial.seconds,
+        "share": trial.share,
+        "queries": [
+            {"query": query.name, "expected": asdict(expected)}
+            for query, expected in zip(queries, trial.expected, strict=True)
+        ],
+    }

@@ -1,0 +1,158 @@
+"""Layouts tried on a real table: compared, ranked, explained, and nothing written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import validate
+
+from parquetry.cli.main import command_line
+from parquetry.cli.output_schema import answer_schema
+from parquetry.compiler.clustering_suggestion import suggest, try_layouts
+from parquetry.runtime.clustering_due import schedule_clustering
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy, Scope
+from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.storage import LocalStore
+from parquetry.runtime.table import read_applied, write_applied
+from tests.support.one_process_spark import OneProcessSpark
+from tests.support.planned_clustering import apply_clustering
+from tests.support.small_table import FAST, make_table
+from tests.support.stores import CountingStore, Kind
+
+PLAN = PlanPolicy(small_file_limit_bytes=30_000, target_file_size_bytes=40_000)
+WRITES = {Kind.PUT, Kind.PUT_IF_ABSENT, Kind.CREATE_FILE, Kind.DELETE, Kind.DELETE_ALL, Kind.DELETE_FOLDER}
+NARROW = {"name": "narrow", "where": "v >= 15000 AND v < 15200"}
+
+
+def declare(table, *queries):
+    applied = read_applied(table.store)
+    spec = replace(applied.spec, extra={**applied.spec.extra, "queries": list(queries)})
+    number = applied.ref.number + 1
+    write_applied(table.store, spec, number=number, digest=f"sha256:{number}")
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Eight files of one partition, each with values of the whole range."""
+    small = make_table(tmp_path / "table")
+    apply_clustering(small, ClusteringSpec(plan=PLAN))
+    for number in range(8):
+        first = number * 2500
+        small.insert({f"k{n}": (n * 7919 % 20_000, "a") for n in range(first, first + 2500)})
+    return small
+
+
+def tried(table, *arguments):
+    location = table.store.uri.removeprefix("file://")
+    result = CliRunner().invoke(command_line, ["simulate", "clustering", location, *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_layouts_are_compared_on_what_the_query_reads(table):
+    declare(table, NARROW)
+    trials = try_layouts(table.store, columns=[("v",)])
+    by_name = {trial.execution.strategy: trial for trial in trials.trials}
+    assert list(by_name) == ["stitch", "sort", "zorder", "hilbert"]
+    (query,) = trials.queries
+    assert (query.now.files, query.now.rows) == (8, 20_000)
+    assert by_name["sort"].expected[0].files == 1
+    assert by_name["sort"].expected[0].rows < 7000
+    assert by_name["stitch"].expected[0].rows == 20_000
+    assert by_name["sort"].share < 0.4 < by_name["stitch"].share
+    assert {by_name[name].rewritten_files for name in ("sort", "zorder", "hilbert")} == {8}
+
+
+def test_what_is_expected_is_what_the_plan_expects(table):
+    declare(table, NARROW)
+    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
+    applied = read_applied(table.store)
+    section = ClusteringSpec(plan=PLAN, execution=ExecutionPolicy(strategy="sort", columns=("v",)))
+    apply_clustering(table, section)
+    declare(table, *applied.spec.extra["queries"])
+    (measured,) = cluster(OneProcessSpark(), table.handle, timing=FAST).queries
+    (expected,) = trial.expected
+    assert expected.files == measured.after.files == 1
+    assert expected == measured.expected, "the plan foresees the same"
+    (again,) = try_layouts(table.store, strategies=["sort"]).trials
+    assert again.seconds is not None, "there is a past run now"
+
+
+def test_trying_writes_nothing_and_reads_within_limits(table, tmp_path):
+    declare(table, NARROW)
+    store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
+    try_layouts(store, columns=[("v",), ("id",), ("v", "id")], scopes=[Scope.GROUP, Scope.PARTITION])
+    assert not store.counts().keys() & WRITES
+    assert store.counts()[Kind.OPEN_INPUT] <= 2 * (2 * 8 + 1), "a sample and tried rows of either grouping"
+
+
+def test_the_simplest_of_the_best_is_suggested_with_reasons(table):
+    declare(table, NARROW | {"weight": 2.0}, {"name": "by_key", "where": "id = 'k7'", "weight": 0.1})
+    found = suggest(table.store)
+    assert found.best is not None
+    assert (found.best.execution.strategy, found.best.execution.columns) == ("sort", ("v",))
+    shares = [trial.share for trial in found.trials.trials]
+    assert shares == sorted(shares)
+    assert found.reasons[0].startswith("narrow has conditions on v: it reads 1 instead of 8 files")
+
+
+@pytest.mark.parametrize(
+    ("queries", "reason"),
+    [
+        ([], "the table declares no queries"),
+        ([{"name": "odd", "where": "length(id) > 3"}], "odd has no condition that statistics can answer"),
+        ([{"name": "part", "where": "p = 'a'"}], "part asks for partitions alone"),
+    ],
+)
+def test_it_says_why_nothing_helps(table, queries, reason):
+    declare(table, *queries)
+    apply_clustering_size_off = ClusteringSpec(
+        plan=replace(PLAN, small_file_limit_bytes=1), execution=ExecutionPolicy()
+    )
+    spec = read_applied(table.store).spec
+    apply_clustering(table, apply_clustering_size_off)
+    declare(table, *spec.extra["queries"])
+    found = suggest(table.store)
+    assert found.best is None
+    assert any(said.startswith(reason) for said in found.reasons)
+
+
+def test_a_table_in_order_keeps_its_layout(table):
+    section = ClusteringSpec(plan=PLAN, execution=ExecutionPolicy(strategy="sort", columns=("v",)))
+    apply_clustering(table, section)
+    declare(table, NARROW)
+    cluster(OneProcessSpark(), table.handle, timing=FAST)
+    assert suggest(table.store).best is None
+    code, text, _ = tried(table, "--suggest")
+    assert code == 0
+    assert "Clustering would not help." in text
+    assert schedule_clustering(table.handle, timing=FAST).instant is None
+
+
+def test_text_and_json(table):
+    declare(table, NARROW)
+    code, text, _ = tried(table, "--suggest")
+    assert code == 0
+    assert "Suggested:\n  execution: {strategy: sort, columns: [v]}\n- narrow has conditions on v" in text
+    assert max(map(len, text.splitlines())) <= 80
+    code, text, _ = tried(table, "--columns", "v,id", "--strategy", "zorder", "--format", "json")
+    answer = json.loads(text)
+    validate(answer, answer_schema("simulate-clustering"))
+    (layout,) = answer["layouts"]
+    assert (layout["strategy"], layout["columns"], layout["rewritten_files"]) == ("zorder", ["v", "id"], 8)
+    assert answer["queries"][0]["now"]["files"] == 8
+
+
+def test_what_cannot_be_tried_is_an_error(table):
+    declare(table, NARROW)
+    code, _, said = tried(table, "--columns", "nope")
+    assert (code, "'nope'" in said) == (1, True)
+    code, _, said = tried(table, "--strategy", "no_such_strategy")
+    assert (code, "no_such_strategy" in said) == (1, True)
+    assert tried(table, "--suggest", "--columns", "v")[0] == 2
+    declare(table)
+    code, _, said = tried(table)
+    assert code != 0
+    assert "--columns" in said
