@@ -14,6 +14,7 @@ import pytest
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime import clustering_task
+from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.footer import CLUSTERING
@@ -246,12 +247,30 @@ def spoilt(kind: str):
 
 
 @pytest.mark.parametrize("kind", ["dropped", "doubled", "changed", "swapped"])
-def test_a_strategy_that_spoils_rows_is_caught(small_files, kind, monkeypatch):
+@pytest.mark.parametrize("way", ["in_order", "in_order_by_ranges"])
+def test_a_strategy_that_spoils_rows_is_caught(small_files, kind, way, monkeypatch):
     ctx, files = small_files
-    sort, spoil = clustering_task.in_order, spoilt(kind)
-    monkeypatch.setattr(clustering_task, "in_order", lambda *a, **k: spoil(sort(*a, **k)))
+    if way == "in_order_by_ranges":
+        ctx = replace(ctx, memory_budget_bytes=300_000)
+    sort, spoil = getattr(clustering_task, way), spoilt(kind)
+    monkeypatch.setattr(clustering_task, way, lambda *a, **k: spoil(sort(*a, **k)))
     with pytest.raises(ParquetryError, match="they are not the same rows"):
         rewrite_group(ctx, work(files, order=RowOrder(strategy="sort", columns=("n",))))
+
+
+@pytest.mark.parametrize("kind", ["dropped", "doubled"])
+def test_rows_that_are_lost_on_the_way_into_files_are_missed(small_files, kind, monkeypatch):
+    ctx, files = small_files
+    append = SpreadingWriter.append
+
+    def spoils(writer, rows):
+        append(writer, rows.slice(1) if kind == "dropped" else rows)
+        if kind == "doubled":
+            append(writer, rows.slice(0, 1))
+
+    monkeypatch.setattr(SpreadingWriter, "append", spoils)
+    with pytest.raises(ParquetryError, match="they are not the same rows"):
+        rewrite_group(ctx, work(files))
 
 
 def test_a_cleaned_file_asks_for_another_plan(small_files, tmp_path):
