@@ -86,7 +86,7 @@ def spec_changes(
         for path in sorted((old.keys() | new.keys()) - derived)
         if old.get(path) != new.get(path)
     )
-    rules = (_rewriting(change) for change in rules) if _rewrites(declared) else rules
+    rules = (_rewriting(change, declared) for change in rules) if _rewrites(declared) else rules
     columns = column_changes(applied.columns, declared.columns)
     changes = [*(_masked_generation(change, pii) for change in columns), *rules]
     located = [_located(change, origin) for change in changes]
@@ -111,8 +111,11 @@ def _rewrites(declared: TableSpec) -> bool:
     return policy.existing is Existing.NOW and policy.trigger is not Trigger.OFF
 
 
-def _rewriting(change: Change) -> Change:
-    if not change.path.startswith(_LAYOUT) or change.path == "clustering.execution.scope":
+def _rewriting(change: Change, declared: TableSpec) -> Change:
+    policy = ClusteringSpec.of_extra(declared.extra, declared.sizing)
+    is_key = change.path == "files.encryption_key" and policy.execution.encryption_key is not None
+    is_layout = change.path.startswith(_LAYOUT) and change.path != "clustering.execution.scope"
+    if not is_key and not is_layout:
         return change
     return replace(change, code="SC251", change_class=ChangeClass.REWRITE)
 

@@ -32,8 +32,11 @@ def format_age(seconds: int) -> str:
 def document(spec: TableSpec) -> dict[str, Any]:
     """The spec as a nested mapping with the keys and the units that people write."""
     sizing, files, retention = spec.sizing, spec.files, spec.retention
+    extra = {key: _in_words(spec.extra[key]) for key in sorted(spec.extra)}
+    # That is files.encryption_key once more.
+    extra.get("clustering", {}).get("execution", {}).pop("encryption_key", None)
     return {
-        **{key: _in_words(spec.extra[key]) for key in sorted(spec.extra)},
+        **extra,
         "columns": {
             column.name: {
                 "type": column.type,
@@ -61,6 +64,7 @@ def document(spec: TableSpec) -> dict[str, Any]:
             "row_group_size": _optional_size(files.row_group_size_bytes, None),
             "page_size": _optional_size(files.page_size_bytes, None),
             "bloom_filter": str(files.bloom_filter),
+            "encryption_key": files.encryption_key,
         },
         "retention": {
             "clean": {
