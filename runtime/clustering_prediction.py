@@ -30,6 +30,7 @@ from parquetry.runtime.layout.file_statistics import (
     merge_columns,
     truncated,
 )
+from parquetry.runtime.layout.packing import files_near
 from parquetry.runtime.layout.skipping import Types
 
 _COPIED_SHARE: Final = 0.5
@@ -93,7 +94,7 @@ def stitched_files(
     stored = [group for file in files for group in file.row_groups if group.rows]
     groups = list(_grown(stored, row_group_bytes, shrinkage))
     total = sum(group.data_bytes for group in groups)
-    count = max(round(total / target_bytes), 1)
+    count = files_near(total, target_bytes=target_bytes)
     middles = np.cumsum([group.data_bytes for group in groups]) - [group.data_bytes / 2 for group in groups]
     return _as_files(groups, [int(middle * count / max(total, 1)) for middle in middles])
 
