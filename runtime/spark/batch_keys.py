@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.parquet_input import read_parquet
-from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, REFERENCE, StagePlace, keys_name
+from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, REFERENCE, keys_name
+from parquetry.runtime.spark.stage_place import StagePlace
 
 
 @dataclass(frozen=True, kw_only=True)

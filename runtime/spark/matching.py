@@ -24,7 +24,8 @@ from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.parquet_input import read_parquet
-from parquetry.runtime.spark.stage import PARTITION, StagePlace, keys_name
+from parquetry.runtime.spark.stage import PARTITION, keys_name
+from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import (
     FILE,

@@ -16,14 +16,8 @@ from parquetry.runtime.spark.session import (
     is_local,
     session_settings,
 )
-from parquetry.runtime.spark.stage import (
-    SUMMARY_SQL,
-    LocalPlace,
-    StagePlace,
-    StageSpec,
-    StorePlace,
-    stage_rows,
-)
+from parquetry.runtime.spark.stage import SUMMARY_SQL, StageSpec, stage_rows
+from parquetry.runtime.spark.stage_place import LocalPlace, StagePlace, StorePlace
 from parquetry.runtime.spark.staged import StagedRows, staged_rows
 from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.spec import Column

@@ -25,7 +25,8 @@ from parquetry.runtime.spark.batch_keys import BatchKeys, references
 from parquetry.runtime.spark.lookup import KeyTotals
 from parquetry.runtime.spark.matching import key_columns
 from parquetry.runtime.spark.session import failures_translated
-from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, REFERENCE, StagePlace, hash_sum
+from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, REFERENCE, hash_sum
+from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import POSITION
 from parquetry.runtime.spark.workers import spare_loaded_modules

@@ -7,7 +7,7 @@ are materialised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -17,19 +17,15 @@ from pyspark.sql import types as T  # noqa: N812
 from parquetry.runtime.column_types import (
     CONTROL_COLUMNS,
     DELETE_FLAG,
-    Array,
-    ColumnType,
-    Decimal,
-    Map,
     Primitive,
-    Struct,
-    is_widening,
     parse_type,
 )
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.partition_path import KeyRules
+from parquetry.runtime.spark.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.keys import partition_path_sql, quoted, record_key_sql
+from parquetry.runtime.spark.row_hash import has_map, hashable, hashable_value
 from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, failures_translated, session_settings
 from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.spec import Column
@@ -38,8 +34,6 @@ PARTITION = "__partition"
 HASH = "__hash"
 DELETE = "__delete"
 GENERATED_WRONG = "__generated_wrong"
-
-_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +142,7 @@ def prepare_matches(
             raise InvalidDataError(
                 f"match column {name!r} is not in the {where}; match by columns that both have"
             )
-        if _has_map(parse_type(by_name[name].type)):
+        if has_map(parse_type(by_name[name].type)):
             raise InvalidDataError(
                 f"match column {name!r} holds maps, which cannot be compared; leave it out"
             )
@@ -165,11 +159,11 @@ def prepare_matches(
 
 def distinct_rows(frame: DataFrame) -> DataFrame:
     """One of each set of equal rows; maps are equal when they have the same entries."""
-    kinds = {f.name: _type_of(f.dataType, f.name) for f in frame.schema.fields}
-    maps = {name: kind for name, kind in kinds.items() if kind is not None and _has_map(kind)}
+    kinds = {f.name: type_of(f.dataType, f.name) for f in frame.schema.fields}
+    maps = {name: kind for name, kind in kinds.items() if kind is not None and has_map(kind)}
     if not maps:
         return frame.dropDuplicates()
-    compared = {f"__compared_{i}": _hashable_value(quoted(n), k, 0) for i, (n, k) in enumerate(maps.items())}
+    compared = {f"__compared_{i}": hashable_value(quoted(n), k, 0) for i, (n, k) in enumerate(maps.items())}
     rows = frame.select("*", *(F.expr(sql).alias(name) for name, sql in compared.items()))
     return rows.dropDuplicates([*(n for n in kinds if n not in maps), *compared]).drop(*compared)
 
@@ -181,15 +175,6 @@ def check_control_names(names: Iterable[str], *, place: str) -> None:
         raise InvalidDataError(
             f"{place} have one called {taken[0]!r}: writing needs a column of that name for itself; rename it"
         )
-
-
-def check_frame(frame_schema: T.StructType, columns: Sequence[Column]) -> None:
-    """Return when rows of that schema can be written as ``columns``; else InvalidDataError."""
-    _check_names(frame_schema, columns, None)
-    for column in columns:
-        field = _find(frame_schema, column.name)
-        if field is not None:
-            _check_type(_type_of(field.dataType, column.name), parse_type(column.type), column.name)
 
 
 def _key_or_meta(fields: Sequence[str], names: set[str], frame: DataFrame, meta: str) -> str | None:
@@ -260,100 +245,9 @@ def _conform(schema: T.StructType, column: Column) -> object:
     wanted = parse_type(column.type)
     if field is None:
         return F.expr(f"CAST(NULL AS {column.type})").alias(column.name)
-    found = _type_of(field.dataType, column.name)
-    _check_type(found, wanted, column.name)
+    found = type_of(field.dataType, column.name)
+    check_type(found, wanted, column.name)
     return F.expr(convert(quoted(field.name), found, wanted)).alias(column.name)
-
-
-def _type_of(data_type: T.DataType, place: str) -> ColumnType | None:
-    """The type tree of a Spark type; None for the type of a bare NULL, which fits everything."""
-    match data_type:
-        case T.NullType():
-            return None
-        case T.CharType() | T.VarcharType():
-            return Primitive(name="string")
-        case _:
-            try:
-                return parse_type(data_type.simpleString())
-            except InvalidDataError as error:
-                raise InvalidDataError(f"column {place!r}: {error}") from None
-
-
-def _check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None:
-    if found is None:
-        return
-    match found, wanted:
-        case Struct(), Struct():
-            _check_struct(found, wanted, place)
-        case Array(element=one), Array(element=other):
-            _check_type(one, other, f"{place}.element")
-        case Map(value=one), Map(value=other):
-            _check_type(one, other, f"{place}.value")
-        case _:
-            if not _fits(found, wanted):
-                raise InvalidDataError(
-                    f"column {place!r} is {found} in the rows, and the table's {wanted} does not hold every "
-                    f"{found}; cast it to {wanted} in the query"
-                )
-
-
-def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
-    given = {f.name.lower(): f for f in found.fields}
-    expected = {f.name.lower(): f for f in wanted.fields}
-    if extra := sorted(given.keys() - expected.keys()):
-        raise InvalidDataError(
-            f"column {place + '.' + given[extra[0]].name!r} is not in the table, which has "
-            f"{place}: {wanted}; add it to the table's columns and apply, or leave it out of the rows"
-        )
-    for name, field in expected.items():
-        if name in given:
-            _check_type(given[name].type, field.type, f"{place}.{field.name}")
-        elif not field.nullable:
-            raise InvalidDataError(
-                f"column {place + '.' + field.name!r} is missing from the rows and may not be null; select it"
-            )
-
-
-def _fits(found: ColumnType, wanted: ColumnType) -> bool:
-    match found, wanted:
-        case Decimal(), Decimal():
-            return (
-                wanted.scale >= found.scale
-                and wanted.precision - wanted.scale >= found.precision - found.scale
-            )
-        case Primitive(), Decimal():
-            digits = _INTEGER_DIGITS.get(found.name)
-            return digits is not None and wanted.precision - wanted.scale >= digits
-        case _:
-            return is_widening(found, wanted)
-
-
-def convert(column: str, found: ColumnType | None, wanted: ColumnType, depth: int = 0) -> str:
-    """SQL for ``column`` of one type as another that holds it; struct fields go by name."""
-    if found is None:
-        return f"CAST({column} AS {wanted})"
-    if found == wanted:
-        return column
-    item = f"x{depth}"
-    match found, wanted:
-        case Struct(), Struct():
-            given = {f.name.lower(): f for f in found.fields}
-            parts: list[str] = []
-            for field in wanted.fields:
-                source = given.get(field.name.lower())
-                value = (
-                    f"CAST(NULL AS {field.type})"
-                    if source is None
-                    else convert(f"{column}.{quoted(source.name)}", source.type, field.type, depth)
-                )
-                parts.append(f"'{field.name}', {value}")
-            return f"CASE WHEN {column} IS NULL THEN NULL ELSE named_struct({', '.join(parts)}) END"
-        case Array(element=one), Array(element=other):
-            return f"transform({column}, {item} -> {convert(item, one, other, depth + 1)})"
-        case Map(value=one), Map(value=other):
-            return f"transform_values({column}, (k{depth}, {item}) -> {convert(item, one, other, depth + 1)})"
-        case _:
-            return f"CAST({column} AS {wanted})"
 
 
 def _with_generated(frame: DataFrame, generated: Sequence[Column], checked: Sequence[str]) -> DataFrame:
@@ -391,7 +285,7 @@ def _with_control(
     key = record_key_sql(rules, table.schema)
     added = [F.expr(partition_path_sql(rules, table.schema)).alias(PARTITION), F.col(DELETE)]
     if hash_rows:
-        added.append(F.expr(f"xxhash64({', '.join(_hashable(columns))})").alias(HASH))
+        added.append(F.expr(f"xxhash64({', '.join(hashable(columns))})").alias(HASH))
     if key and not is_plain_key(rules, columns):
         added.append(F.expr(key).alias(RECORD_KEY))
     if checked:
@@ -406,39 +300,3 @@ def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:
     return any(
         c.name == rules.record_key[0] and parse_type(c.type) == Primitive(name="string") for c in columns
     )
-
-
-def _hashable(columns: Sequence[Column]) -> Iterator[str]:
-    for column in columns:
-        yield _hashable_value(quoted(column.name), parse_type(column.type), 0)
-
-
-def _hashable_value(value: str, kind: ColumnType, depth: int) -> str:
-    """SQL with the same content and no map in it: Spark refuses to hash maps."""
-    if not _has_map(kind):
-        return value
-    item = f"h{depth}"
-    match kind:
-        case Map(value=inner):
-            entry = _hashable_value(f"{item}.value", inner, depth + 1)
-            entries = f"transform(map_entries({value}), {item} -> struct({item}.key, {entry}))"
-            return f"array_sort({entries})"
-        case Array(element=inner):
-            return f"transform({value}, {item} -> {_hashable_value(item, inner, depth + 1)})"
-        case Struct(fields=fields):
-            parts = (_hashable_value(f"{value}.{quoted(f.name)}", f.type, depth) for f in fields)
-            return f"struct({', '.join((f'{value} IS NULL', *parts))})"
-        case _:
-            return value
-
-
-def _has_map(kind: ColumnType) -> bool:
-    match kind:
-        case Map():
-            return True
-        case Array(element=inner):
-            return _has_map(inner)
-        case Struct(fields=fields):
-            return any(_has_map(f.type) for f in fields)
-        case _:
-            return False

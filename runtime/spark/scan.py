@@ -21,9 +21,9 @@ from parquetry.runtime.encryption import ENCRYPTION
 from parquetry.runtime.footer import read_footer
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.spark.conversion import convert
 from parquetry.runtime.spark.encrypted_files import encrypted_frame
 from parquetry.runtime.spark.keys import quoted
-from parquetry.runtime.spark.prepare import convert
 from parquetry.runtime.spark.session import spark_version
 from parquetry.runtime.spark.tagging import FILE, POSITION, read_files
 from parquetry.runtime.spec import Column

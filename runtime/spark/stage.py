@@ -5,23 +5,15 @@ stage, under a name of its own attempt, and returns that name; only the files th
 tasks named count. Rows keep the order in which they arrived; within a run of bounded size they
 are grouped by table partition, one Arrow record batch each. A row is known by its reference:
 the number of its task shifted by 40 bits, plus its place in that task's file.
-
-On one machine the stage is a local folder of Arrow files that later tasks map into memory.
-Elsewhere, where an executor and its disk can go, it is parquet in the table's store, which Spark
-reads as well.
 """
 
 from __future__ import annotations
 
-import mmap
-import shutil
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file_conform import conform
-from parquetry.runtime.errors import StorageError
 from parquetry.runtime.meta_columns import RECORD_KEY
-from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.storage_paths import escape_glob
+from parquetry.runtime.spark.required_fields import required_holes
+from parquetry.runtime.spark.stage_place import StagePlace
 
 REFERENCE = "__ref"
 PARTITION = "__partition"
@@ -44,99 +35,6 @@ GENERATED_WRONG = "__generated_wrong"
 
 REFERENCE_SHIFT = 40
 RUN_BYTES = 48 * 1024 * 1024
-
-
-class StagePlace(Protocol):
-    """Where a stage lies; travels to the tasks."""
-
-    def create(self, name: str) -> AbstractContextManager[Any]:
-        """A sink for the file ``name``, complete when the block ends."""
-        ...
-
-    def open(self, name: str) -> AbstractContextManager[Any]:
-        """A random-access source of the file ``name``."""
-        ...
-
-    def spark_uri(self, name: str) -> str:
-        """How Spark addresses the file ``name``."""
-        ...
-
-    def remove(self) -> None:
-        """Remove the whole stage."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalPlace:
-    """A folder of this machine."""
-
-    folder: str
-
-    @classmethod
-    def make(cls, parent: str) -> LocalPlace:
-        """A new folder below ``parent``."""
-        return cls(folder=tempfile.mkdtemp(prefix="parquetry-stage-", dir=parent))
-
-    @contextmanager
-    def create(self, name: str) -> Iterator[Any]:
-        """As the protocol says."""
-        with _as_storage_error(self.folder), pa.OSFile(f"{self.folder}/{name}", "wb") as sink:
-            yield sink
-
-    @contextmanager
-    def open(self, name: str) -> Iterator[Any]:
-        """As the protocol says."""
-        with pa.memory_map(f"{self.folder}/{name}") as source:
-            yield source
-
-    def map(self, name: str) -> mmap.mmap:
-        """The file ``name`` in memory, for as long as somebody holds it."""
-        with Path(self.folder, name).open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-    def spark_uri(self, name: str) -> str:
-        """As the protocol says."""
-        return "file://" + escape_glob(f"{self.folder}/{name}")
-
-    def remove(self) -> None:
-        """As the protocol says; what a task that is late still writes there does not undo a commit."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorePlace:
-    """A folder of the table's store."""
-
-    store: ObjectStore
-    folder: str
-
-    def create(self, name: str) -> AbstractContextManager[Any]:
-        """As the protocol says."""
-        return self.store.create_file(f"{self.folder}/{name}")
-
-    @contextmanager
-    def open(self, name: str) -> Iterator[Any]:
-        """As the protocol says."""
-        with self.store.open_input(f"{self.folder}/{name}") as source:
-            yield source
-
-    def spark_uri(self, name: str) -> str:
-        """As the protocol says."""
-        return self.store.spark_uri(f"{self.folder}/{name}")
-
-    def remove(self) -> None:
-        """As the protocol says."""
-        self.store.delete_folder(self.folder)
-
-
-@contextmanager
-def _as_storage_error(folder: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(
-            f"cannot stage rows in {folder}: {error}; free space there or set spark.local.dir"
-        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,44 +354,6 @@ def mixed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         hashes: npt.NDArray[np.int64] = (z ^ (z >> np.uint64(31))).view(np.int64)
     return hashes
-
-
-def required_holes(array: pa.Array, field: pa.Field, place: str) -> Iterator[tuple[str, pa.Array]]:
-    """Struct fields inside ``array`` that must not be null and are: their path and a mask of rows.
-
-    Only structs within structs are looked at row by row; elements of lists and maps are looked at
-    as a whole, with the mask on all rows that are not null.
-    """
-    kind = field.type
-    if not has_required(kind):
-        return
-    if pa.types.is_struct(kind):
-        present = pc.is_valid(array)
-        for index in range(kind.num_fields):
-            child = kind.field(index)
-            at = array.type.get_field_index(child.name)
-            if at < 0:
-                continue
-            values, path = pc.struct_field(array, [at]), f"{place}.{child.name}"
-            if not child.nullable and values.null_count:
-                yield path, pc.and_(present, pc.is_null(values))
-            yield from required_holes(values, child, path)
-        return
-    inner = array.items if pa.types.is_map(kind) else array.values
-    child = kind.item_field if pa.types.is_map(kind) else kind.value_field
-    for path, holes in required_holes(inner, child, f"{place}.{child.name}"):
-        if pc.any(holes).as_py():
-            yield path, pc.is_valid(array)
-
-
-def has_required(kind: pa.DataType) -> bool:
-    """Whether a struct somewhere inside has a field that must not be null."""
-    if pa.types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        return any(not f.nullable or has_required(f.type) for f in fields)
-    if pa.types.is_map(kind):
-        return has_required(kind.item_type)
-    return bool(pa.types.is_list(kind)) and has_required(kind.value_type)
 
 
 def type_at(schema: pa.Schema, path: str) -> pa.DataType:

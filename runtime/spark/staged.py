@@ -23,12 +23,12 @@ from parquetry.runtime.spark.stage import (
     HASH,
     REFERENCE_SHIFT,
     Fault,
-    LocalPlace,
     StageSpec,
     index_name,
     rows_name,
     totals_name,
 )
+from parquetry.runtime.spark.stage_place import LocalPlace
 
 References = npt.NDArray[np.int64]
 _TOTALS_AT_ONCE = 256

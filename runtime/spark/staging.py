@@ -28,7 +28,8 @@ from parquetry.runtime.spark.prepare import (
     prepare_matches,
     prepare_rows,
 )
-from parquetry.runtime.spark.stage import SUMMARY_SQL, StagePlace, StageSpec
+from parquetry.runtime.spark.stage import SUMMARY_SQL, StageSpec
+from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec import Column, Operation
 

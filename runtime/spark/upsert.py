@@ -22,15 +22,8 @@ from parquetry.runtime.spark.placing import PlacedKeys, place_keys
 from parquetry.runtime.spark.roaming import default_partition, roam
 from parquetry.runtime.spark.routing import route
 from parquetry.runtime.spark.scan import scan_files
-from parquetry.runtime.spark.stage import (
-    DELETE,
-    HASH,
-    ORDERING,
-    PARTITION,
-    LocalPlace,
-    rows_name,
-    type_at,
-)
+from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, rows_name, type_at
+from parquetry.runtime.spark.stage_place import LocalPlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import (
     BROADCAST_BYTES,

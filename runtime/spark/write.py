@@ -16,7 +16,7 @@ from parquetry.runtime.spark.attempt import Attempt, TableState
 from parquetry.runtime.spark.clustering_inline import cluster_inline
 from parquetry.runtime.spark.insert import insert_rows
 from parquetry.runtime.spark.materialise import stage_place, stages_locally
-from parquetry.runtime.spark.stage import StagePlace
+from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staging import Incoming, Staged, WriteRequest, stage
 from parquetry.runtime.spark.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spec import Operation

@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.batch_keys import BatchKeys, is_rankable, winning_rows
-from parquetry.runtime.spark.stage import (
-    DELETE,
-    HASH,
-    ORDERING,
-    PARTITION,
-    REFERENCE,
-    LocalPlace,
-    keys_name,
-)
+from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, REFERENCE, keys_name
+from parquetry.runtime.spark.stage_place import LocalPlace
 
 ORDERINGS = {
     "double": (pa.float64(), st.none() | st.floats()),

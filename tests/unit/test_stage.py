@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import RECORD_KEY
-from parquetry.runtime.spark.stage import PARTITION, LocalPlace, StageSpec, fault_batch, stage_rows
+from parquetry.runtime.spark.stage import PARTITION, StageSpec, fault_batch, stage_rows
+from parquetry.runtime.spark.stage_place import LocalPlace
 from parquetry.runtime.spark.staged import StageReader, mapped_bytes, staged_rows
 
 SCHEMA = pa.schema({"k": pa.string(), "n": pa.int64()})

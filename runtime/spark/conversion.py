@@ -1,0 +1,112 @@
+"""From the types that rows have to the table's: what fits, and the SQL that makes it so."""
+
+from __future__ import annotations
+
+from pyspark.sql import types as T  # noqa: N812  (the customary name)
+
+from parquetry.runtime.column_types import (
+    Array,
+    ColumnType,
+    Decimal,
+    Map,
+    Primitive,
+    Struct,
+    is_widening,
+    parse_type,
+)
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spark.keys import quoted
+
+_INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+
+
+def type_of(data_type: T.DataType, place: str) -> ColumnType | None:
+    """The type tree of a Spark type; None for the type of a bare NULL, which fits everything."""
+    match data_type:
+        case T.NullType():
+            return None
+        case T.CharType() | T.VarcharType():
+            return Primitive(name="string")
+        case _:
+            try:
+                return parse_type(data_type.simpleString())
+            except InvalidDataError as error:
+                raise InvalidDataError(f"column {place!r}: {error}") from None
+
+
+def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None:
+    """Return when a column of one type fits the other; InvalidDataError naming ``place`` when not."""
+    if found is None:
+        return
+    match found, wanted:
+        case Struct(), Struct():
+            _check_struct(found, wanted, place)
+        case Array(element=one), Array(element=other):
+            check_type(one, other, f"{place}.element")
+        case Map(value=one), Map(value=other):
+            check_type(one, other, f"{place}.value")
+        case _:
+            if not _fits(found, wanted):
+                raise InvalidDataError(
+                    f"column {place!r} is {found} in the rows, and the table's {wanted} does not hold every "
+                    f"{found}; cast it to {wanted} in the query"
+                )
+
+
+def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
+    given = {f.name.lower(): f for f in found.fields}
+    expected = {f.name.lower(): f for f in wanted.fields}
+    if extra := sorted(given.keys() - expected.keys()):
+        raise InvalidDataError(
+            f"column {place + '.' + given[extra[0]].name!r} is not in the table, which has "
+            f"{place}: {wanted}; add it to the table's columns and apply, or leave it out of the rows"
+        )
+    for name, field in expected.items():
+        if name in given:
+            check_type(given[name].type, field.type, f"{place}.{field.name}")
+        elif not field.nullable:
+            raise InvalidDataError(
+                f"column {place + '.' + field.name!r} is missing from the rows and may not be null; select it"
+            )
+
+
+def _fits(found: ColumnType, wanted: ColumnType) -> bool:
+    match found, wanted:
+        case Decimal(), Decimal():
+            return (
+                wanted.scale >= found.scale
+                and wanted.precision - wanted.scale >= found.precision - found.scale
+            )
+        case Primitive(), Decimal():
+            digits = _INTEGER_DIGITS.get(found.name)
+            return digits is not None and wanted.precision - wanted.scale >= digits
+        case _:
+            return is_widening(found, wanted)
+
+
+def convert(column: str, found: ColumnType | None, wanted: ColumnType, depth: int = 0) -> str:
+    """SQL for ``column`` of one type as another that holds it; struct fields go by name."""
+    if found is None:
+        return f"CAST({column} AS {wanted})"
+    if found == wanted:
+        return column
+    item = f"x{depth}"
+    match found, wanted:
+        case Struct(), Struct():
+            given = {f.name.lower(): f for f in found.fields}
+            parts: list[str] = []
+            for field in wanted.fields:
+                source = given.get(field.name.lower())
+                value = (
+                    f"CAST(NULL AS {field.type})"
+                    if source is None
+                    else convert(f"{column}.{quoted(source.name)}", source.type, field.type, depth)
+                )
+                parts.append(f"'{field.name}', {value}")
+            return f"CASE WHEN {column} IS NULL THEN NULL ELSE named_struct({', '.join(parts)}) END"
+        case Array(element=one), Array(element=other):
+            return f"transform({column}, {item} -> {convert(item, one, other, depth + 1)})"
+        case Map(value=one), Map(value=other):
+            return f"transform_values({column}, (k{depth}, {item}) -> {convert(item, one, other, depth + 1)})"
+        case _:
+            return f"CAST({column} AS {wanted})"
