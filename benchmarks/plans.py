@@ -1,17 +1,21 @@
-"""What planning costs: ``python -m benchmarks.plans [--tables 1000] [--files 100000]``.
+"""What looking and planning costs: ``python -m benchmarks.plans [--tables 1000] [--files 100000]``.
 
-Many applied tables of which ten changed, and one table of many files and 500 instants that changes. CPU
-seconds of this process and requests to the store; nothing starts a JVM.
+``--help`` beside a bare interpreter; many applied tables of which ten changed; one table of many files and
+500 instants that changes. CPU seconds of the command as a process, and requests to the store; nothing starts
+a JVM. Writes benchmarks/PLANS.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import resource
+import subprocess
+import sys
 import tempfile
-import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +32,13 @@ from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
 
+HERE = Path(__file__).parent
+SCRIPT = Path(sys.executable).parent / "parquetry"
 MIB = 1024 * 1024
+STARTS = 10
+MOST_ABOVE_BARE = 0.15
+"""CPU seconds that ``--help`` may take longer than an interpreter that does nothing."""
+
 CHANGED, INSTANTS, PARTITIONS = 10, 500, 100
 PROJECT = {
     "apiVersion": "parquetry/v1",
@@ -49,6 +59,16 @@ TABLE = {
     "partition_by": ["p"],
     "queries": [{"name": "some", "where": "id < 1000"}],
 }
+PAGE = """# Looking and planning
+
+What commands cost that start no JVM: the whole process, CPU seconds (user and system) on a machine of {cores} cores;
+of the first two the cheapest of ten starts. The tables have 22 columns and one declared query; the files of the large one are sparse, their
+statistics are recorded beside the timeline as writes record them. `python -m benchmarks.plans` writes this page.
+
+| command | CPU s | |
+|---|---|---|
+{rows}
+"""
 CLUSTERING = {"trigger": "async", "execution": {"strategy": "sort", "columns": ["id"]}}
 
 
@@ -81,31 +101,68 @@ def apply(root: Path) -> None:
         raise result.failure
 
 
-def measured(name: str, work: Callable[[], Any]) -> Any:
-    started, cpu = time.perf_counter(), time.process_time()
-    result = work()
-    spent, busy = time.perf_counter() - started, time.process_time() - cpu
-    print(f"{name:<44} {busy:7.2f} s CPU  {spent:7.2f} s")
-    return result
+def cost(*command: object) -> float:
+    """Return the CPU seconds of a command, the processes that it starts included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def many_tables(root: Path, count: int) -> None:
+def row(name: str, seconds: float, remark: str = "") -> str:
+    line = f"| {name} | {seconds:.2f} | {remark} |"
+    print(line, flush=True)
+    return line
+
+
+def requests(made: Workspace) -> tuple[Any, str]:
+    """Return the plan, and what the store was asked for it."""
+    calls: Counter[str] = Counter()
+    counted = replace(made, open=lambda place, options: Counted(open_store(place, options), calls))
+    plan = plan_workspace(counted, now_ms=0)
+    return plan, "requests: " + ", ".join(f"{number:,} {name}" for name, number in sorted(calls.items()))
+
+
+def starts() -> Iterator[str]:
+    """The cheapest of some starts, each: that is what a start costs on a machine that does other things too."""
+    bare, shown = (
+        min(cost(*command) for _ in range(STARTS))
+        for command in ((sys.executable, "-c", "pass"), (SCRIPT, "--help"))
+    )
+    yield row("a bare interpreter", bare)
+    above = shown - bare
+    verdict = "reached" if above <= MOST_ABOVE_BARE else "**not reached**"
+    yield row(
+        "`parquetry --help`", shown, f"{above:.2f} s above it; goal at most {MOST_ABOVE_BARE}: {verdict}"
+    )
+
+
+def many_tables(root: Path, count: int) -> Iterator[str]:
     for n in range(count):
         declare(root, f"t{n:05d}")
     apply(root)
     for n in range(CHANGED):
         declare(root, f"t{n:05d}", description="Changed.")
-    made = measured(f"load {count} tables", lambda: workspace(root))
-    calls: Counter[str] = Counter()
-    counted = replace(made, open=lambda place, options: Counted(open_store(place, options), calls))
-    plan = measured(f"plan {count} tables, {CHANGED} changed", lambda: plan_workspace(counted, now_ms=0))
-    print(f"  {len(plan.intent.actions)} actions; requests {dict(calls)}")
+    yield row(f"`validate`, {count:,} tables", cost(SCRIPT, "validate", "-p", root))
+    spent = cost(SCRIPT, "plan", "-p", root)
+    plan, asked = requests(workspace(root))
+    assert len(plan.intent.actions) == CHANGED
+    yield row(f"`plan`, {count:,} tables, {count - CHANGED:,} of them unchanged", spent, asked)
 
 
-def many_files(root: Path, count: int) -> None:
+def many_files(root: Path, count: int) -> Iterator[str]:
     declare(root, "big")
     apply(root)
-    path = root / "warehouse/big"
+    add_files(root / "warehouse/big", count)
+    declare(root, "big", clustering=CLUSTERING)
+    spent = cost(SCRIPT, "plan", "-p", root)
+    plan, asked = requests(workspace(root))
+    assert plan.evidence.figures["big"].files == count
+    yield row(f"`plan`, a table of {count:,} files and {INSTANTS} instants", spent, asked)
+
+
+def add_files(path: Path, count: int) -> None:
+    """Write what so many inserts leave: their files, statistics and instants."""
     store = open_store(path)
     handle = open_table(store)
     timeline = handle.timeline()
@@ -122,12 +179,6 @@ def many_files(root: Path, count: int) -> None:
         content = CommitMetadata(operation="INSERT", extra={"schema": schema}).to_json()
         for state, text in ((State.REQUESTED, b""), (State.INFLIGHT, b""), (State.COMPLETED, content)):
             store.put(Instant(time=instant, action=Action.COMMIT, state=state).path, text)
-    declare(root, "big", clustering=CLUSTERING)
-    calls: Counter[str] = Counter()
-    counted = replace(workspace(root), open=lambda place, options: Counted(open_store(place, options), calls))
-    name = f"plan a table of {count} files, {INSTANTS} instants"
-    plan = measured(name, lambda: plan_workspace(counted, now_ms=0))
-    print(f"  {plan.evidence.figures['big'].debt}; requests {dict(calls)}")
 
 
 def make_file(path: Path, number: int, instant: str, count: int) -> FileStatistics:
@@ -147,8 +198,12 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=100_000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        many_tables(Path(folder) / "tables", arguments.tables)
-        many_files(Path(folder) / "files", arguments.files)
+        rows = [
+            *starts(),
+            *many_tables(Path(folder) / "tables", arguments.tables),
+            *many_files(Path(folder) / "files", arguments.files),
+        ]
+    (HERE / "PLANS.md").write_text(PAGE.format(rows="\n".join(rows), cores=os.cpu_count()), encoding="utf-8")
 
 
 if __name__ == "__main__":
