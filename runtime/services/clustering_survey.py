@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC
 from typing import Final
 
@@ -12,10 +13,11 @@ from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
 from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, Partitioning, Situation
-from parquetry.runtime.layout.clustering_policy import PRUNE, ClusteringSpec, Existing
+from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, ClusteringSpec, Existing
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping import column_types, parse_where
+from parquetry.runtime.services.clustering_lost import lost_rounds
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.table import TableHandle
@@ -27,7 +29,7 @@ RUN_KEY: Final = "parquetry.clustering"
 """Where a replacecommit says how many groups of its plan were left out."""
 
 _ROUNDS_BEFORE_WAITING: Final = 3
-_UNPRUNED: Final = "unpruned"
+_OWES_STEPS: Final = "owes steps"
 
 
 def observe(
@@ -43,15 +45,43 @@ def observe(
     slices = table.view(timeline).all_slices()
     names = {*policy.execution.columns, *policy.execution.split_by}
     known = look_up(table.store, slices, columns=names)
-    unpruned = unpruned_until(table, policy)
-    files = tuple(clustering_file(part, known.get(part.path), unpruned_until=unpruned) for part in slices)
+    steps = further_steps(table, policy)
+    files = tuple(clustering_file(part, known.get(part.path), steps) for part in slices)
     return policy, files, situation_of(table, timeline, spec, policy, timing=timing)
 
 
-def unpruned_until(table: TableHandle, policy: ClusteringSpec) -> str | None:
-    """When a column was dropped last, if the policy prunes: files up to that instant may still have it."""
-    if PRUNE not in policy.execution.then:
-        return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherSteps:
+    """What the policy wants of every file besides its layout.
+
+    That it is ``encrypted``, and without dropped columns: files of instants up to ``unpruned_until`` may
+    still have one.
+    """
+
+    encrypted: bool = False
+    unpruned_until: str | None = None
+
+    def are_owed(self, part: FileSlice, known: FileStatistics | None) -> bool:
+        """Whether a file has to be rewritten for one of them."""
+        if self.unpruned_until is not None and part.instant <= self.unpruned_until:
+            return True
+        return self.encrypted and (known is None or not known.encrypted)
+
+
+NO_STEPS: Final = FurtherSteps()
+
+
+def further_steps(table: TableHandle, policy: ClusteringSpec) -> FurtherSteps:
+    """What ``then`` of the policy comes to for the table as it is."""
+    then = policy.execution.then
+    return FurtherSteps(
+        encrypted=ENCRYPT in then and policy.execution.encryption_key is not None,
+        unpruned_until=_last_drop(table) if PRUNE in then else None,
+    )
+
+
+def _last_drop(table: TableHandle) -> str | None:
+    """When the newest applied spec without a column of the one before was recorded."""
     later: tuple[int, set[str]] | None = None
     for applied_at_ms, spec in applied_history(table.store):
         names = {column.name for column in spec.columns}
@@ -62,15 +92,15 @@ def unpruned_until(table: TableHandle, policy: ClusteringSpec) -> str | None:
 
 
 def clustering_file(
-    part: FileSlice, known: FileStatistics | None, *, unpruned_until: str | None = None
+    part: FileSlice, known: FileStatistics | None, steps: FurtherSteps = NO_STEPS
 ) -> ClusteringFile:
     """A slice with what its statistics say, None when nothing is known.
 
-    One that may have dropped columns counts as one of another policy.
+    One that owes one of the ``steps`` counts as one of another policy.
     """
     digest = None if known is None else known.clustering
-    if unpruned_until is not None and part.instant <= unpruned_until:
-        digest = _UNPRUNED
+    if steps.are_owed(part, known):
+        digest = _OWES_STEPS
     return ClusteringFile(
         partition=part.partition,
         file_id=part.file_id,
@@ -177,7 +207,7 @@ def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str
     """
     lost: Counter[FileKey] = Counter()
     last: dict[FileKey, str] = {}
-    for time, groups in _lost_groups(timeline):
+    for time, groups in sorted([*_lost_groups(timeline), *lost_rounds(timeline)], key=lambda lost: lost[0]):
         lost.update(groups)
         last.update(dict.fromkeys(groups, time))
     waiting = {}

@@ -30,9 +30,11 @@ from parquetry.runtime.clustering_task import GroupWork, group_rewriter
 from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import in_batches
+from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.publish import run_once
+from parquetry.runtime.services.clustering_lost import note_lost
 from parquetry.runtime.services.clustering_plans import begin_clustering, take_up
 from parquetry.runtime.services.clustering_survey import RUN_KEY
 from parquetry.runtime.services.due import run_due_services
@@ -94,6 +96,8 @@ def _with_services(table: TableHandle, part: Clustered, timing: Timing) -> Clust
 def _execute(spark: SparkSession, transaction: Transaction) -> Clustered:
     run = _Run(spark, transaction)
     commit = run_once(transaction, body=run.body, narrow=run.narrow)
+    if commit.instant is None and run.planned:
+        note_lost(transaction.timeline, transaction.instant, run.planned)
     return clustered(commit, run.groups, run.left_out, run.measured)
 
 
@@ -105,6 +109,7 @@ class _Run:
         self._transaction = transaction
         self._planned: PlannedWork | None = None
         self._measure: QueryMeasure | None = None
+        self.planned: frozenset[FileKey] = frozenset()
         self.groups: list[RewrittenGroup] = []
         self.left_out: list[LeftOut] = []
         self.measured: tuple[MeasuredQuery, ...] = ()
@@ -117,6 +122,7 @@ class _Run:
                 f"{transaction.store.uri}: {transaction.instant} is no clustering plan; "
                 "see `parquetry timeline`"
             )
+        self.planned = frozenset((s.partition, s.file_id) for group in plan.groups for s in group.slices)
         self._planned = planned_work(transaction, plan)
         self.left_out = list(self._planned.left_out)
         works = self._planned.works

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import count
+
 import pytest
 
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.clustering_lost import LOST_FOLDER, lost_rounds
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
+from parquetry.runtime.spark import clustering
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.spec import RetentionPolicy
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
-from tests.support.planned_clustering import groups_owed, table_in_debt
+from tests.support.planned_clustering import SORTED, groups_owed, owed, table_in_debt
 from tests.support.small_table import FAST, rows_of, view_rows
 
 KEEP_ONE = RetentionPolicy(keep_commits=1, archive_keep_commits=2)
@@ -97,3 +102,49 @@ def test_a_plan_is_carried_out_by_another_process(table, path):
     assert (result.files_before, result.files_after) == (6, 2)
     assert same(path, rows)
     assert leftovers(path) == []
+
+
+def test_a_run_that_loses_every_group_counts_towards_the_rounds_after_which_they_wait(path, monkeypatch):
+    section = replace(SORTED, every_commits=3)
+    table = table_in_debt(path, section)
+    rewrite = clustering._rewrite
+    values = count(100)
+
+    def overtaken(*arguments):
+        results = rewrite(*arguments)
+        value = next(values)
+        table.upsert({"k2": (value, "a"), "k3": (value, "b")})
+        return results
+
+    monkeypatch.setattr(clustering, "_rewrite", overtaken)
+    for _ in range(3):
+        result = clustered(table)
+        assert (result.instants, len(result.left_out)) == ((), 2)
+    assert groups_owed(table) == ()
+    waiting = {entry.words for entry in owed(table).excluded}
+    assert waiting == {"lost 3 times to writers; waits for 2 more commits"}
+    monkeypatch.undo()
+    table.insert({"x": (1, "a")})
+    table.insert({"y": (1, "a")})
+    assert clustered(table).groups == 2
+    assert leftovers(path) == []
+
+
+def test_rounds_that_were_lost_are_forgotten_with_the_timeline(table, path, monkeypatch):
+    rewrite = clustering._rewrite
+
+    def overtaken(*arguments):
+        results = rewrite(*arguments)
+        table.upsert({"k2": (7, "a"), "k3": (7, "b")})
+        return results
+
+    monkeypatch.setattr(clustering, "_rewrite", overtaken)
+    old = path / LOST_FOLDER / "20200101000000000.json"
+    old.parent.mkdir(parents=True)
+    old.write_text('[["p=a","f"]]')
+    assert [*lost_rounds(table.handle.timeline())] == []
+    clustered(table)
+    (kept,) = (path / LOST_FOLDER).iterdir()
+    assert kept != old
+    ((time, groups),) = lost_rounds(table.handle.timeline())
+    assert (time, len(groups)) == (kept.stem, 6)
