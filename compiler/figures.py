@@ -20,7 +20,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping import column_types, parse_where, touched
 from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
-from parquetry.runtime.services.clustering_survey import clustering_file, situation_of, unpruned_until
+from parquetry.runtime.services.clustering_survey import clustering_file, further_steps, situation_of
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.table import TableHandle
@@ -105,8 +105,8 @@ def _clustering(
     if policy.trigger is Trigger.OFF:
         return ClusteringDebt()
     situation = situation_of(handle, timeline, spec, policy)
-    unpruned = unpruned_until(handle, policy)
-    files = [clustering_file(part, statistics.get(part.path), unpruned_until=unpruned) for part in slices]
+    steps = further_steps(handle, policy)
+    files = [clustering_file(part, statistics.get(part.path), steps) for part in slices]
     return clustering_debt(policy, files, situation)
 
 
