@@ -9,7 +9,19 @@ import pytest
 from parquetry.compiler.changes import spec_changes
 from parquetry.compiler.plan import ChangeClass
 from parquetry.runtime.codec import to_json_value
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Existing, Trigger
+from parquetry.runtime.layout.clustering import debt
+from parquetry.runtime.layout.clustering_model import Situation
+from parquetry.runtime.layout.clustering_policy import (
+    MIB,
+    ClusteringSpec,
+    ExecutionPolicy,
+    Existing,
+    PlanPolicy,
+    Trigger,
+)
+from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.services.clustering_survey import FurtherSteps, clustering_file
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 
 PLAIN = TableSpec(name="t", columns=(Column(name="id", type="string"),))
@@ -42,6 +54,40 @@ def test_another_key_is_one_change(existing, then, change_class):
 def test_a_first_key_is_a_change():
     new = replace(PLAIN, files=FilesPolicy(encryption_key="env:A"))
     assert changes(PLAIN, new) == {"files.encryption_key": (None, "env:A", ChangeClass.POLICY)}
+
+
+@pytest.mark.parametrize("strategy", ["size", "overlap", "commits"])
+def test_files_in_the_clear_are_due_whatever_picks_files(strategy):
+    plan = PlanPolicy(strategy=strategy, small_file_limit_bytes=MIB, target_file_size_bytes=10 * MIB)
+    execution = ExecutionPolicy(strategy="sort", columns=("n",), then=("encrypt",), encryption_key="env:A")
+    spec = ClusteringSpec(plan=plan, execution=execution)
+
+    def due(steps, **known):
+        files = []
+        for number in range(2):
+            part = FileSlice(
+                partition="",
+                file_id=f"f{number}",
+                instant="20260101000000000",
+                path=f"f{number}",
+                size_bytes=9 * MIB,
+            )
+            bounds = ColumnStatistics(type="int", minimum=number, maximum=number, nulls=0)
+            group = RowGroupStatistics(rows=9, data_bytes=9, columns={"n": bounds})
+            found = FileStatistics(path=part.path, size_bytes=9 * MIB, row_groups=(group,), **known)
+            files.append(clustering_file(part, found, steps))
+        owed = debt(spec, files, Situation(max_file_size_bytes=10 * MIB))
+        return {file.file_id for group in owed.groups for file in group.files}
+
+    # What overlap takes for sorted files it leaves.
+    assert due(FurtherSteps()) == (set() if strategy == "overlap" else {"f0", "f1"})
+    steps = FurtherSteps(encrypted=True)
+    assert due(steps) == {"f0", "f1"}
+    assert due(steps, clustering=execution.digest) == {"f0", "f1"}
+    assert due(steps, clustering=execution.digest, encrypted=True) == set()
+    dropped = FurtherSteps(unpruned_until="20260101000000000")
+    assert due(dropped, clustering=execution.digest) == {"f0", "f1"}
+    assert due(FurtherSteps(unpruned_until="20251231000000000"), clustering=execution.digest) == set()
 
 
 def test_specs_without_a_key_stay_what_they_were():
