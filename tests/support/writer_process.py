@@ -133,7 +133,9 @@ def main(task: Mapping[str, Any]) -> None:
             plan = _plan(rng, task["name"], number)
             log.write(json.dumps(plan) + "\n")
             log.flush()
-            log.write(json.dumps(_write(table, **plan)) + "\n")
+            began = time.monotonic()
+            answer = _write(table, **plan)
+            log.write(json.dumps({**answer, "seconds": time.monotonic() - began}) + "\n")
             log.flush()
 
 
