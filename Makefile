@@ -67,6 +67,7 @@ check: lint types contracts fast ## format, lint, mypy strict, import contracts,
 bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 for a short run)
 	$(BIN)/python -m pip install --quiet tpchgen-cli
 	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.session_experiment
 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info

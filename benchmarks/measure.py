@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,8 @@ class Measured:
     cpu_seconds: float = 0.0
     jvm_cpu_seconds: float = 0.0
     peak_rss_bytes: int = 0
+    worker_rss_bytes: int = 0
+    """The largest single process below the root that is no JVM: a Python worker."""
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -79,6 +81,16 @@ def rss_bytes(root: int) -> int:
     return total
 
 
+def worker_rss_bytes(root: int) -> int:
+    """Return the resident bytes of the largest process below ``root`` that is no JVM."""
+    largest = 0
+    for pid in tree(root):
+        if pid != root and _name(pid) != "java":
+            with suppress(OSError, IndexError):
+                largest = max(largest, int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE)
+    return largest
+
+
 @contextmanager
 def measured(root: int) -> Iterator[Measured]:
     """Measure the tree while the block runs."""
@@ -87,6 +99,7 @@ def measured(root: int) -> Iterator[Measured]:
     def poll() -> None:
         while not done.wait(0.3):
             result.peak_rss_bytes = max(result.peak_rss_bytes, rss_bytes(root))
+            result.worker_rss_bytes = max(result.worker_rss_bytes, worker_rss_bytes(root))
 
     poller = threading.Thread(target=poll, daemon=True)
     (cpu, jvm), wall = cpu_seconds(root), time.perf_counter()

@@ -8,10 +8,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import report_layout
+
 Row = dict[str, Any]
 
-# (workload, our case, the peer's case, goal: how many times cheaper than the peer in CPU seconds)
-GOALS = [
+# (workload, our case, the peer's case, goal: how many times cheaper than the peer in CPU seconds; None is shown only)
+GOALS: list[tuple[str, str, str, float | None]] = [
     ("W1", "parquetry insert", "hudi insert, told nothing", 4.0),
     ("W1", "parquetry insert", "hudi insert, record size told", 3.0),
     ("W1", "parquetry insert", "plain Spark write", 1 / 1.2),
@@ -21,6 +23,32 @@ GOALS = [
     ("W2", "parquetry upsert", "hudi upsert, BLOOM", 5.0),
     ("W2b", "parquetry delete", "hudi delete, SIMPLE", 8.0),
     ("W2b", "parquetry delete", "hudi delete, BLOOM", 5.0),
+    ("W1", "parquetry insert", "delta append", None),
+    ("W1", "parquetry insert", "iceberg append", None),
+    ("W1", "parquetry insert", "delta-rs append", None),
+    ("W2", "parquetry upsert", "delta merge", 3.0),
+    ("W2", "parquetry upsert", "iceberg merge", 3.0),
+    ("W2", "parquetry upsert", "delta-rs merge", 1.0),
+    ("W2b", "parquetry delete", "delta delete", 3.0),
+    ("W2b", "parquetry delete", "iceberg delete", 3.0),
+    ("W2b", "parquetry delete", "delta-rs delete", 1.0),
+    ("W3", "parquetry, min_fill 0.25", "delta append of a batch", None),
+    ("W3", "parquetry, min_fill 0.25", "iceberg append of a batch", None),
+    ("W3", "parquetry, min_fill 0.25", "delta-rs append of a batch", None),
+    ("W4a", "parquetry stitch", "hudi stitch", 1.5),
+    ("W4a", "parquetry stitch", "delta stitch", None),
+    ("W4a", "parquetry stitch", "iceberg stitch", None),
+    ("W4a", "parquetry stitch", "delta-rs stitch", None),
+    ("W4a", "parquetry stitch", "arrow stitch", None),
+    ("W4b", "parquetry sort", "hudi sort", 8.0),
+    ("W4b", "parquetry sort", "delta sort", None),
+    ("W4b", "parquetry sort", "iceberg sort", 2.5),
+    ("W4b", "parquetry sort", "delta-rs sort", 1.0),
+    ("W4b", "parquetry sort", "arrow sort", 1 / 1.6),
+    ("W4c", "parquetry zorder", "hudi zorder", 15.0),
+    ("W4c", "parquetry zorder", "delta zorder", 3.5),
+    ("W4c", "parquetry zorder", "iceberg zorder", 3.5),
+    ("W4c", "parquetry zorder", "delta-rs zorder", 1.0),
     ("W3", "parquetry, sized", "hudi, sized", 4.0),
     ("W3", "parquetry, sized", "hudi, no sizing", 1.0),
     ("W3", "parquetry, min_fill 0.25", "hudi, sized", 4.0),
@@ -30,6 +58,55 @@ GOALS = [
 
 MOST_AMPLIFIED = 5
 """How many bytes appends with ``min_fill`` 0.25 may write for each that stays."""
+
+
+WORKLOADS = ("W1", "W1b", "W2", "W2b", "W2c", "W3", "W4a", "W4b", "W4c", "W5", "W5b", "W7")
+OF_LAYOUT = ("W5", "W5b", "W7")
+"""Workloads whose rows are no writes of files; they have tables of their own."""
+
+
+def _machines(loaded: dict[str, Any]) -> list[str]:
+    """Which workloads ran at which scale, how often, and how busy the machine was."""
+    lines = ["| workload | scale | repetitions | cores | load when it began |", "|---|---|---|---|---|"]
+    runs: dict[tuple[Any, ...], list[str]] = {}
+    for name, each in loaded.items():
+        machine = each["machine"]
+        key = tuple(machine.get(what, "") for what in ("scale", "reps", "cores", "load"))
+        runs.setdefault(key, []).append(name)
+    for key, names in runs.items():
+        lines.append(f"| {', '.join(names)} | {' | '.join(str(what) for what in key)} |")
+    return [
+        *lines,
+        "",
+        "A load above the number of cores means that others worked on the machine: wall seconds mean little then.",
+    ]
+
+
+def _layout(every: dict[str, list[Row]]) -> list[str]:
+    lines = ["## What layouts are worth", ""]
+    if every.get("W5"):
+        lines += report_layout.scanned(every["W5"])
+    if any(row["peer"] == "parquetry" for row in every.get("W5b", [])):
+        lines += report_layout.queries(every["W5b"])
+    lines += report_layout.planning()
+    if every.get("W7"):
+        lines += report_layout.growth(every["W7"])
+    return lines
+
+
+def _stored(rows: dict[str, list[Row]]) -> list[str]:
+    """The bytes of the column chunks of the sorted rows, without Bloom filters, footers and indexes."""
+    stored = {row["peer"]: row["stored_bytes"] for row in rows["W4b"]}
+    share = stored["parquetry"] / stored["hudi"]
+    said = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in stored.items())
+    verdict = "reached" if share <= MOST_STORED else "**not reached**"
+    return [
+        f"W4b, column data of the same sorted rows: {said}. Ours / Hudi's, Bloom filters left out: {share:.3f} (goal at most {MOST_STORED}: {verdict}).",
+        "",
+    ]
+
+
+MOST_STORED = 1.05
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -74,8 +151,11 @@ def _ratios(rows: dict[str, list[Row]]) -> list[str]:
         cpu, wall = (
             _ratio(everything, workload, ours, theirs, figure) for figure in ("cpu_seconds", "wall_seconds")
         )
-        verdict = "reached" if cpu >= goal else "**not reached**"
-        lines.append(f"| {workload} | {ours} | {theirs} | {cpu:.2f} | {wall:.2f} | {goal:.2f} | {verdict} |")
+        if goal is None:
+            aim, verdict = "", ""
+        else:
+            aim, verdict = f"{goal:.2f}", "reached" if cpu >= goal else "**not reached**"
+        lines.append(f"| {workload} | {ours} | {theirs} | {cpu:.2f} | {wall:.2f} | {aim} | {verdict} |")
     return lines
 
 
@@ -86,7 +166,7 @@ def _limits(rows: dict[str, list[Row]]) -> list[str]:
     for workload, ours, theirs, goal in GOALS:
         cases = {row["case"] for row in everything}
         is_split = all("jvm_cpu_seconds" in row for row in everything if row["case"] == ours)
-        if not is_split or not {ours, theirs} <= cases:
+        if goal is None or not is_split or not {ours, theirs} <= cases:
             continue
         if _ratio(everything, workload, ours, theirs, "cpu_seconds") < goal:
             missed.setdefault((workload, ours), []).append(theirs)
@@ -148,18 +228,21 @@ def _verdict(share: float) -> str:
 def write(results: Path, target: Path) -> None:
     """Write the page from every result file there is."""
     loaded = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
-    rows = {name: each["rows"] for name, each in loaded.items()}
-    machines = sorted({json.dumps(each["machine"], sort_keys=True) for each in loaded.values()})
+    loaded = {name: each for name, each in loaded.items() if name in WORKLOADS}
+    every = {name: each["rows"] for name, each in loaded.items()}
+    rows = {name: each for name, each in every.items() if name not in OF_LAYOUT}
     lines = [
-        "# Benchmarks: writing",
+        "# Benchmarks",
         "",
         "Peers take turns within one run on one machine, with the same rows, codec (zstd) and row-group size; Hudi is 1.2.0 with table version 6 and",
-        "its metadata table off, plain Spark is `df.write.partitionBy().parquet()` on the Spark that we use. A ratio above 1 means that ours is cheaper;",
+        "its metadata table off, Delta Lake 3.3.2 is on Spark 3.5, Iceberg 1.11.0 on Spark 4.1, delta-rs is 1.6.6, plain Spark is `df.write.partitionBy().parquet()` on the Spark that we use. A ratio above 1 means that ours is cheaper;",
         "CPU seconds (user and system, JVM and Python workers included) are the robust figure on a shared machine. Row counts were checked after each step.",
         "`make bench` repeats all of it; `SCALE` and `REPS` make it shorter.",
         "At a small scale the fixed cost of a job weighs more than that of a row, on every side: read the ratios with the scale below.",
         "",
-        *[f"Machine and scale: `{machine}`" for machine in machines],
+        "A point query on 1,400 small files, before and after clustering, has a page of its own: [SESSIONS.md](SESSIONS.md).",
+        "",
+        *_machines(loaded),
         "",
         "## Ratios and goals",
         "",
@@ -168,9 +251,15 @@ def write(results: Path, target: Path) -> None:
     ]
     if rows.get("W2c"):
         lines += [*_local(rows["W2c"]), ""]
+    if {"parquetry", "hudi"} <= {row["peer"] for row in rows.get("W4b", [])}:
+        lines += [*_stored(rows), "![CPU seconds of clustering](clustering.svg)", ""]
+        target.with_name("clustering.svg").write_text(
+            report_layout.chart([*rows["W4b"], *rows.get("W4c", [])])
+        )
     if rows.get("W3"):
         lines += _appends(rows["W3"])
     lines += _limits(rows)
+    lines += _layout(every)
     lines += [
         "## Figures",
         "",

@@ -1,6 +1,8 @@
-"""Run the write workloads against Apache Hudi and plain Spark and write benchmarks/RESULTS.md.
+"""Run the workloads against other table formats and plain Spark and write benchmarks/RESULTS.md.
 
-``SCALE`` (1 is TPC-H scale factor 1, 4.8 million base rows) and ``REPS`` shrink the run. Peers take turns
+``SCALE`` (1 is TPC-H scale factor 1, 4.8 million base rows) and ``REPS`` shrink the run, ``PEERS`` names
+those that take part, with commas, ``BENCH_OUT`` another folder for what is written,
+``BENCH_HEAP`` the memory of each JVM (4g). Peers take turns
 within each repetition; every step ends with a check of the row count, which is not timed.
 """
 
@@ -8,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -19,9 +20,10 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks import data, report
-from benchmarks.measure import data_files
+from benchmarks import clustering, data, growth, peers, report
+from benchmarks.measure import Measured, data_files
 from benchmarks.peer import Peer
+from tests.interop.environment import cache_folder
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
@@ -36,6 +38,8 @@ class Bench:
     tables: Path
     reps: int
     counts: dict[str, int]
+    scale: float
+    maximum: int
     peers: dict[str, Peer] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
@@ -52,24 +56,40 @@ class Bench:
         **options: Any,
     ) -> None:
         """Let a peer write one input into a table; record its cost, bytes and files, check the rows."""
+        if peer not in self.peers:
+            return
         path = self.tables / peer / table
         if options.get("fresh"):
             self.peers[peer].do("fresh", table=str(path))
-        before = data_files(path)
+        data = self.tables / "iceberg" / "db" / table if peer == "iceberg" else path
+        before = data_files(data)
         _, cost = self.peers[peer].do(
             "write", table=str(path), source=str(self.inputs / source), operation=operation, **options
         )
-        after = data_files(path)
+        after = data_files(data)
         answer, _ = self.peers[peer].do("count", table=str(path))
         if answer["rows"] != expect:
             raise SystemExit(f"{workload} {case}: {answer['rows']} rows in the table, {expect} expected")
         new = {name: size for name, size in after.items() if name not in before}
         live, _ = self.peers[peer].do("live", table=str(path))
+        self.add(
+            workload,
+            case,
+            peer,
+            cost,
+            bytes_written=sum(new.values()),
+            files_written=len(new),
+            live_sizes_bytes=sorted(live["sizes"]),
+            rows=answer["rows"],
+        )
+
+    def add(self, workload: str, case: str, peer: str, cost: Measured, **figures: Any) -> None:
+        """Keep what a step cost and left, and print the gist."""
         row = {
             "workload": workload, "case": case, "peer": peer,
             "wall_seconds": round(cost.wall_seconds, 2), "cpu_seconds": round(cost.cpu_seconds, 2),
-            "jvm_cpu_seconds": round(cost.jvm_cpu_seconds, 2), "peak_rss_bytes": cost.peak_rss_bytes, "bytes_written": sum(new.values()), "files_written": len(new),
-            "live_sizes_bytes": sorted(live["sizes"]), "rows": answer["rows"],
+            "jvm_cpu_seconds": round(cost.jvm_cpu_seconds, 2), "peak_rss_bytes": cost.peak_rss_bytes,
+            "worker_rss_bytes": cost.worker_rss_bytes, **figures,
         }  # fmt: skip
         self.rows.append(row)
         print(
@@ -77,10 +97,20 @@ class Bench:
             flush=True,
         )
 
+    @property
+    def clustering_reps(self) -> int:
+        """Runs of a minute and more are repeated at most three times."""
+        return min(self.reps, 3)
+
     def copy(self, peer: str, table: str, to: str) -> None:
         """Copy a peer's table, so that each case starts from the same state."""
+        if peer not in self.peers:
+            return
         shutil.rmtree(self.tables / peer / to, ignore_errors=True)
         shutil.copytree(self.tables / peer / table, self.tables / peer / to)
+
+
+OTHERS = ("delta", "iceberg", "delta-rs")
 
 
 def first_insert(bench: Bench) -> None:
@@ -108,6 +138,8 @@ def first_insert(bench: Bench) -> None:
             fresh=True,
             options=tuned,
         )
+        for name in OTHERS:
+            bench.write("W1", f"{name} append", name, "t", "base.parquet", "insert", expect=base, fresh=True)
         bench.write(
             "W1b",
             "parquetry bulk_insert",
@@ -151,6 +183,8 @@ def upsert_and_delete(bench: Bench) -> None:
             expect=rows,
             options={"hoodie.index.type": "BLOOM"},
         )
+        for name in OTHERS:
+            bench.write("W2", f"{name} merge", name, "t", source, "upsert", expect=rows)
     gone: set[str] = set()
     for number in range(min(bench.reps, 3)):
         source = f"delete{number}.parquet"
@@ -177,6 +211,8 @@ def upsert_and_delete(bench: Bench) -> None:
             expect=left,
             options={"hoodie.index.type": "BLOOM"},
         )
+        for name in OTHERS:
+            bench.write("W2b", f"{name} delete", name, "t", source, "delete", expect=left)
 
 
 def local_upsert(bench: Bench) -> None:
@@ -234,6 +270,7 @@ def appends(bench: Bench) -> None:
         ("hudi, sized", "hudi", "a", {}, {"hoodie.copyonwrite.record.size.estimate": "45"}),
         ("hudi, no sizing", "hudi", "n", {}, {"hoodie.parquet.small.file.limit": "0"}),
         ("plain Spark append", "plain", "a", {}, {}),
+        *((f"{name} append of a batch", name, "a", {}, {}) for name in OTHERS),
     ]
     for number in range(data.APPENDS):
         for case, peer, table, first, options in cases:
@@ -252,44 +289,46 @@ def appends(bench: Bench) -> None:
             )
 
 
-WORKLOADS = {"W1": first_insert, "W2": upsert_and_delete, "W2c": local_upsert, "W3": appends}
+WORKLOADS = {
+    "W1": first_insert,
+    "W2": upsert_and_delete,
+    "W2c": local_upsert,
+    "W3": appends,
+    "W4": clustering.clustering,
+    "W4c": clustering.curve_alone,
+    "W7": growth.growth,
+}
 
 
 def main() -> None:
     """Run the workloads named on the command line (all without one) and write the results."""
-    from tests.interop import environment
-
     scale, reps = float(os.environ.get("SCALE", "1")), int(os.environ.get("REPS", "5"))
-    chosen = sys.argv[1:] or list(WORKLOADS)
-    cache = Path(os.environ.get("PARQUETRY_CACHE", Path.home() / ".cache" / "parquetry"))
-    inputs = cache / "bench" / f"scale-{scale:g}"
+    chosen = sys.argv[1:] or [name for name in WORKLOADS if name != "W4c"]
+    out = Path(os.environ.get("BENCH_OUT", HERE))
+    inputs = cache_folder() / "bench" / f"scale-{scale:g}"
     counts = data.prepare(inputs, scale=scale)
+    named = [name for name in os.environ.get("PEERS", ",".join(peers.VERSIONS)).split(",") if name]
+    maximum = max(2 * MIB, int(32 * MIB * min(scale, 1)))
+    machine = peers.machine(scale, reps, named, max_file_size=maximum)
     with tempfile.TemporaryDirectory(prefix="parquetry-bench-", dir=os.environ.get("BENCH_TMP")) as folder:
-        bench = Bench(inputs=inputs, tables=Path(folder), reps=reps, counts=counts)
-        maximum = max(2 * MIB, int(32 * MIB * min(scale, 1)))
+        bench = Bench(
+            inputs=inputs, tables=Path(folder), reps=reps, counts=counts, scale=scale, maximum=maximum
+        )
         limits = {
             "max_file_size": str(maximum),
             "small_file_limit": str(maximum * 25 // 32),
             "codec": CODEC,
             "row_group_size": str(ROW_GROUP),
+            "row_group_rows": str(ROW_GROUP // 40),
+            "heap": os.environ.get("BENCH_HEAP", "4g"),
         }
-        logs = HERE / "results"
-        logs.mkdir(exist_ok=True)
-        here = Path(sys.executable)
-        spark35 = environment.spark_python("3.5")
-        bench.peers = {
-            "parquetry": Peer("parquetry", "ours.py", here, Path(folder) / "ours.log", limits),
-            "plain": Peer("plain", "plain.py", here, Path(folder) / "plain.log", limits),
-            "hudi": Peer(
-                "hudi",
-                "hudi.py",
-                spark35,
-                Path(folder) / "hudi.log",
-                {**limits, "jar": str(environment.hudi_bundle("1.2.0"))},
-            ),
-        }
+        logs = out / "results"
+        logs.mkdir(parents=True, exist_ok=True)
+        for name in named:
+            bench.peers[name] = peers.start(name, Path(folder), limits)
         for name, peer in bench.peers.items():  # a first write and a merge warm the JVMs up
-            for operation in ("insert", "upsert") if name != "plain" else ("insert",):
+            once = {"plain": ("insert",), "arrow": ()}.get(name, ("insert", "upsert"))
+            for operation in once:
                 peer.do(
                     "write",
                     table=str(bench.tables / name / "warm"),
@@ -301,17 +340,10 @@ def main() -> None:
             WORKLOADS[name](bench)
         for peer in bench.peers.values():
             peer.close()
-    machine = {
-        "cores": os.cpu_count(),
-        "platform": platform.platform(),
-        "scale": scale,
-        "reps": reps,
-        "max_file_size": maximum,
-    }
     for name in {row["workload"] for row in bench.rows}:
         result = {"machine": machine, "rows": [row for row in bench.rows if row["workload"] == name]}
         (logs / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    report.write(logs, HERE / "RESULTS.md")
+    report.write(logs, out / "RESULTS.md")
 
 
 if __name__ == "__main__":

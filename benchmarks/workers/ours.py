@@ -5,22 +5,30 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.workers.loop import serve
+from benchmarks.workers.scanning import collected
 
 ARGUMENTS = json.loads(sys.argv[1])
+PARTITION = ARGUMENTS.get("partition_by", "y")
 
 
 def main() -> None:
     from pyspark.sql import SparkSession
 
     import parquetry
+    from parquetry.runtime.codec import to_json_value
+    from parquetry.runtime.job import digest_of
+    from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
+    from parquetry.runtime.storage import open_store
+    from parquetry.runtime.table import open_table, write_applied
 
     spark = (
         SparkSession.builder.master("local[2]")
-        .config("spark.driver.memory", "8g")
+        .config("spark.driver.memory", ARGUMENTS["heap"])
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -38,17 +46,18 @@ def main() -> None:
                 parquetry.Column(
                     name=field.name,
                     type=field.dataType.simpleString(),
-                    nullable=field.name not in {"k", "y", "ts"},
+                    nullable=field.name not in {"k", PARTITION, "ts"},
                 )
                 for field in schema.fields
             ),
             record_key=("k",),
             ordering="ts",
-            partition_by=("y",),
+            partition_by=(PARTITION,) if PARTITION else (),
             sizing=parquetry.SizingPolicy(
                 max_file_size_bytes=sizing["max_file_size"],
                 small_file_limit_bytes=sizing["small_file_limit"],
                 min_fill=sizing.get("min_fill", 0.0),
+                insert_split_size=sizing.get("insert_split_size"),
             ),
             files=parquetry.FilesPolicy(
                 compression=ARGUMENTS["codec"], row_group_size_bytes=int(ARGUMENTS["row_group_size"])
@@ -70,6 +79,34 @@ def main() -> None:
             create(table, source, limits or {})
         getattr(parquetry.open(table), operation)(spark.read.parquet(source))
 
+    def scatter(table: str, source: str, rows_per_file: int) -> None:
+        """The input in files of so many rows in their order of arrival."""
+        limits = {"small_file_limit": 0, "insert_split_size": rows_per_file}
+        write(table, source, "insert", fresh=True, limits=limits)
+
+    def cluster(table: str, layout: str, columns: list[str], target: int) -> dict[str, int]:
+        """Apply the policy, which is what a project's ``apply`` records, and pay all of its debt."""
+        section = ClusteringSpec(
+            plan=PlanPolicy(small_file_limit_bytes=target, target_file_size_bytes=target),
+            execution=ExecutionPolicy(strategy=layout, columns=tuple(columns)),
+        )
+        handle = open_table(open_store(table))
+        assert handle.applied is not None
+        spec = replace(parquetry.open(table).spec, extra={"clustering": to_json_value(section)})
+        number = handle.applied.number + 1
+        write_applied(handle.store, spec, number=number, digest=digest_of(spec.to_json()))
+        result = parquetry.open(table).cluster(spark)
+        return {"before": result.files_before, "after": result.files_after}
+
+    def paths(table: str) -> dict[str, list[str]]:
+        handle = open_table(open_store(table))
+        view = handle.view(handle.timeline())
+        slices = [part for partition in view.partitions() for part in view.slices(partition)]
+        return {"paths": sorted(str(Path(table) / part.path) for part in slices)}
+
+    def query(table: str, where: str) -> dict[str, int]:
+        return collected(parquetry.open(table).read(spark, where=where))
+
     def count(table: str) -> dict[str, int]:
         return {"rows": parquetry.open(table).read(spark).count()}
 
@@ -80,7 +117,12 @@ def main() -> None:
     def fresh(table: str) -> None:
         shutil.rmtree(table, ignore_errors=True)
 
-    serve({"write": write, "count": count, "live": live, "fresh": fresh})
+    serve(
+        {
+            "write": write, "count": count, "live": live, "fresh": fresh, "scatter": scatter,
+            "cluster": cluster, "paths": paths, "query": query,
+        }
+    )  # fmt: skip
 
 
 main()

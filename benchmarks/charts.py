@@ -1,0 +1,53 @@
+"""Bar charts as SVG text: groups of horizontal bars on a logarithmic axis, each with its figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+COLORS = ("#9aa7b5", "#1f6f8b")
+WIDTH, LEFT, RIGHT, BAR, GAP, TOP = 760, 190, 90, 15, 12, 58
+
+
+def bars(title: str, axis: str, labels: Sequence[str], series: Mapping[str, Sequence[float]]) -> str:
+    """A group of bars per label, a bar per series; all values are positive."""
+    values = [value for each in series.values() for value in each]
+    low = 10 ** math.floor(math.log10(min(values)))
+    high = 10 ** math.ceil(math.log10(max(values) * 1.0001))
+    room = WIDTH - LEFT - RIGHT
+
+    def x(value: float) -> float:
+        return LEFT + room * math.log10(value / low) / math.log10(high / low)
+
+    step = len(series) * BAR + GAP
+    height = TOP + len(labels) * step + 34
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="12" y="22" font-size="15" font-weight="bold">{escape(title)}</text>',
+    ]
+    for number, name in enumerate(series):
+        at = 12 + number * 150
+        out.append(f'<rect x="{at}" y="33" width="11" height="11" fill="{COLORS[number]}"/>')
+        out.append(f'<text x="{at + 16}" y="43">{escape(name)}</text>')
+    tick = low
+    while tick <= high * 1.0001:
+        out.append(
+            f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{TOP - 6}" y2="{height - 30}" stroke="#dddddd"/>'
+        )
+        out.append(f'<text x="{x(tick):.1f}" y="{height - 16}" text-anchor="middle">{tick:g}</text>')
+        tick *= 10
+    out.append(f'<text x="{LEFT + room / 2:.0f}" y="{height - 3}" text-anchor="middle">{escape(axis)}</text>')
+    for row, label in enumerate(labels):
+        top = TOP + row * step
+        middle = top + len(series) * BAR / 2 + 4
+        out.append(f'<text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">{escape(label)}</text>')
+        for number, each in enumerate(series.values()):
+            y, end = top + number * BAR, x(each[row])
+            out.append(
+                f'<rect x="{LEFT}" y="{y}" width="{max(end - LEFT, 1):.1f}" height="{BAR - 2}" fill="{COLORS[number]}"/>'
+            )
+            out.append(f'<text x="{max(end, LEFT) + 5:.1f}" y="{y + BAR - 4}">{each[row]:,.3g}</text>')
+    return "\n".join([*out, "</svg>", ""])
