@@ -24,6 +24,7 @@ _AS_GOOD: Final = 1.05
 """The simplest layout within this factor of the best is the one that is suggested."""
 
 _ALL_OF_IT: Final = 0.95
+_WORSE: Final = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ def in_words(layout: ExecutionPolicy) -> str:
 
 
 def _gains(trial: Trial, queries: Sequence[TriedQuery]) -> list[str]:
-    """What each query gains, the most first."""
+    """What each query gains, the most first, or loses."""
     parts = sorted(
         zip(queries, trial.expected, strict=True),
         key=lambda pair: pair[0].weight * (pair[1].data_bytes - pair[0].now.data_bytes),
@@ -134,6 +135,10 @@ def _gains(trial: Trial, queries: Sequence[TriedQuery]) -> list[str]:
             said.append(
                 f"{query.name} has conditions on {', '.join(narrowed)}: it reads {expected.files:,} instead "
                 f"of {query.now.files:,} files, and {expected.rows:,} instead of {query.now.rows:,} rows"
+            )
+        elif expected.data_bytes > _WORSE * query.now.data_bytes:
+            said.append(
+                f"{query.name} gets worse: it reads {expected.rows:,} instead of {query.now.rows:,} rows"
             )
     if not trial.execution.columns:
         said.append("merging small files is what helps: no order of the rows does better")

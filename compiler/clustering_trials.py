@@ -157,12 +157,7 @@ class TrialTable:
 
 
 def _share(queries: Sequence[TriedQuery], expected: Sequence[Touched]) -> float:
-    """The mean over the queries, by weight, of the part of the bytes that is left to read."""
-    weight = sum(query.weight for query in queries)
-    if not weight:
-        return 1.0
-    left = (
-        query.weight * (one.data_bytes / query.now.data_bytes if query.now.data_bytes else 1.0)
-        for query, one in zip(queries, expected, strict=True)
-    )
-    return sum(left) / weight
+    """The part of the bytes that is left to read, when each query runs as often as its weight says."""
+    now = sum(query.weight * query.now.data_bytes for query in queries)
+    left = sum(query.weight * one.data_bytes for query, one in zip(queries, expected, strict=True))
+    return left / now if now else 1.0
