@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -57,10 +58,35 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What a declared query reads of one kind: before clustering, as it was expected, and after it."""
+
+    query: str
+    kind: str
+    before: int
+    expected: int
+    after: int
+
+
+def reads(queries: Sequence[Mapping[str, Any]]) -> list[Read]:
+    """Return the files, row groups and rows of the queries that a replacecommit measured."""
+    return [
+        Read(
+            query=query["query"],
+            kind=kind.replace("_", " "),
+            **{when: query[when][kind] for when in ("before", "expected", "after")},
+        )
+        for query in queries
+        for kind in ("files", "row_groups", "rows")
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything the demo shows."""
 
     steps: Sequence[Step]
+    reads: Sequence[Read]
     checks: Sequence[Check]
     limits: str
     seconds: float
@@ -94,11 +120,31 @@ def print_report(report: Report, console: Console) -> None:
             cells += [str(layout.files), str(layout.small_files), sizes]
         table.add_row(*cells)
     console.print(table)
+    console.print(_reads_table(report.reads))
     for check in report.checks:
         verdict = (
             "equal to pandas" if check.different == 0 else f"{check.different:,} rows DIFFER from pandas"
         )
         console.print(f"read back with {check.reader}: {check.rows:,} rows, {verdict}")
+
+
+def _reads_table(found: Sequence[Read]) -> Table:
+    table = Table(
+        title="Clustered for two declared queries: what they read",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        title_style="bold",
+        header_style="dim",
+    )
+    table.add_column("query", no_wrap=True)
+    table.add_column("reads", no_wrap=True)
+    for heading in ("before", "expected", "measured"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for read in found:
+        numbers = (f"{number:,}" for number in (read.before, read.expected, read.after))
+        table.add_row(read.query if read.kind == "files" else "", read.kind, *numbers)
+    return table
 
 
 def _scale(value: float, maximum: float, length: float) -> float:
