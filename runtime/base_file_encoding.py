@@ -29,6 +29,12 @@ Above it the dictionary costs more time, and after compression more bytes, than 
 DICTIONARY_BYTES: Final = 1024 * 1024
 """Larger dictionaries are given up by the encoder after it has filled them."""
 
+ZSTD_LEVEL: Final = 2
+"""Other programs write at level 3. At 2 rows take as many bytes, and hardly more time than at 1.
+
+At 1, which is Arrow's default, sorted sessions take a fifth more: timestamps and keys most of it.
+"""
+
 _SAMPLE_ROWS = 20_000
 _ENOUGH_VALUES = 256
 _CODECS = {"none": "NONE", "uncompressed": "NONE", "lz4": "LZ4_RAW"}
@@ -68,6 +74,7 @@ class RowGroupEncoder:
         self.options: Final[Mapping[str, Any]] = {
             "version": "2.6",
             "compression": self.codec,
+            "compression_level": ZSTD_LEVEL if self.codec == "ZSTD" else None,
             "data_page_size": policy.page_size_bytes,
             "write_page_index": True,
             "store_schema": False,

@@ -1,0 +1,54 @@
+"""How many bytes row groups take, beside what the same rows take as other programs write them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from parquetry.runtime.base_file_encoding import RowGroupEncoder
+from parquetry.runtime.spec import FilesPolicy
+
+ROWS, EVENTS = 100_000, 20
+PARQUET_MR_ZSTD_LEVEL = 3
+"""parquet.compression.codec.zstd.level, which Hudi leaves as it is."""
+
+
+def sessions_in_random_order():
+    """Events session by session, as a sort by a random id leaves them: those of a session are minutes apart."""
+    random = np.random.default_rng(5)
+    started = np.repeat(random.integers(0, 30 * 86_400, ROWS // EVENTS), EVENTS)
+    times = ((started + random.exponential(300, ROWS)) * 1_000_000).astype("int64")
+    arrived = np.empty(ROWS, "int64")
+    arrived[np.argsort(times)] = np.arange(ROWS)
+    return pa.table(
+        {
+            "_hoodie_commit_seqno": pa.array([f"20261122010824309_0_{number}" for number in arrived]),
+            "_hoodie_record_key": pa.array([f"e-{number}" for number in arrived]),
+            "at": pa.array(times, pa.timestamp("us", "UTC")),
+            "duration": pa.array(random.exponential(20_000, ROWS).astype("int32")),
+            "page": pa.array([f"/shop/item-{number:05d}" for number in random.integers(0, 5_000, ROWS)]),
+        }
+    )
+
+
+def written_by_pyarrow(rows, **options):
+    target = pa.BufferOutputStream()
+    pq.write_table(rows, target, use_dictionary=["page"], row_group_size=ROWS, **options)
+    group = pq.read_metadata(pa.BufferReader(target.getvalue())).row_group(0)
+    return sum(group.column(number).total_compressed_size for number in range(group.num_columns))
+
+
+def test_zstd_takes_about_the_bytes_that_hudi_makes_of_the_same_rows():
+    rows = sessions_in_random_order()
+    ours = RowGroupEncoder(FilesPolicy(compression="zstd")).encode(rows).parts.stored_bytes(0)
+    theirs = written_by_pyarrow(rows, compression="zstd", compression_level=PARQUET_MR_ZSTD_LEVEL)
+    lowest = written_by_pyarrow(rows, compression="zstd", compression_level=1)
+    assert ours <= 1.1 * theirs < lowest
+
+
+@pytest.mark.parametrize("codec", ["snappy", "gzip", "lz4", "uncompressed"])
+def test_other_codecs_have_no_level(codec):
+    rows = sessions_in_random_order().slice(0, 1_000)
+    assert RowGroupEncoder(FilesPolicy(compression=codec)).encode(rows).parts.stored_bytes(0)
