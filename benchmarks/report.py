@@ -75,10 +75,12 @@ def _machines(loaded: dict[str, Any]) -> list[str]:
         runs.setdefault(key, []).append(name)
     for key, names in runs.items():
         lines.append(f"| {', '.join(names)} | {' | '.join(str(what) for what in key)} |")
+    notes = dict.fromkeys(each["machine"]["note"] for each in loaded.values() if "note" in each["machine"])
     return [
         *lines,
         "",
         "A load above the number of cores means that others worked on the machine: wall seconds mean little then.",
+        *notes,
     ]
 
 
@@ -240,7 +242,7 @@ def write(results: Path, target: Path) -> None:
         "`make bench` repeats all of it; `SCALE` and `REPS` make it shorter.",
         "At a small scale the fixed cost of a job weighs more than that of a row, on every side: read the ratios with the scale below.",
         "",
-        "A point query on 1,400 small files, before and after clustering, has a page of its own: [SESSIONS.md](SESSIONS.md).",
+        "A point query on many small files, before and after clustering, has a page of its own: [SESSIONS.md](SESSIONS.md).",
         "",
         *_machines(loaded),
         "",

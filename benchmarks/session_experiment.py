@@ -198,7 +198,14 @@ def render(result: dict[str, Any]) -> str:
             f"| {name} | {cost['cpu_seconds']:.1f} | {cost['wall_seconds']:.1f} | {cost['peak_rss_bytes'] / MIB:.0f} | {cost['bytes']['before'] / 1e6:.1f} -> {cost['bytes']['after'] / 1e6:.1f} "
             f"| {cost['stored_bytes']['after'] / 1e6:.1f} | {skip['row_groups']:g} | {skip['row_group_rows']:,.0f} | {skip['page_rows']:,.0f} |"
         )
-    lines += ["", *goals(result), "", "![Point query before and after](session_experiment.svg)", ""]
+    lines += [
+        "",
+        *goals(result),
+        *(["", result["note"]] if "note" in result else []),
+        "",
+        "![Point query before and after](session_experiment.svg)",
+        "",
+    ]
     return "\n".join(lines)
 
 
