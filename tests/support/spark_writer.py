@@ -173,6 +173,26 @@ class _Server:
         result = SparkWrite.from_json(write).perform(self.spark, store, timing=_timing(timing))
         return {"instant": result.instant, "retries": result.retries, "warnings": list(result.warnings)}
 
+    def cluster(
+        self,
+        path: str,
+        scratch: str,
+        fault: Mapping[str, Any] | None,
+        timing: Mapping[str, float] | None = None,
+    ) -> dict[str, Any]:
+        from parquetry.runtime.spark.clustering import cluster
+        from parquetry.runtime.table import open_table
+
+        store = FaultStore(open_store(path), Path(scratch), Fault(**fault) if fault else None)
+        result = cluster(self.spark, open_table(store), timing=_timing(timing))
+        return {
+            "instants": list(result.instants),
+            "groups": result.groups,
+            "files_before": result.files_before,
+            "left_out": len(result.left_out),
+            "happened": store.happened(),
+        }
+
     def stop(self) -> None:
         self.spark.stop()
 
