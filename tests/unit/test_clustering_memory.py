@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +23,7 @@ COLUMNS = (
 )
 ROW_BYTES = 16 * 1024
 FILES, ROWS = 6, 1000
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -79,3 +84,14 @@ def test_a_group_of_many_times_the_budget_stays_near_it(tmp_path, count_allocati
     written = rewrite_group(after, group)
     assert written.consumed_rows == FILES * ROWS
     assert counting.max_memory() < 3 * after.memory_budget_bytes
+
+
+@pytest.mark.soak
+def test_a_group_of_2_5_gib_in_memory_is_clustered_by_a_process_of_less_than_600_mib(tmp_path):
+    command = [sys.executable, "-m", "tests.support.clustering_memory", str(tmp_path), "2560", "256"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout)
+    print(found)
+    assert found["rows"] > 2_400_000
+    assert found["peak_mib"] < 600
