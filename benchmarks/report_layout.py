@@ -69,6 +69,8 @@ def queries(rows: Sequence[Row]) -> list[str]:
         )
         if name != "delta-rs" and cpu[1] < ours:
             slower.append(name)
+    if not {row["peer"] for row in rows} - {"parquetry", "delta-rs"}:
+        return [*lines, "", "No other format on Spark took part in this run.", ""]
     verdict = f"**not reached** against {', '.join(slower)}" if slower else "reached"
     return [*lines, "", f"Never slower than a peer on Spark, by CPU: {verdict}.", ""]
 
