@@ -7,13 +7,16 @@ wrapped keys and the reference stand in the file's own key metadata; no key is e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.errors import ParquetryError
+from parquetry.runtime.errors import KeyUnavailableError, UnsupportedTableError
 from parquetry.runtime.key_management import kms_client, split_reference
 
 ENCRYPTION: Final = "parquetry.encryption"
@@ -90,12 +93,29 @@ def _crypto() -> tuple[Any, Any]:
         """Asks the client that a key's reference names."""
 
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
-            kind, name = split_reference(master_key_identifier)
-            return kms_client(kind).wrap_key(key_bytes, name)
+            with _asking(master_key_identifier):
+                kind, name = split_reference(master_key_identifier)
+                return kms_client(kind).wrap_key(key_bytes, name)
 
         def unwrap_key(self, wrapped_key: str | bytes, master_key_identifier: str) -> bytes:
-            kind, name = split_reference(master_key_identifier)
-            text = wrapped_key.decode() if isinstance(wrapped_key, bytes) else wrapped_key
-            return kms_client(kind).unwrap_key(text, name)
+            with _asking(master_key_identifier):
+                kind, name = split_reference(master_key_identifier)
+                text = wrapped_key.decode() if isinstance(wrapped_key, bytes) else wrapped_key
+                return kms_client(kind).unwrap_key(text, name)
 
     return CryptoFactory(lambda _: Clients()), KmsConnectionConfig()
+
+
+@contextmanager
+def _asking(reference: str) -> Iterator[None]:
+    """Tells failures of a client from those of the file: a service's lost connection is an OSError too."""
+    try:
+        yield
+    except ParquetryError:
+        raise
+    except Exception as failure:  # noqa: BLE001  # a plug-in may raise anything, and its text hold secrets
+        kind = split_reference(reference)[0]
+        raise KeyUnavailableError(
+            f"the client {kind!r} failed to give the key {reference}: {type(failure).__name__}; see that its "
+            "service answers where tables are read and written, then run again"
+        ) from None

@@ -27,8 +27,9 @@ _KEY_BYTES: Final = (16, 24, 32)
 class KmsClient(Protocol):
     """Wraps other keys by a master key that it alone knows; ``pyarrow.parquet.encryption.KmsClient`` fits.
 
-    ``name`` is a reference without the client's name. What is raised ends the read or write, so it
-    should name the key and a remedy, never a key's bytes.
+    ``name`` is a reference without the client's name. What is raised ends the read or write: a
+    KeyUnavailableError as it is, so it should name the key and a remedy, never a key's bytes; of anything
+    else only the class is told.
     """
 
     def wrap_key(self, key_bytes: bytes, name: str, /) -> str:
@@ -100,8 +101,9 @@ def _from_environment(name: str) -> str:
     text = os.environ.get(name)
     if not text:
         raise KeyUnavailableError(
-            f"the key env:{name} is not there: environment variable {name} is not set; set it for this "
-            "command, and for executors by spark.executorEnv, or read by somebody who has the key"
+            f"the key env:{name} is not there: environment variable {name} is not set; set it "
+            "where the command and the executors run (on a cluster prefer file:, mounted by its scheduler), "
+            "or read by somebody who has the key"
         )
     return text
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import traceback
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -19,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime import key_management
+from parquetry.runtime import encryption, key_management
+from parquetry.runtime.base_file_reader import open_base_file
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.encryption import encryption_properties, is_encrypted, open_footer, open_parquet
@@ -215,6 +217,7 @@ def test_a_reader_needs_the_key(tmp_path, environment, said):
     )
     assert answer.stdout.startswith(said)
     assert KEY not in answer.stdout + answer.stderr
+    assert "executorEnv" not in answer.stdout, "Spark shows that in its web interface and event log"
 
 
 def test_other_readers_say_that_the_file_is_encrypted(tmp_path):
@@ -265,6 +268,67 @@ def test_the_client_in_the_manual_works_as_it_stands_there(tmp_path, monkeypatch
     finally:
         kms_client.cache_clear()
         sys.modules.pop("our_kms")
+
+
+class Unreachable:
+    """A service that wraps keys, and then is down; what it says of that has a secret in it."""
+
+    def __init__(self):
+        self._keys = LocalKeys("service", lambda _: KEY)
+        self.failure: Exception | None = None
+
+    def wrap_key(self, key_bytes, name):
+        self._fail()
+        return self._keys.wrap_key(key_bytes, name)
+
+    def unwrap_key(self, wrapped_key, name):
+        self._fail()
+        return self._keys.unwrap_key(wrapped_key, name)
+
+    def _fail(self):
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.fixture
+def service(monkeypatch):
+    client = Unreachable()
+    monkeypatch.setattr(key_management, "BUILT_IN", {"service": client})
+    kms_client.cache_clear()
+    encryption._crypto.cache_clear()
+    yield client
+    kms_client.cache_clear()
+    encryption._crypto.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [ConnectionError("https://kms?token=hush"), ValueError("hush"), KeyError("hush")],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_a_service_that_is_down_is_no_corrupt_table(tmp_path, service, failure):
+    ctx = context(tmp_path, COLUMNS, files=FilesPolicy(encryption_key="service:patients"))
+    (file,) = write(ctx, bucket(ctx), rows(9)).files
+    encryption._crypto.cache_clear()  # which keeps the keys that it has asked for
+    service.failure = failure
+    said = f"the key service:patients: {type(failure).__name__}; see that its service answers"
+    with pytest.raises(KeyUnavailableError, match=said) as footer:
+        read_footer(ctx.store, file.stat.path)
+    opened = open_base_file(
+        ctx.store, slice_of(file), ctx.schema, decoded=frozenset(), batch_bytes=ctx.batch_bytes
+    )
+    with pytest.raises(KeyUnavailableError, match=said), opened:
+        pass
+    with pytest.raises(KeyUnavailableError, match=said):
+        write(replace(ctx, instant=SECOND), bucket(ctx), rows(9))
+    assert "hush" not in "".join(traceback.format_exception(footer.value))
+
+
+def test_what_a_client_says_of_a_key_is_told_as_it_is(tmp_path, service):
+    ctx = context(tmp_path, COLUMNS, files=FilesPolicy(encryption_key="service:patients"))
+    service.failure = KeyUnavailableError("the key service:patients is locked; ask for it")
+    with pytest.raises(KeyUnavailableError, match=r"^the key service:patients is locked; ask for it$"):
+        write(ctx, bucket(ctx), rows(9))
 
 
 def test_a_client_that_is_not_there():
