@@ -13,6 +13,7 @@ PLAN_STRATEGIES = ("size", "overlap", "commits")
 EXECUTION_STRATEGIES = ("sort", "zorder", "hilbert", "stitch")
 KMS_CLIENTS = ("env", "file")
 _CURVES = ("zorder", "hilbert")
+_PLAIN_NAME = re.compile(r"[a-z][a-z0-9_-]{0,19}")
 
 
 def check_settings(resolution: Resolution) -> None:
@@ -139,7 +140,8 @@ def _check_clustering_effect(resolution: Resolution) -> None:
     if execution.strategy in _CURVES and len(execution.columns) == 1:
         summary = f"{execution.strategy} over one column is a sort"
         resolution.report("PQ701", summary, "clustering.execution.strategy", "use sort, or name more columns")
-    if "encrypt" in execution.then and resolution.table.files.encryption_key is None:
+    has_key = resolution.table.files.encryption_key is not None
+    if "encrypt" in execution.then and not has_key and resolution.intact("files.encryption_key"):
         resolution.report(
             "PQ505", "encrypt needs a key", "clustering.execution.then", "declare files.encryption_key"
         )
@@ -176,9 +178,11 @@ def _check_key(resolution: Resolution, reference: str) -> None:
     kind, colon, name = reference.partition(":")
     known = [*KMS_CLIENTS, *sorted(point.name for point in entry_points(group="parquetry.kms_clients"))]
     if not colon or not name or kind not in known:
-        summary = f"'{reference}' names no key: before the colon stands one of {', '.join(known)}"
+        # It may be the key itself, pasted by mistake: nothing but the name of a client is shown.
+        named = f"'{kind}:'" if colon and _PLAIN_NAME.fullmatch(kind) else "the text (not shown)"
+        summary = f"{named} names no key: before the colon stands one of {', '.join(known)}"
         hint = "write env:NAME or file:/PATH, or install the plug-in of your key management service"
-        resolution.report("PQ505", summary, path, hint)
+        resolution.report("PQ505", summary, path, hint, shows_lines=False)
         return
     summary = "encrypted files are read by parquetry only: not by hudi-rs, Hudi or Spark's own reader"
     resolution.report("PQ708", summary, path, "accept it with an allow entry", at_key=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -12,6 +13,10 @@ from parquetry.project.codes import CODES
 from parquetry.project.source import START, SourceText, Span
 
 _MOST_CANDIDATES = 200
+_KEY = r"""\benc\w*key\w*["']?\s*:\s*"""
+_PASTED_KEY = re.compile(rf"""({_KEY})(?!["']?(?:env|file):)\S.*""")
+"""The rest of a line that may hold a key where a reference such as ``env:NAME`` belongs."""
+_KEY_BELOW = re.compile(rf"{_KEY}(?:[>|][-+0-9]*)?\s*$")
 
 
 class Severity(IntEnum):
@@ -70,12 +75,17 @@ def diagnostic(
     source: SourceText,
     span: Span = START,
     hint: str | None = None,
+    shows_lines: bool = True,
 ) -> Diagnostic:
-    """A finding in ``source`` with its snippet; the code decides the severity."""
-    lines = source.lines if source.text else []
+    """A finding in ``source`` with its snippet; the code decides the severity.
+
+    Without ``shows_lines`` there is no snippet: what stands there may be a secret. What looks like an
+    encryption key is shown by no snippet.
+    """
+    lines = source.lines if source.text and shows_lines else []
     first = max(1, span.start.line - 1)
     snippet = tuple(
-        (number, lines[number - 1]) for number in range(first, min(span.start.line, len(lines)) + 1)
+        (number, _without_key(lines, number)) for number in range(first, min(span.start.line, len(lines)) + 1)
     )
     return Diagnostic(
         code=code,
@@ -184,6 +194,14 @@ def _block(found: Diagnostic) -> str:
         carets = "^" * max(1, min(end, len(text) + 1) - start)
         lines.append(f" {'':>{width}} | {' ' * (start - 1)}{carets}")
     return "\n".join(lines)
+
+
+def _without_key(lines: Sequence[str], number: int) -> str:
+    """A line, counted from 1, without what may be an encryption key."""
+    line = lines[number - 1]
+    if number > 1 and _KEY_BELOW.search(lines[number - 2]):
+        return "..."
+    return _PASTED_KEY.sub(r"\1...", line)
 
 
 def _visible(text: str) -> str:

@@ -58,7 +58,14 @@ class Resolution:
     found: list[Diagnostic] = field(default_factory=list)
 
     def report(
-        self, code: str, summary: str, path: str, hint: str | None = None, *, at_key: bool = False
+        self,
+        code: str,
+        summary: str,
+        path: str,
+        hint: str | None = None,
+        *,
+        at_key: bool = False,
+        shows_lines: bool = True,
     ) -> None:
         """Adds a finding at the place that the value at ``path`` comes from."""
         place = self.layered.place(path)
@@ -66,7 +73,9 @@ class Resolution:
         source = place.source if place else self.file.source
         if place is None:
             span = Span(span.start, span.start)
-        self.found.append(diagnostic(code, summary, source=source, span=span, hint=hint))
+        self.found.append(
+            diagnostic(code, summary, source=source, span=span, hint=hint, shows_lines=shows_lines)
+        )
 
     def report_at(self, code: str, summary: str, node: Node, hint: str | None = None) -> None:
         """Adds a finding at a node of the table's own file."""

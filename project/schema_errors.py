@@ -17,6 +17,8 @@ from parquetry.project.template_syntax import is_template
 from parquetry.project.units import unit_hint
 
 MOST_VIOLATIONS = 200
+_KEY_REFERENCE = "encryption_key"
+"""Where a reference belongs, and a key may have been pasted by mistake."""
 _FLAG_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
@@ -80,7 +82,12 @@ def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> lis
     found = []
     for failure, message in islice(messages, MOST_VIOLATIONS):
         made = diagnostic(
-            message.code, message.summary, source=source, span=_place(node, message), hint=message.hint
+            message.code,
+            message.summary,
+            source=source,
+            span=_place(node, message),
+            hint=message.hint,
+            shows_lines=not _is_secret(failure.path),
         )
         found.append(Violation(path=message.path, diagnostic=made, of_structure=_wants_structure(failure)))
     if next(messages, None) is not None:
@@ -204,7 +211,8 @@ def _wrong_value(failure: _Failure, path: Path) -> Iterator[_Message]:
         hint = "put it in quotes if it is meant as text"
     elif schema.get("type") == "array" and not isinstance(value, dict):
         hint = "write [..] around it"
-    summary = f"{_subject(path)} must be {expected}, not {shown(value)}"
+    quoted = "what stands there (not shown)" if _is_secret(path) else shown(value)
+    summary = f"{_subject(path)} must be {expected}, not {quoted}"
     yield _Message(code="PQ103", summary=summary, path=path, hint=hint)
 
 
@@ -276,6 +284,10 @@ def _size_without_unit(schema: Any, value: Any, path: Path) -> _Message | None:
         path=path,
         hint=f"write {digits}B for bytes, or a size such as 120MiB",
     )
+
+
+def _is_secret(path: Path) -> bool:
+    return path[-1:] == (_KEY_REFERENCE,)
 
 
 def _subject(path: Path) -> str:

@@ -106,6 +106,36 @@ def test_carets_stand_below_what_they_mean(text, span, carets):
     assert render_text([found], files=1).splitlines()[-2] == f"      | {carets}"
 
 
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("q83vEjRWeJCrze8SNFZ4kA==", "PQ103"),
+        ("q83vEjRWeJCrze8SNFZ4kAxy", "PQ505"),
+        ("base64:q83vEjRWeJCrze8S", "PQ505"),
+        ("'8412345678901234 '", "PQ103"),
+        ("8412345678901234", "PQ103"),
+        (">-\n      q83vEjRWeJCrze8S", "PQ505"),
+    ],
+)
+def test_a_key_that_was_pasted_by_mistake_is_not_shown(tmp_path, key, code):
+    text = TABLE + f"files:\n  encryption_key: {key}\n  compresion: zstd\n"
+    text += "clustering: {execution: {then: [encrypt]}}\n"
+    found = project.load(write_project(tmp_path, {"tables/flights.yml": text})).diagnostics
+    assert sorted(one.code for one in found) == ["PQ102", code]
+    shown = render_text(found, files=2) + render_github(found) + json.dumps(render_json(found, files=2))
+    assert key.split(":")[-1].strip("'> -\n") not in shown
+    assert "env:NAME" in shown or "env:FLIGHTS_KEY" in shown, "what to write instead"
+
+
+def test_a_misspelt_name_beside_a_pasted_key_does_not_show_it(tmp_path):
+    text = TABLE + "files: {encrypton_key: q83vEjRWeJCrze8S}\n"
+    found = project.load(write_project(tmp_path, {"tables/flights.yml": text})).diagnostics
+    assert "encrypton_key: ...\n" in render_text(found, files=2)
+    text = TABLE + "files: {encrypton_key: 'env:KEY'}\n"
+    found = project.load(write_project(tmp_path / "b", {"tables/flights.yml": text})).diagnostics
+    assert "encrypton_key: 'env:KEY'}\n" in render_text(found, files=2)
+
+
 def test_order_and_duplicates():
     source = SourceText(path="b", text="x\n" * 20)
     late = diagnostic("PQ102", "x", source=source, span=Span(Position(10, 1), Position(10, 2)))
