@@ -13,6 +13,7 @@ from typing import Final
 from parquetry.runtime.layout.clustering_depth import depths_of
 from parquetry.runtime.layout.clustering_groups import groups_of
 from parquetry.runtime.layout.clustering_model import (
+    OWES_STEPS,
     ClusteringFile,
     Debt,
     Due,
@@ -161,7 +162,7 @@ def _unavailable(
         if file.key in situation.reserved:
             detail = situation.reserved[file.key]
             found[file.key] = ExcludedFile(file=file, reason=Left.RESERVED, detail=detail)
-        elif until is not None and file.digest != applied and file.instant <= until:
+        elif until is not None and file.digest not in (applied, OWES_STEPS) and file.instant <= until:
             found[file.key] = ExcludedFile(file=file, reason=Left.KEPT)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, PlanPolicy, Scope, SizeLimits
 from parquetry.runtime.layout.file_statistics import Columns
@@ -12,6 +13,9 @@ from parquetry.runtime.layout.predicate import Predicate
 
 FileKey = tuple[str, str]
 """A file group: partition and file id."""
+
+OWES_STEPS: Final = "owes steps"
+"""The digest of a file that is to be rewritten for its content, such as to be encrypted."""
 
 
 class Due(StrEnum):
@@ -60,8 +64,9 @@ IN_WORDS: Mapping[str, str] = {
 class ClusteringFile:
     """The newest slice of a file group, as clustering sees it.
 
-    ``digest`` is that of the execution policy that it was written by, None when no clustering wrote
-    it. ``columns`` has bounds of the columns that clustering is about, by lower-case name.
+    ``digest`` is that of the execution policy that it was written by, None when no clustering wrote it,
+    OWES_STEPS when its content is not what the policy wants. ``columns`` has bounds of the columns that
+    clustering is about, by lower-case name.
     """
 
     partition: str
@@ -93,8 +98,9 @@ class Situation:
     """What a plan has to know of the table besides its files.
 
     ``reserved`` says of file groups why they must be left alone: pending plans, writers at work.
-    Files of instants up to ``kept_until`` stay as they are (``existing: keep``). ``queries`` are the
-    conditions of the declared queries, on columns of ``types`` (Spark types by lower-case name).
+    Files of instants up to ``kept_until`` stay as they are (``existing: keep``), unless they owe steps:
+    an order may stay, values in the clear may not. ``queries`` are the conditions of the declared
+    queries, on columns of ``types`` (Spark types by lower-case name).
     """
 
     max_file_size_bytes: int

@@ -12,7 +12,13 @@ from typing import Final
 from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
 from parquetry.runtime.conflicts import CLUSTER
-from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, Partitioning, Situation
+from parquetry.runtime.layout.clustering_model import (
+    OWES_STEPS,
+    ClusteringFile,
+    FileKey,
+    Partitioning,
+    Situation,
+)
 from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, ClusteringSpec, Existing
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
@@ -29,7 +35,6 @@ RUN_KEY: Final = "parquetry.clustering"
 """Where a replacecommit says how many groups of its plan were left out."""
 
 _ROUNDS_BEFORE_WAITING: Final = 3
-_OWES_STEPS: Final = "owes steps"
 
 
 def observe(
@@ -100,7 +105,7 @@ def clustering_file(
     """
     digest = None if known is None else known.clustering
     if steps.are_owed(part, known):
-        digest = _OWES_STEPS
+        digest = OWES_STEPS
     return ClusteringFile(
         partition=part.partition,
         file_id=part.file_id,

@@ -10,7 +10,7 @@ from parquetry.compiler.changes import spec_changes
 from parquetry.compiler.plan import ChangeClass
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering import debt
-from parquetry.runtime.layout.clustering_model import Situation
+from parquetry.runtime.layout.clustering_model import Left, Situation
 from parquetry.runtime.layout.clustering_policy import (
     MIB,
     ClusteringSpec,
@@ -88,6 +88,32 @@ def test_files_in_the_clear_are_due_whatever_picks_files(strategy):
     dropped = FurtherSteps(unpruned_until="20260101000000000")
     assert due(dropped, clustering=execution.digest) == {"f0", "f1"}
     assert due(FurtherSteps(unpruned_until="20251231000000000"), clustering=execution.digest) == set()
+
+
+def test_files_that_owe_a_step_are_due_whatever_is_kept():
+    execution = ExecutionPolicy(then=("encrypt", "prune"), encryption_key="env:A")
+    spec = ClusteringSpec(existing=Existing.KEEP, execution=execution)
+    group = RowGroupStatistics(rows=9, data_bytes=9, columns={})
+
+    def kept(steps):
+        files = []
+        for name, encrypted in (("clear", False), ("encrypted", True)):
+            part = FileSlice(
+                partition="", file_id=name, instant="20260101000000000", path=name, size_bytes=110 * MIB
+            )
+            known = FileStatistics(
+                path=name, size_bytes=110 * MIB, row_groups=(group,), encrypted=encrypted, clustering="older"
+            )
+            files.append(clustering_file(part, known, steps))
+        owed = debt(spec, files, Situation(max_file_size_bytes=120 * MIB, kept_until="20260102000000000"))
+        assert {file.file_id for group in owed.groups for file in group.files}.isdisjoint(
+            entry.file.file_id for entry in owed.excluded
+        )
+        return {entry.file.file_id: entry.reason for entry in owed.excluded}
+
+    assert kept(FurtherSteps()) == {"clear": Left.KEPT, "encrypted": Left.KEPT}
+    assert kept(FurtherSteps(encrypted=True)) == {"encrypted": Left.KEPT}
+    assert kept(FurtherSteps(encrypted=True, unpruned_until="20260101000000000")) == {}
 
 
 def test_specs_without_a_key_stay_what_they_were():
