@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import settings
+
+from tests.support.fast_java import fast_java
+
+os.environ.update(fast_java())
 
 # No test asserts seconds, and the same examples are tried on every machine.
 settings.register_profile("parquetry", deadline=None, derandomize=True)

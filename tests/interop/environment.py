@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.fast_java import archive, fast_java
+
 LIBRARIES = ("pyarrow>=17", "pandas>=2.2,<3", "numpy>=1.26", "fastavro>=1.9", "fsspec>=2024.6")
 SPARKS = {"3.5": "pyspark>=3.5.6,<3.6", "4.1": "pyspark>=4.1,<4.2"}
 HUDI_VERSIONS = ("0.15.0", "1.2.0")
@@ -90,12 +92,22 @@ def yaml_language_server() -> list[str]:
     return [str(runtime), str(script), "--stdio"]
 
 
+def spark_classes(python: Path) -> Path:
+    """The archive of classes for the Spark of an interpreter; made when it is not there."""
+    found = archive(python.parent.parent)
+    with _only_one("classes"):
+        if not found.exists():
+            _run([str(python), "-m", "tests.support.fast_java"], environment=spark_environment(python))
+    return found
+
+
 def spark_environment(python: Path) -> dict[str, str]:
     """The process environment in which `python` finds its own Spark, and this clone's parquetry."""
     root = Path(__file__).resolve().parent.parent.parent
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))}
     return {
         **kept,
+        **fast_java(python.parent.parent),
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "PYSPARK_PYTHON": str(python),
         "PYTHONPATH": os.pathsep.join([str(_links(root)), str(root)]),
@@ -147,6 +159,8 @@ def main() -> None:
     """Put everything in place and say what took how long."""
     for what, make in [
         *((f"Spark {spark}", lambda s=spark: spark_python(s)) for spark in SPARKS),
+        *((f"classes {spark}", lambda s=spark: spark_classes(spark_python(s))) for spark in SPARKS),
+        ("classes", lambda: spark_classes(Path(sys.executable))),
         *((f"Hudi {version}", lambda v=version: hudi_bundle(v)) for version in HUDI_VERSIONS),
         ("YAML server", lambda: yaml_language_server()[1]),
     ]:

@@ -11,6 +11,7 @@ from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Execution
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+from tests.support.fast_java import java_options
 from tests.support.fault_store import Deed, Fault
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import apply_clustering, groups_owed
@@ -25,7 +26,7 @@ SOAK = pytest.mark.soak
 DATA_FILE = r"^p=.*\.parquet$"
 CLUSTER = {
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": java_options(),
     "spark.executorEnv.PYTHONPATH": str(ROOT),
 }
 

@@ -16,6 +16,7 @@ import pytest
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+from tests.support.fast_java import java_options
 from tests.support.fault_store import Deed, Fault, FaultStore
 from tests.support.orphans import leftovers
 from tests.support.random_rows import kept_rows, make_random_table, stored_rows
@@ -33,7 +34,7 @@ IDS = 1500
 
 CLUSTER = {
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": java_options(),
     "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "2k",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1k",

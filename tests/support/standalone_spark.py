@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.fast_java import java_options
 from tests.support.processes import die_with_parent, kill_session
 
 WORKER_HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -47,7 +48,7 @@ def _start(folder: Path, host: str, daemon: str, *arguments: str) -> subprocess.
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "128m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_JAVA_OPTS": f"{java_options()} -Dspark.master.rest.enabled=false",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "PYSPARK_PYTHON": sys.executable,
     }
