@@ -15,8 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file
+from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import FILE_NAME, PARTITION_PATH
+from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.spark.tagging import FILE, POSITION
 from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.storage import ObjectStore
@@ -31,7 +33,8 @@ def encrypted_frame(
 ) -> DataFrame:
     """The ``meta`` columns, those of ``ddl``, the file's name and the row's number, a task for each file.
 
-    A task ends in KeyUnavailableError when the key cannot be had where it runs.
+    A task ends in KeyUnavailableError when the key cannot be had where it runs, in NotFoundError when
+    a file is gone, as with Spark's own reader: a write then begins anew.
     """
     wanted = to_arrow_schema(spark.createDataFrame([], ddl).schema) if ddl else pa.schema([])
     names = [*meta, *wanted.names, FILE, POSITION]
@@ -47,10 +50,14 @@ def _reader(
         spare_loaded_modules()
         for number in [number for batch in numbers for number in batch.column(0).to_pylist()]:
             part = files[number]
-            with open_base_file(
+            opened = open_base_file(
                 store, part, wanted, decoded=frozenset(wanted.names), batch_bytes=_BATCH_BYTES
-            ) as reader:
-                yield from _batches(reader, part, names)
+            )
+            try:
+                with opened as reader:
+                    yield from _batches(reader, part, names)
+            except RetryWrite as gone:
+                raise NotFoundError(f"{gone}; run again, and read what is there now") from gone
 
     return read
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import io
 import math
 import re
 import subprocess
@@ -19,18 +20,23 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 from parquetry.runtime import encryption, key_management
 from parquetry.runtime.base_file_reader import open_base_file
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.encryption import encryption_properties, is_encrypted, open_footer, open_parquet
-from parquetry.runtime.errors import KeyUnavailableError
+from parquetry.runtime.errors import KeyUnavailableError, NotFoundError
 from parquetry.runtime.footer import MAX_KEY, read_footer
 from parquetry.runtime.key_management import LocalKeys, kms_client
+from parquetry.runtime.spark.encrypted_files import _reader
+from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.tagging import FILE
 from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up
 from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, merging, slice_of, write
+from tests.support.stores import WrappedStore
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 COLUMNS = (
@@ -329,6 +335,47 @@ def test_what_a_client_says_of_a_key_is_told_as_it_is(tmp_path, service):
     service.failure = KeyUnavailableError("the key service:patients is locked; ask for it")
     with pytest.raises(KeyUnavailableError, match=r"^the key service:patients is locked; ask for it$"):
         write(ctx, bucket(ctx), rows(9))
+
+
+class _Gone(io.BytesIO):
+    """What was opened in time and is asked for too late."""
+
+    def read(self, *_):
+        raise FileNotFoundError("the object was cleaned")
+
+
+class LateStore(WrappedStore):
+    """Opens files whose bytes are gone when they are asked for, as object stores do."""
+
+    def open_input(self, path):
+        with self.inner.open_input(path) as content:
+            return pa.PythonFile(_Gone(content.read()), mode="r")
+
+
+def gone_before(ctx, path):
+    ctx.store.delete(path)
+    return ctx.store
+
+
+def gone_behind(ctx, _):
+    return LateStore(ctx.store)
+
+
+@pytest.mark.parametrize("cleaned", [gone_before, gone_behind])
+def test_a_file_that_is_gone_while_spark_reads_it_is_told_to_the_driver(tmp_path, cleaned):
+    """A write whose rows are looked up in a file that was cleaned meanwhile begins anew."""
+    ctx = context(tmp_path, COLUMNS, files=ENCRYPTED)
+    (file,) = write(ctx, bucket(ctx), rows(9)).files
+    numbers = [pa.RecordBatch.from_pydict({"id": [0]})]
+    task = _reader(ctx.store, [slice_of(file)], ctx.schema, ["n", FILE])
+    assert sum(batch.num_rows for batch in task(numbers)) == 9
+    store = cleaned(ctx, file.stat.path)
+    with pytest.raises(NotFoundError, match="has been cleaned meanwhile") as gone:
+        list(_reader(store, [slice_of(file)], ctx.schema, ["n", FILE])(numbers))
+    # Spark hands the text of a task's failure over.
+    text = "".join(traceback.format_exception(gone.value))
+    with pytest.raises(NotFoundError, match=file.stat.path), failures_translated("the keys of the rows"):
+        raise PySparkException(text)
 
 
 def test_a_client_that_is_not_there():
