@@ -9,8 +9,9 @@ from parquetry.compiler.known_locations import known_locations
 from parquetry.compiler.observation import observe
 from parquetry.compiler.planner import Undeclared
 from parquetry.compiler.workspace import Workspace
+from parquetry.project.locations import contains
 from parquetry.runtime.applied import read_identity
-from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_files import join_base
 from parquetry.runtime.storage import ObjectStore
@@ -24,9 +25,10 @@ def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
     """Applied tables of this project that it does not declare, in the order of their names.
 
     Looked for below the warehouse, and where tables were when they were applied from this directory.
-    Folders of tables are not looked into, others down to the fourth level and, the higher ones first,
-    at most 200 of them. Tables that moved, whose names are declared, are not among them, nor are
-    those that cannot be read.
+    Folders of tables and warehouses of other targets are not looked into, others down to the fourth
+    level and, the higher ones first, at most 200 of them; where the warehouse of another target is
+    not known here, and may be below this one, only down to the first level. Tables that moved,
+    whose names are declared, are not among them, nor are those that cannot be read.
     """
     root = str(workspace.project.root)
     known = {join_base(root, table.location_declared) for table in workspace.project.tables}
@@ -48,42 +50,45 @@ def _search(workspace: Workspace, known: Collection[str]) -> list[Undeclared]:
     root = str(workspace.project.root)
     warehouse = workspace.project.target.warehouse.rstrip("/")
     store = workspace.store_at(warehouse)
+    others = workspace.project.other_warehouses
+    strangers = [other for other in others if other is not None and not contains(other, warehouse)]
 
     def place_of(folder: str) -> str:
         return f"{warehouse}/{folder}".removeprefix(f"{root}/")
 
+    def may_hold_ours(folder: str) -> bool:
+        place = join_base(root, place_of(folder))
+        return place not in known and not any(contains(stranger, place) for stranger in strangers)
+
     found: list[Undeclared] = []
-    level, left = _sub_folders(store, ""), _LISTINGS
-    for depth in range(_DEPTH):
-        folders = [folder for folder in level if join_base(root, place_of(folder)) not in known]
-        looks = map_each(folders, lambda folder: _look(workspace, place_of(folder)))
+    level, left = _sub_folders(store, "") or [], _LISTINGS
+    for _ in range(1 if None in others else _DEPTH):
+        folders = [folder for folder in level if may_hold_ours(folder)][:left]
+        left -= len(folders)
+        below = map_each(folders, lambda folder: _sub_folders(store, folder))
+        tables = [folder for folder, inner in zip(folders, below, strict=True) if inner is None]
+        looks = map_each(tables, lambda folder: _look(workspace, place_of(folder)))
         found += [table for table in looks if table is not None]
-        if depth == _DEPTH - 1:
-            break
-        bare = [folder for folder, table in zip(folders, looks, strict=True) if table is None][:left]
-        left -= len(bare)
-        level = [
-            path for below in map_each(bare, lambda folder: _sub_folders(store, folder)) for path in below
-        ]
+        level = [path for inner in below for path in inner or ()]
     return found
 
 
-def _sub_folders(store: ObjectStore, folder: str) -> list[str]:
-    """The folders in a folder, as paths from the warehouse; none in that of a table."""
+def _sub_folders(store: ObjectStore, folder: str) -> list[str] | None:
+    """The folders in a folder, as paths from the warehouse; None for that of a table."""
     paths = {path.rstrip("/").rpartition("/")[2]: path.rstrip("/") for path in store.list_folders(folder)}
     if TIMELINE_FOLDER in paths:
-        return []
+        return None
     return [path for name, path in paths.items() if not name.startswith((".", "_"))]
 
 
 def _look(workspace: Workspace, place: str) -> Undeclared | None:
     store = workspace.store_at(place)
-    identity = read_identity(store)
-    if identity is None or identity.project != workspace.project.name:
-        return None
     try:
+        identity = read_identity(store)
+        if identity is None or identity.project != workspace.project.name:
+            return None
         observation = observe(store)
-    except UnsupportedTableError:
+    except (CorruptTableError, InvalidDataError, UnsupportedTableError):
         return None
     if observation is None or observation.spec is None or not observation.is_applied:
         return None

@@ -18,7 +18,7 @@ from parquetry.project.document import Path as DocumentPath
 from parquetry.project.document import parse
 from parquetry.project.folder import PROJECT_FILE, read, read_project_file, scan
 from parquetry.project.interpolate import Scope, Site
-from parquetry.project.locations import contains
+from parquetry.project.locations import absolute, contains
 from parquetry.project.model import AllowEntry, Project, ResolvedTable
 from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
 from parquetry.project.resolve import Resolution, Surroundings, resolve
@@ -271,4 +271,7 @@ def _project(
         target=build_target(head.file, head.target, warehouse=head.warehouse, root=root),
         tables=tuple(resolution.table for resolution in resolutions),
         allow=allow,
+        other_warehouses=tuple(
+            None if warehouse is None else absolute(root, warehouse) for warehouse in head.other_warehouses
+        ),
     )

@@ -303,7 +303,11 @@ class ResolvedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """A valid project at one target; tables are in the order of their names."""
+    """A valid project at one target; tables are in the order of their names.
+
+    ``other_warehouses`` are those of the targets that were not chosen: absolute, or None where
+    environment variables that are not set here decide.
+    """
 
     root: Path
     name: str
@@ -312,3 +316,4 @@ class Project:
     target: Target
     tables: tuple[ResolvedTable, ...]
     allow: tuple[AllowEntry, ...]
+    other_warehouses: tuple[str | None, ...] = ()

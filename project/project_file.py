@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from parquetry.project import settings
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.document import Document, Node
 from parquetry.project.document import Path as DocumentPath
-from parquetry.project.interpolate import Scope, Secret, Site, TargetView
+from parquetry.project.interpolate import Scope, Secret, Site, TargetView, render
 from parquetry.project.layers import merge
 from parquetry.project.locations import LocationProblem, absolute, normalised
 from parquetry.project.model import AllowEntry, Budget, Launcher, Layer, Origin, SparkSettings, Target
@@ -20,7 +20,7 @@ from parquetry.project.scalar import NotUsable, scalar
 from parquetry.project.schema import Kind
 from parquetry.project.source import START, Span
 from parquetry.project.spec_file import SpecFile, masked, spec_file
-from parquetry.project.template_syntax import is_template
+from parquetry.project.template_syntax import TemplateProblem, is_template
 
 _UNKNOWN_WAREHOUSE = "${warehouse}"
 _CREDENTIALS = frozenset({"spark", "storage"})
@@ -31,7 +31,8 @@ class ProjectFile:
     """The project file after loading, and what tables are resolved with.
 
     ``file`` is None where nothing could be made of it. ``variables`` is None where ``vars``
-    could not be read. ``warehouse`` is normalised and may be relative to the project's root.
+    could not be read. ``warehouse`` is normalised and may be relative to the project's root, as are
+    those of the other targets; None is one that is not known here.
     """
 
     file: SpecFile | None
@@ -39,6 +40,7 @@ class ProjectFile:
     targets: tuple[str, ...]
     variables: Mapping[str, Any] | None
     warehouse: str
+    other_warehouses: tuple[str | None, ...] = ()
     found: list[Diagnostic] = field(default_factory=list)
 
     def scope(self) -> Scope:
@@ -76,8 +78,17 @@ def load_project_file(
     assert file is not None, "the document has a root"
     found.extend(file.diagnostics)
     warehouse = _warehouse(file, chosen, report)
+    others = [
+        replace(scope, target=TargetView(name=n), environment=environment) for n in targets if n != chosen
+    ]
     return ProjectFile(
-        file=file, target=chosen, targets=targets, variables=values, warehouse=warehouse, found=found
+        file=file,
+        target=chosen,
+        targets=targets,
+        variables=values,
+        warehouse=warehouse,
+        other_warehouses=tuple(_warehouse_elsewhere(root, scope) for scope in others),
+        found=found,
     )
 
 
@@ -249,6 +260,18 @@ def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) 
     if not isinstance(warehouse, str) or target is None:
         return _UNKNOWN_WAREHOUSE
     return _normalised(file, target, warehouse, report)
+
+
+def _warehouse_elsewhere(root: Node, scope: Scope) -> str | None:
+    """The warehouse of a target that was not chosen; None where it hangs on what is not set here."""
+    text = root.at(("targets", scope.target.name, "warehouse")).value
+    if not isinstance(text, str):
+        return None
+    try:
+        rendered = render(text, scope=scope, site=Site.TARGET)
+        return normalised(rendered.value) if rendered.known and isinstance(rendered.value, str) else None
+    except (TemplateProblem, LocationProblem):
+        return None
 
 
 def _normalised(file: SpecFile, target: str, text: str, report: Callable[..., None]) -> str:
