@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Final
 
 from parquetry.runtime.layout.clustering_depth import CURVES, depths_of
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup, Situation
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import RowGroupStatistics, merge_columns
-from parquetry.runtime.layout.predicate import (
-    AllOf,
-    AnyOf,
-    Comparison,
-    Null,
-    Predicate,
-    StartsWith,
-    Unknown,
-    may_hold,
-)
-from parquetry.runtime.layout.skipping import bounds_of
+from parquetry.runtime.layout.predicate import may_hold
+from parquetry.runtime.layout.skipping import bounds_of, columns_of
 
 TARGETS_OF_A_TASK: Final = 8
 """A task that writes so many files of the target size can spread any remainder over them."""
@@ -52,19 +43,6 @@ def gains_from_one_order(
         if len(touched) > 1 and any(depths.get(whole.file_id, len(wholes)) > 1 for whole in touched):
             return True
     return False
-
-
-def columns_of(predicate: Predicate) -> frozenset[str]:
-    """The columns that a condition looks at."""
-    match predicate:
-        case AllOf(parts=parts) | AnyOf(parts=parts):
-            return frozenset[str]().union(*map(columns_of, parts))
-        case Comparison(column=column) | StartsWith(column=column) | Null(column=column):
-            return frozenset({column})
-        case Unknown():
-            return frozenset()
-        case _:
-            assert_never(predicate)
 
 
 def _as_one(group: PlannedGroup, name: str) -> ClusteringFile:

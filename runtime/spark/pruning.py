@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from parquetry.runtime.layout.file_statistics import Scalar
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.predicate import AllOf, AnyOf, Bounds, Predicate, Unknown, may_hold
-from parquetry.runtime.layout.skipping import column_types, files_to_read, parse_where
+from parquetry.runtime.layout.predicate import Bounds, Predicate, Unknown, may_hold
+from parquetry.runtime.layout.skipping import column_types, columns_of, files_to_read, parse_where
 from parquetry.runtime.partition_path import NULL_PARTITION
 from parquetry.runtime.spec import Column
 from parquetry.runtime.statistics import look_up
@@ -71,17 +71,6 @@ class Pruner:
                 bounds = _bounds_of_text(unquote(text) if config.url_encode else text, kind)
                 found |= {} if bounds is None else {field: bounds}
         return found
-
-
-def columns_of(predicate: Predicate) -> frozenset[str]:
-    """The columns that a condition asks about, dotted within structs."""
-    match predicate:
-        case AllOf(parts=parts) | AnyOf(parts=parts):
-            return frozenset(name for part in parts for name in columns_of(part))
-        case Unknown():
-            return frozenset()
-        case _:
-            return frozenset({predicate.column})
 
 
 def _session_zone(spark: SparkSession) -> dt.tzinfo | None:
