@@ -47,23 +47,24 @@ def restoring_columns(
 ) -> tuple[Change, ...]:
     """The columns that another program dropped or narrowed, and that are put back.
 
-    Only those that are declared as they were applied: for others the declared change counts.
+    Only those of the type that was applied: for others the declared change counts.
     """
-    wanted = {column.name: column for column in declared.columns}
-    before = {column.name: column for column in applied.columns}
+    wanted = {column.name: column.type for column in declared.columns}
+    before = {column.name: column.type for column in applied.columns}
     found = []
     for drift in drifts:
         section, _, rest = drift.path.partition(".")
         name = rest.removesuffix(".type")
         if section == "columns" and drift.restorable and wanted.get(name) == before[name]:
-            change_class = ChangeClass.EVOLVE
+            deed = "dropped" if drift.live is None else "narrowed"
             found.append(
                 Change(
                     path=drift.path,
                     old=drift.live,
                     new=drift.applied,
                     code="SC305",
-                    change_class=change_class,
+                    change_class=ChangeClass.EVOLVE,
+                    reason=f"another program {deed} it; put back",
                 )
             )
     return tuple(found)

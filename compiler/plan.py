@@ -46,7 +46,8 @@ class Step(StrEnum):
 class Change:
     """One field that differs. ``origin`` is ``file:line:column``; ``live`` is what the table itself says.
 
-    ``reason`` says why a breaking change breaks; ``allowed`` is why the project allows it.
+    ``reason`` says why a breaking change breaks, or why there is a change that nobody declared;
+    ``allowed`` is why the project allows a breaking one.
     """
 
     path: str
@@ -58,6 +59,11 @@ class Change:
     origin: str | None = None
     reason: str | None = None
     allowed: str | None = None
+
+    @property
+    def undeclared(self) -> str | None:
+        """Why there is a change that nobody declared; None for those that are declared."""
+        return None if self.change_class is ChangeClass.BREAKING else self.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,9 +185,13 @@ def _outcome_of(
     columns = restoring_columns(drifts, applied=observation.spec, declared=table.spec)
     restored = (*columns, *restoring(observation))
     if observation.spec == table.spec and observation.is_applied:
-        return _restoration(table, observation, restored, context) if restored else None
+        if not restored:
+            return None
+        reach, code = highest(restored), restored[0].code
+        return _action(table, observation, restored, context, change_class=reach, code=code)
     changes = spec_changes(observation.spec, table.spec, origin=table.origin, is_written=table.is_written)
     changes = (*(_with_allowance(change, table) for change in changes), *restored)
+    changes = tuple(sorted(changes, key=lambda change: -change.change_class.rank))
     refusal = _would_revert(table, observation, changes, context) or _breaking(table, observation, changes)
     if refusal is not None:
         return refusal
@@ -195,12 +199,6 @@ def _outcome_of(
     if observation.is_forgotten:
         code = "SC003"
     return _action(table, observation, changes, context, change_class=highest(changes), code=code)
-
-
-def _restoration(
-    table: Declared, observation: Observation, changes: tuple[Change, ...], context: PlanContext
-) -> Action:
-    return _action(table, observation, changes, context, change_class=highest(changes), code=changes[0].code)
 
 
 def _creation(table: Declared, context: PlanContext, observation: Observation | None = None) -> Action:

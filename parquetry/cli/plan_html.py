@@ -29,6 +29,7 @@ def render_html(plan: Plan) -> str:
 
 def _action(action: Action, figures: TableFigures | None) -> Card:
     notes = list(creation_lines(action)) if Step.CREATE in action.steps else [f"at {action.location}"]
+    notes += [f"{c.path}: {c.undeclared}" for c in action.changes if c.undeclared is not None]
     notes += [f"{c.path}: allowed, {c.allowed}" for c in action.changes if c.allowed is not None]
     notes += [
         f"{c.path}: {value_text(c.live)} in the table"

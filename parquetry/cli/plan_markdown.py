@@ -99,6 +99,8 @@ def _warnings(plan: Plan) -> Iterator[str]:
 def _sections(plan: Plan) -> Iterator[_Section]:
     for action in plan.intent.actions:
         parts = [_diff(action), f"{_inline(steps_line(action))}\n"]
+        undeclared = [change for change in action.changes if change.undeclared is not None]
+        parts += [f"`{change.path}`: {_inline(change.undeclared or '')}\n" for change in undeclared]
         allowed = [change for change in action.changes if change.allowed is not None]
         parts += [f"`{change.path}` is allowed: {_inline(change.allowed or '')}\n" for change in allowed]
         live = [change for change in action.changes if change.live not in (None, change.old, change.new)]

@@ -10,6 +10,9 @@ import yaml
 import parquetry
 from parquetry.cli.adopt_view import AdoptView
 from parquetry.cli.output import Paint
+from parquetry.cli.plan_html import render_html
+from parquetry.cli.plan_markdown import render_markdown
+from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.adoption import adopt
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import CODES, drift_of_workspace
@@ -403,6 +406,31 @@ def test_a_dropped_column_comes_back_beside_a_change_of_the_spec_unless_it_is_wh
     path.write_text("\n".join(without) + "\n")
     (blocked,) = plan(folder).intent.blocked
     assert [c.code for c in blocked.changes] == ["SC310"]
+
+
+def test_a_dropped_column_comes_back_beside_a_change_of_its_description(folder):
+    table = foreign(folder)
+    do(folder, table.folder)
+    evolve(table, COLUMNS[:2])
+    path = folder.root / "tables" / "t.yml"
+    path.write_text(path.read_text().replace("{name: n,", "{name: n, description: A number.,"))
+    proposed = plan(folder)
+    (action,) = proposed.intent.actions
+    assert {c.path: c.code for c in action.changes} == {
+        "columns.n": "SC305",
+        "columns.n.description": "SC101",
+    }
+    assert (action.code, action.change_class) == ("SC305", "evolve")
+    said = "another program dropped it; put back"
+    shapes = (
+        PlanView().text(proposed, Paint(enabled=False)),
+        render_markdown(proposed, max_bytes=60_000),
+        render_html(proposed),
+    )
+    assert all(said in shape for shape in shapes)
+    assert apply_plan(proposed, folder.workspace()).failure is None
+    assert plan(folder).is_empty
+    assert drifted(folder).drifts == ()
 
 
 def test_changed_properties_are_drift_and_can_be_put_back(folder):
