@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from parquetry.compiler.clustering_trials import Trial, Trials, TrialTable, TriedQuery
 from parquetry.compiler.errors import UsageError
 from parquetry.compiler.rereading import read_again
+from parquetry.runtime.layout.clustering_depth import CURVES
 from parquetry.runtime.layout.clustering_policy import STITCH, ExecutionPolicy, Scope
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table
@@ -49,9 +50,10 @@ def try_layouts(
 ) -> Trials:
     """Layouts of the table in ``store``: every strategy with every list of columns in every scope.
 
-    What is not given is the built-in strategies; the columns of the policy in force, or where it has none
-    those of the declared queries; and the policy's scope. TableNotFoundError when there is no table,
-    UsageError when there is no column to go by.
+    What is not given is the built-in strategies (a curve over one column is a sort); the columns of the
+    policy in force, or where it has none those of the declared queries; and the policy's scope.
+    TableNotFoundError when there is no table, UsageError when there is no column to go by,
+    InvalidDataError for a strategy or a column that there is not.
     """
     table = TrialTable(open_table(store))
     policy = table.policy.execution
@@ -63,15 +65,12 @@ def try_layouts(
             "name some with --columns COLUMN,..."
         )
     return table.tried(
-        ExecutionPolicy(
-            strategy=strategy,
-            columns=() if strategy == STITCH else names,
-            scope=scope,
-            split_by=policy.split_by,
+        _distinct(
+            replace(policy, strategy=strategy, columns=() if strategy == STITCH else names, scope=scope)
+            for strategy in wanted
+            for names in lists or ((),)
+            for scope in (scopes or (policy.scope,))
         )
-        for strategy in wanted
-        for names in lists or ((),)
-        for scope in (scopes or (policy.scope,))
     )
 
 
@@ -83,37 +82,54 @@ def suggest(store: ObjectStore) -> Suggestion:
     """
     table = TrialTable(open_table(store))
     policy = table.policy.execution
-    layouts = [policy, ExecutionPolicy(scope=policy.scope)]
+    layouts = [policy, replace(policy, strategy=STITCH, columns=())]
     for names in _column_lists(table):
         strategies = ("sort",) if len(names) == 1 else _STRATEGIES
-        layouts += [
-            ExecutionPolicy(strategy=name, columns=names, scope=policy.scope, split_by=policy.split_by)
-            for name in strategies
-        ]
-    trials = table.tried(layouts)
-    return suggestion_of(trials)
+        layouts += [replace(policy, strategy=name, columns=names) for name in strategies]
+    return suggestion_of(table.tried(_distinct(layouts)))
 
 
 def suggestion_of(trials: Trials) -> Suggestion:
     """What the trials say."""
     ranked = sorted(trials.trials, key=lambda trial: (trial.share, trial.rewritten_bytes))
     ordered = replace(trials, trials=tuple(ranked))
+    if (reason := _nothing_foreseen(trials)) is not None:
+        return Suggestion(trials=ordered, best=None, reasons=(reason,))
     reasons = [reason for query in trials.queries if (reason := _never_helped(query, trials)) is not None]
-    if not trials.queries:
-        reasons.append("the table declares no queries: add some to its `queries`")
-    best = ranked[0] if ranked and trials.queries else None
-    if best is None or best.share > WORTH_IT or not best.rewritten_bytes:
-        if trials.queries and best is not None:
-            reasons.append(
-                f"under the best layout, {in_words(best.execution)}, the queries read {best.share:.0%} of "
-                "the bytes that they read now"
-            )
+    best = ranked[0]
+    if best.share > WORTH_IT or not best.rewritten_bytes:
+        reasons.append(
+            f"under the best layout, {in_words(best.execution)}, the queries read {best.share:.0%} of "
+            "the bytes that they read now"
+        )
         return Suggestion(trials=ordered, best=None, reasons=tuple(reasons))
     chosen = min(
         (trial for trial in ranked if trial.share <= best.share * _AS_GOOD),
         key=lambda trial: (len(trial.execution.columns), trial.execution.strategy != "sort", trial.share),
     )
     return Suggestion(trials=ordered, best=chosen, reasons=(*_gains(chosen, trials.queries), *reasons))
+
+
+def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:
+    """The layouts that put rows in different orders, the first of those that are alike."""
+    found: dict[ExecutionPolicy, ExecutionPolicy] = {}
+    for layout in layouts:
+        is_sort = layout.strategy in CURVES and len(layout.columns) == 1
+        found.setdefault(replace(layout, strategy="sort") if is_sort else layout, layout)
+    return list(found.values())
+
+
+def _nothing_foreseen(trials: Trials) -> str | None:
+    """Why no layout can be better than another; None when one can."""
+    if trials.encrypted:
+        return "files are encrypted: no query can skip by values, and nothing is foreseen of what is read"
+    if not trials.queries:
+        return "the table declares no queries: add some to its `queries`"
+    if not trials.files:
+        return "the table has no files yet: there is nothing to read"
+    if not any(query.now.data_bytes for query in trials.queries):
+        return "by statistics no file has rows for the queries: there is nothing to read"
+    return None
 
 
 def in_words(layout: ExecutionPolicy) -> str:

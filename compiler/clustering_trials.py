@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from parquetry.project.diagnostics import did_you_mean
 from parquetry.runtime.clustering_execution import row_order
 from parquetry.runtime.clustering_forecast import Forecaster, declared_queries
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import debt
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup, Situation
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
@@ -52,7 +54,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """All layouts that were tried on a table as of its newest completed write."""
+    """All layouts that were tried on a table as of its newest completed write.
+
+    Of a table whose files are to be ``encrypted`` nothing is foreseen: it is as if there were no queries.
+    """
 
     table: str
     instant: str | None
@@ -62,6 +67,7 @@ class Trials:
     spec: TableSpec
     queries: tuple[TriedQuery, ...]
     trials: tuple[Trial, ...]
+    encrypted: bool = False
 
 
 class TrialTable:
@@ -79,6 +85,7 @@ class TrialTable:
         self._statistics: Mapping[str, FileStatistics] = look_up(
             handle.store, handle.view(timeline).all_slices()
         )
+        self._encrypted = self.spec.files.encryption_key is not None
         self._declared = declared_queries(self.spec)
         self._types = column_types(self.spec.columns)
         self._rate = bytes_per_second(past_clusterings(handle, timeline))
@@ -103,6 +110,7 @@ class TrialTable:
         """What each layout would be good for; InvalidDataError for one that is not known, or its columns."""
         listed = list(dict.fromkeys(layouts))
         columns = sorted({name for layout in listed for name in (*layout.columns, *layout.split_by)})
+        self._check(columns)
         return Trials(
             table=self.name,
             instant=self._instant,
@@ -110,9 +118,18 @@ class TrialTable:
             size_bytes=sum(file.size_bytes for file in self._files),
             policy=self.policy,
             spec=self.spec,
-            queries=self.queries,
+            queries=() if self._encrypted else self.queries,
             trials=tuple(self._trial(layout, columns) for layout in listed),
+            encrypted=self._encrypted,
         )
+
+    def _check(self, columns: Iterable[str]) -> None:
+        names = [*self._types, *(column.name for column in self.spec.columns)]
+        known = {name.lower() for name in names}
+        for name in columns:
+            if name.lower() not in known:
+                hint = did_you_mean(name, names) or f"it has {', '.join(dict.fromkeys(names))}"
+                raise InvalidDataError(f"table {self.name} has no column '{name}': {hint}")
 
     def _trial(self, layout: ExecutionPolicy, columns: Sequence[str]) -> Trial:
         order = row_order(layout)
@@ -121,6 +138,18 @@ class TrialTable:
         groups = debt(replace(self.policy, execution=layout), files, self._situation).groups
         rewritten = {file.path for group in groups for file in group.files}
         kept = [known for path, known in self._statistics.items() if path not in rewritten]
+        size = sum(group.size_bytes for group in groups)
+        seconds = size / self._rate if self._rate else None
+        if self._encrypted or not self._declared:
+            return Trial(
+                execution=layout,
+                rewritten_files=len(rewritten),
+                rewritten_bytes=size,
+                files_after=len(kept) + sum(group.output_files for group in groups),
+                seconds=seconds,
+                expected=(),
+                share=1.0,
+            )
         expected = [touched(kept, query.predicate, self._types) for query in self._declared]
         made = 0
         if groups:
@@ -131,13 +160,12 @@ class TrialTable:
                 made += len(forecast.files)
                 parts = zip(expected, forecast.queries, strict=True)
                 expected = [one + query.expected for one, query in parts]
-        size = sum(group.size_bytes for group in groups)
         return Trial(
             execution=layout,
             rewritten_files=len(rewritten),
             rewritten_bytes=size,
-            files_after=len(kept) + (made if self._declared else sum(g.output_files for g in groups)),
-            seconds=size / self._rate if self._rate else None,
+            files_after=len(kept) + made,
+            seconds=seconds,
             expected=tuple(expected),
             share=_share(self.queries, expected),
         )

@@ -11,6 +11,7 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
 from parquetry.compiler.clustering_suggestion import Suggestion, in_words
 from parquetry.compiler.clustering_trials import Trial, Trials, TriedQuery
+from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, Scope
 from parquetry.runtime.layout.skipping import Touched
 
 _HEADER = ("layout", "rewrites", "", "into", "time", "reads")
@@ -28,14 +29,17 @@ class TrialsView:
             f"{paint.bold(outcome.table)} at {outcome.instant or 'no write yet'}: "
             f"{count(outcome.files, 'file')} ({human_size(outcome.size_bytes)})"
         )
+        are_read = any(query.now.data_bytes for query in outcome.queries)
         costs = columns(
             _HEADER,
-            [_cost(trial, has_queries=bool(outcome.queries)) for trial in outcome.trials],
+            [_cost(trial, are_read=are_read) for trial in outcome.trials],
             paint=paint,
             right=frozenset({1, 2, 3, 4, 5}),
         )
         queries = [_query(number, query, outcome, paint) for number, query in enumerate(outcome.queries)]
-        if not outcome.queries:
+        if outcome.encrypted:
+            queries = ["Files are encrypted, so nothing is foreseen of what is read."]
+        elif not outcome.queries:
             queries = ["The table declares no queries, so nothing can be said of what is read."]
         return "\n\n".join([head, costs, *queries])
 
@@ -54,12 +58,8 @@ class SuggestionView:
             head = paint.bold("Clustering would not help.")
         else:
             layout = outcome.best.execution
-            named = f", columns: [{', '.join(layout.columns)}]" if layout.columns else ""
-            said = f"{{strategy: {layout.strategy}{named}}}"
             same = layout == outcome.trials.policy.execution
-            head = (
-                paint.bold("Keep it as it is declared:" if same else "Suggested:") + f"\n  execution: {said}"
-            )
+            head = f"{paint.bold('Keep it as it is declared:' if same else 'Suggested:')}\n{_yaml(layout)}"
         return "\n".join([f"{trials}\n\n{head}", *(_wrapped(reason) for reason in outcome.reasons)])
 
     def json(self, outcome: Suggestion) -> Any:
@@ -68,14 +68,24 @@ class SuggestionView:
         return _json(outcome.trials) | {"suggestion": best, "reasons": list(outcome.reasons)}
 
 
-def _cost(trial: Trial, *, has_queries: bool) -> tuple[str, ...]:
+def _yaml(layout: ExecutionPolicy) -> str:
+    """The layout as it stands below ``clustering``: in one line where that is short enough."""
+    lists = {"columns": layout.columns, "split_by": layout.split_by, "then": layout.then}
+    named = {key: f"[{', '.join(names)}]" for key, names in lists.items() if names}
+    scope = {} if layout.scope is Scope.AUTO else {"scope": layout.scope.value}
+    said = [f"{key}: {value}" for key, value in ({"strategy": layout.strategy} | scope | named).items()]
+    line = f"  execution: {{{', '.join(said)}}}"
+    return line if len(line) <= _WIDTH else "\n    ".join(["  execution:", *said])
+
+
+def _cost(trial: Trial, *, are_read: bool) -> tuple[str, ...]:
     return (
         _short(in_words(trial.execution)),
         count(trial.rewritten_files, "file") if trial.rewritten_files else "nothing",
         human_size(trial.rewritten_bytes) if trial.rewritten_files else "",
         f"{trial.files_after:,}",
         "" if trial.seconds is None or not trial.rewritten_files else _duration(trial.seconds),
-        f"{trial.share:.0%}" if has_queries else "",
+        f"{trial.share:.0%}" if are_read else "",
     )
 
 
@@ -131,6 +141,7 @@ def _layout(trial: Trial) -> dict[str, Any]:
         "columns": list(layout.columns),
         "scope": layout.scope.value,
         "split_by": list(layout.split_by),
+        "then": list(layout.then),
     }
 
 

@@ -53,15 +53,17 @@ def tried(table, *arguments):
 
 def test_layouts_are_compared_on_what_the_query_reads(table):
     declare(table, NARROW)
-    trials = try_layouts(table.store, columns=[("v",)])
+    trials = try_layouts(table.store, columns=[("v",), ("v", "id")])
     by_name = {trial.execution.strategy: trial for trial in trials.trials}
     assert list(by_name) == ["stitch", "sort", "zorder", "hilbert"]
     (query,) = trials.queries
     assert (query.now.files, query.now.rows) == (8, 20_000)
-    assert by_name["sort"].expected[0].files == 1
-    assert by_name["sort"].expected[0].rows < 7000
+    (sort,) = (trial for trial in trials.trials if trial.execution.columns == ("v",))
+    assert sort.execution.strategy == "sort", "a curve over one column is a sort"
+    assert sort.expected[0].files == 1
+    assert sort.expected[0].rows < 7000
     assert by_name["stitch"].expected[0].rows == 20_000
-    assert by_name["sort"].share < 0.4 < by_name["stitch"].share
+    assert sort.share < 0.4 < by_name["stitch"].share
     assert {by_name[name].rewritten_files for name in ("sort", "zorder", "hilbert")} == {8}
 
 
@@ -145,10 +147,58 @@ def test_text_and_json(table):
     assert answer["queries"][0]["now"]["files"] == 8
 
 
-def test_what_cannot_be_tried_is_an_error(table):
+def test_a_suggestion_keeps_what_else_the_policy_says(table):
+    policy = ExecutionPolicy(
+        strategy="sort", columns=("v",), scope=Scope.PARTITION, split_by=("p",), then=("prune",)
+    )
+    apply_clustering(table, ClusteringSpec(plan=PLAN, execution=policy))
     declare(table, NARROW)
-    code, _, said = tried(table, "--columns", "nope")
-    assert (code, "'nope'" in said) == (1, True)
+    found = suggest(table.store)
+    assert found.best is not None
+    assert found.best.execution == policy
+    assert json.loads(tried(table, "--format", "json", "--suggest")[1])["suggestion"]["then"] == ["prune"]
+    assert [trial.execution.strategy for trial in found.trials.trials] == ["sort", "stitch"]
+    _, text, _ = tried(table, "--suggest")
+    block = ["strategy: sort", "scope: partition", "columns: [v]", "split_by: [p]", "then: [prune]"]
+    assert "\n    ".join(["Keep it as it is declared:\n  execution:", *block]) + "\n" in text
+    apply_clustering(table, ClusteringSpec(plan=PLAN, execution=replace(policy, strategy="zorder")))
+    declare(table, NARROW)
+    names = [trial.execution.strategy for trial in suggest(table.store).trials.trials]
+    assert sorted(names) == ["stitch", "zorder"], "over one column it is the sort"
+
+
+def test_nothing_is_foreseen_of_encrypted_files(table, tmp_path):
+    declare(table, NARROW)
+    applied = read_applied(table.store)
+    spec = replace(applied.spec, files=replace(applied.spec.files, encryption_key="env:NO_SUCH_KEY"))
+    write_applied(table.store, spec, number=applied.ref.number + 1, digest="sha256:key")
+    store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
+    found = suggest(store)
+    assert Kind.OPEN_INPUT not in store.counts()
+    assert found.best is None
+    assert [reason.partition(":")[0] for reason in found.reasons] == ["files are encrypted"]
+    assert not found.trials.queries
+    assert all(trial.files_after and trial.expected == () for trial in found.trials.trials)
+    code, text, _ = tried(table, "--suggest")
+    assert code == 0
+    assert "no queries" not in text
+    code, text, _ = tried(table, "--format", "json")
+    validate(json.loads(text), answer_schema("simulate-clustering"))
+
+
+def test_of_an_empty_table_nothing_is_read(tmp_path):
+    small = make_table(tmp_path / "empty")
+    declare(small, NARROW)
+    found = suggest(small.store)
+    assert (found.best, found.reasons) == (None, ("the table has no files yet: there is nothing to read",))
+    assert "%" not in tried(small, "--suggest")[1]
+
+
+def test_what_cannot_be_tried_is_an_error(table):
+    for queries in ([], [NARROW]):
+        declare(table, *queries)
+        code, _, said = tried(table, "--columns", "nope")
+        assert (code, "no column 'nope': it has id, v, p" in said) == (1, True)
     code, _, said = tried(table, "--strategy", "no_such_strategy")
     assert (code, "no_such_strategy" in said) == (1, True)
     assert tried(table, "--suggest", "--columns", "v")[0] == 2
