@@ -15,8 +15,9 @@ from parquetry.runtime.timeline.instant import State
 
 _HEADER = ("time", "operation", "inserted", "updated", "deleted", "files")
 _NUMBERS = frozenset(range(2, len(_HEADER) - 1))
-_WRITTEN_OUT = 1_000_000
 _IN_FULL = 1_000
+_TENTH_OF_A_MILLION = 100_000
+_MILLION = 1_000_000
 
 
 class TimelineView:
@@ -54,12 +55,14 @@ def _pending(instant: InstantReport) -> str:
 
 def _row(instant: InstantReport) -> tuple[str, ...]:
     rows, files = instant.rows, instant.files
-    changes = (("+", files.added), ("-", files.replaced + files.removed))
+    counts = (("+", files.added), ("-", files.replaced + files.removed))
+    changes = [(sign, number) for sign, number in counts if number]
+    shown = _files if len(changes) == 1 else _few_characters
     return (
         instant.time,
         instant.operation or instant.action,
         *(_rows(number) for number in (rows.inserted, rows.updated, rows.deleted)),
-        " ".join(f"{sign}{_files(number)}" for sign, number in changes if number),
+        " ".join(f"{sign}{shown(number)}" for sign, number in changes),
     )
 
 
@@ -67,11 +70,20 @@ def _rows(number: int) -> str:
     """Up to seven characters, and nothing for none."""
     if not number:
         return ""
-    return f"{number:,}" if number < _WRITTEN_OUT else short_count(number)
+    return f"{number:,}" if number < _MILLION else short_count(number)
 
 
 def _files(number: int) -> str:
     return str(number) if number < _IN_FULL else short_count(number)
+
+
+def _few_characters(number: int) -> str:
+    """Up to three characters below 10^8, so that two of them fit beside the longest operation."""
+    if number < _IN_FULL:
+        return str(number)
+    if number < _TENTH_OF_A_MILLION:
+        return f"{number // _IN_FULL}K"
+    return f".{number // _TENTH_OF_A_MILLION}M" if number < _MILLION else f"{number // _MILLION}M"
 
 
 def _details(instant: InstantReport, paint: Paint) -> list[str]:

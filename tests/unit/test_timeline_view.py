@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from parquetry.cli.output import Paint
@@ -47,6 +49,26 @@ def test_nothing_makes_a_line_longer_than_80_columns():
     assert "999,999" in shown[2]
     assert shown[3] == "20261121104313000  replacecommit requested"
     assert shown[4] == "20261121104314000  clean"
+
+
+@pytest.mark.parametrize(
+    ("added", "replaced", "shown"),
+    [
+        (1_500, 2_500, "+1K -2K"),
+        (999, 9_999, "+999 -9K"),
+        (99_999, 100_000, "+99K -.1M"),
+        (999_999, 99_999_999, "+.9M -99M"),
+        (1_500, 0, "+1.5K"),
+        (0, 2_500, "-2.5K"),
+    ],
+)
+def test_files_take_the_place_that_is_left(added, replaced, shown):
+    line = replace(
+        busy("insert_overwrite_table", rows=MOST, files=0), files=FileCounts(added=added, replaced=replaced)
+    )
+    _, text = TimelineView().text(report(line), PLAIN).splitlines()
+    assert text.endswith(f"  {shown}")
+    assert len(text) <= 80
 
 
 def test_counts_stand_below_their_words():
