@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from parquetry.compiler.masking import masked_partition
+from parquetry.compiler.masking import MASK, has_masked_partitions, masked_partition, pii_columns
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
 from parquetry.runtime.errors import TableNotFoundError
+from parquetry.runtime.intents import INSERTED_KEYS
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant
 from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.write_plan import DECISIONS_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +86,21 @@ def report_timeline(store: ObjectStore, *, instant: str | None = None) -> Timeli
 
 
 def _masked(report: InstantReport, spec: TableSpec | None) -> InstantReport:
-    """The report without the values of partitions that hold personal data."""
+    """The report without values of columns that hold personal data, in partitions and record keys."""
     if spec is None:
         return report
     shown = dict.fromkeys(masked_partition(path, spec) for path in report.partitions)
-    return replace(report, partitions=tuple(shown))
+    hidden = _hidden(spec)
+    extra = {key: MASK if key in hidden else value for key, value in report.extra.items()}
+    return replace(report, partitions=tuple(shown), extra=extra)
+
+
+def _hidden(spec: TableSpec) -> frozenset[str]:
+    """What commits say by partition or of keys, where these are personal."""
+    if has_masked_partitions(spec):
+        return frozenset({DECISIONS_KEY, INSERTED_KEYS})
+    keys = {field.partition(".")[0].lower() for field in spec.record_key}
+    return frozenset({INSERTED_KEYS}) if keys & pii_columns(spec.columns) else frozenset()
 
 
 def _report(timeline: Timeline, instant: Instant) -> InstantReport:

@@ -49,11 +49,20 @@ def masked_sql(text: str, pii: Collection[str]) -> str:
     return _ADJACENT.sub(_LITERAL, "".join(_shown(match) for match in found))
 
 
-def masked_partition(path: str, spec: TableSpec) -> str:
-    """The partition's path with ``***`` for the values of columns that hold personal data."""
+def has_masked_partitions(spec: TableSpec) -> bool:
+    """Whether paths of partitions hold values of columns that hold personal data."""
     pii = pii_columns(spec.columns)
-    if not path or not any(column.lower() in pii for column in spec.partition_by):
+    return any(column.lower() in pii for column in spec.partition_by)
+
+
+def masked_partition(path: str, spec: TableSpec | None) -> str:
+    """The partition's path with ``***`` for the values of columns that hold personal data.
+
+    Without a spec nothing is known to be personal.
+    """
+    if not path or spec is None or not has_masked_partitions(spec):
         return path
+    pii = pii_columns(spec.columns)
     parts = path.split("/")
     if len(parts) != len(spec.partition_by):
         return MASK
@@ -61,6 +70,13 @@ def masked_partition(path: str, spec: TableSpec) -> str:
         _masked_folder(part) if column.lower() in pii else part
         for column, part in zip(spec.partition_by, parts, strict=True)
     )
+
+
+def masked_path(path: str, partition: str, spec: TableSpec | None) -> str:
+    """The path of a file in a partition, whose name tells nothing, with the partition masked."""
+    if not partition:
+        return path
+    return f"{masked_partition(partition, spec)}{path.removeprefix(partition)}"
 
 
 def masked(spec: TableSpec) -> TableSpec:

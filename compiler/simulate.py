@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import UsageError
+from parquetry.compiler.masking import masked_partition
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.layout.model import FileSlice, SizingPolicy
 from parquetry.runtime.layout.record_size import FileSample, learn
 from parquetry.runtime.layout.simulation import simulate_sizing
 from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
 from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table import TableHandle, open_table
 from parquetry.runtime.timeline.timeline import Timeline
 
 DEFAULT_RECORD_SIZE_BYTES = 1024
@@ -66,7 +67,7 @@ def simulate_table(
     handle = open_table(store)
     timeline = handle.timeline()
     view = handle.view(timeline)
-    chosen = _partition(view.partitions(), partition, handle.config.name)
+    chosen = _partition(view.partitions(), partition, handle)
     slices = view.slices(chosen)
     policy = limits.over(handle.effective_spec(timeline).sizing)
     learned = learn(_samples(timeline, slices))
@@ -81,10 +82,12 @@ def simulate_table(
     )
 
 
-def _partition(partitions: Sequence[str], wanted: str | None, table: str) -> str:
+def _partition(partitions: Sequence[str], wanted: str | None, handle: TableHandle) -> str:
+    table = handle.config.name
     if wanted is None:
         if len(partitions) > 1:
-            shown = ", ".join(partitions[:_SHOWN]) + (", ..." if len(partitions) > _SHOWN else "")
+            named = list(dict.fromkeys(masked_partition(path, handle.spec) for path in partitions))
+            shown = ", ".join(named[:_SHOWN]) + (", ..." if len(named) > _SHOWN else "")
             raise UsageError(
                 f"table {table} has {len(partitions)} partitions and each is sized for itself: "
                 f"choose one with --partition ({shown})"

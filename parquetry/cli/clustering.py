@@ -7,37 +7,31 @@ from typing import TYPE_CHECKING
 from parquetry.cli.options import ProjectRequest
 
 if TYPE_CHECKING:
-    from parquetry.runtime.clustering_due import DueClustering, Outlook, ScheduledClustering
+    from parquetry.runtime.clustering_due import DueClustering, ScheduledClustering
     from parquetry.runtime.clustering_execution import ClusteringResult
+    from parquetry.runtime.table import TableHandle
 
 
-def due_of(request: ProjectRequest, table: str) -> DueClustering:
+def opened(request: ProjectRequest, table: str) -> TableHandle:
+    """The table of that name in the project, or at that path or URI."""
+    from parquetry.cli.workspaces import store_named
+    from parquetry.runtime.table import open_table
+
+    return open_table(store_named(request, table))
+
+
+def due_of(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:
     """What a run would rewrite now, within the target's budget; nothing is written, no JVM starts."""
-    from parquetry.cli.workspaces import store_named
     from parquetry.runtime.clustering_due import due_clustering
-    from parquetry.runtime.table import open_table
 
-    handle = open_table(store_named(request, table))
     return due_clustering(handle, budget_bytes=_budget(request, table))
-
-
-def outlook_of(request: ProjectRequest, table: str, due: DueClustering) -> Outlook:
-    """What such a run would be good for; a sample of the files is read."""
-    from parquetry.cli.workspaces import store_named
-    from parquetry.runtime.clustering_due import outlook
-    from parquetry.runtime.table import open_table
-
-    return outlook(open_table(store_named(request, table)), due)
 
 
 def schedule(request: ProjectRequest, table: str) -> ScheduledClustering:
     """The plan that was left on the timeline, within the target's budget; no JVM starts."""
-    from parquetry.cli.workspaces import store_named
     from parquetry.runtime.clustering_due import schedule_clustering
-    from parquetry.runtime.table import open_table
 
-    handle = open_table(store_named(request, table))
-    return schedule_clustering(handle, budget_bytes=_budget(request, table))
+    return schedule_clustering(opened(request, table), budget_bytes=_budget(request, table))
 
 
 def _budget(request: ProjectRequest, table: str) -> int | None:
@@ -51,12 +45,11 @@ def _budget(request: ProjectRequest, table: str) -> int | None:
 def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) -> ClusteringResult:
     """What was done: a run within the target's budget, or the pending plan of an instant."""
     from parquetry.cli.launch import launcher_for, new_run_id
-    from parquetry.cli.workspaces import is_location, store_named, workspace_of
+    from parquetry.cli.workspaces import is_location, workspace_of
     from parquetry.compiler.running import cluster_job
     from parquetry.runtime.clustering_execution import ClusteringResult
     from parquetry.runtime.clustering_run import cluster_by_hand
     from parquetry.runtime.job import SparkSettings
-    from parquetry.runtime.table import open_table
 
     settings = SparkSettings()
     if not is_location(table):
@@ -66,5 +59,4 @@ def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) 
             launch = launcher_for(workspace, new_run_id())((job,))
             return launch(job).clustering or ClusteringResult()
         settings = job.spark
-    handle = open_table(store_named(request, table))
-    return cluster_by_hand(handle, settings, instant=instant)
+    return cluster_by_hand(opened(request, table), settings, instant=instant)

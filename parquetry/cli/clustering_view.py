@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from parquetry.cli.measured_view import foreseen_table, hindsight_lines, measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count, human_size
+from parquetry.compiler.masking import masked_partition, masked_path
 from parquetry.runtime.clustering_due import DueClustering, Outlook
 from parquetry.runtime.clustering_execution import ClusteringResult
-from parquetry.runtime.layout.clustering_model import ExcludedFile, PlannedGroup
+from parquetry.runtime.layout.clustering_model import ClusteringFile, ExcludedFile, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.spec import TableSpec
 
 
 class ClusteringView:
-    """One line, and one for each group that a writer won."""
+    """One line, and one for each group that a writer won; ``spec`` says which partitions are masked."""
+
+    def __init__(self, spec: TableSpec | None) -> None:
+        self._spec = spec
 
     def text(self, outcome: ClusteringResult, paint: Paint) -> str:
         """For people."""
         head = paint.warn("left out")
         lost = [
             f"  {head} {_place(group.partition)}: {count(group.files, 'file')}, {group.reason}"
-            for group in outcome.left_out
+            for group in self._shown(outcome).left_out
         ]
         said = [clustering_line(outcome), *lost]
         if outcome.queries:
@@ -34,17 +39,22 @@ class ClusteringView:
         """Every number of the result."""
         from parquetry.runtime.codec import to_json_value
 
-        return to_json_value(outcome)
+        return to_json_value(self._shown(outcome))
+
+    def _shown(self, outcome: ClusteringResult) -> ClusteringResult:
+        left = (replace(g, partition=masked_partition(g.partition, self._spec)) for g in outcome.left_out)
+        return replace(outcome, left_out=tuple(left))
 
 
 class DueClusteringView:
     """The groups that a run would rewrite, and why other files are left as they are.
 
-    Without ``verbose`` the latter are counted by reason.
+    Without ``verbose`` the latter are counted by reason. ``spec`` says which partitions are masked.
     """
 
-    def __init__(self, outlook: Outlook, *, verbose: bool) -> None:
+    def __init__(self, outlook: Outlook, *, spec: TableSpec | None, verbose: bool) -> None:
         self._outlook = outlook
+        self._spec = spec
         self._verbose = verbose
 
     def text(self, outcome: DueClustering, paint: Paint) -> str:
@@ -57,7 +67,7 @@ class DueClusteringView:
                 f"{count(len(debt.groups), 'group')}, {count(debt.files_before, 'file')} "
                 f"({human_size(debt.rewritten_bytes)}) into {debt.files_after}"
             )
-        groups = [_group(group) for group in debt.groups]
+        groups = [_group(group, masked_partition(group.partition, self._spec)) for group in debt.groups]
         return "\n".join(
             [paint.bold(head), *groups, *self._excluded(debt.excluded, paint), *self._foreseen(paint)]
         )
@@ -67,14 +77,14 @@ class DueClusteringView:
         return {
             "groups": [
                 {
-                    "partition": group.partition,
+                    "partition": masked_partition(group.partition, self._spec),
                     "size_bytes": group.size_bytes,
                     "output_files": group.output_files,
                     "benefit": group.benefit,
                     "scope": group.scope.value,
                     "files": [
                         {
-                            "path": file.path,
+                            "path": self._path(file),
                             "size_bytes": file.size_bytes,
                             "reason": str(group.reasons.get(file.file_id, "")),
                         }
@@ -84,7 +94,7 @@ class DueClusteringView:
                 for group in outcome.debt.groups
             ],
             "excluded": [
-                {"path": left.file.path, "reason": str(left.reason), "detail": left.words}
+                {"path": self._path(left.file), "reason": str(left.reason), "detail": left.words}
                 for left in outcome.debt.excluded
             ],
             "files": {"before": outcome.debt.files_before, "after": outcome.debt.files_after},
@@ -96,6 +106,9 @@ class DueClusteringView:
             "hindsight": None if self._outlook.hindsight is None else asdict(self._outlook.hindsight),
         }
 
+    def _path(self, file: ClusteringFile) -> str:
+        return masked_path(file.path, file.partition, self._spec)
+
     def _foreseen(self, paint: Paint) -> list[str]:
         queries = [(query.query, query.before, query.expected) for query in self._outlook.queries]
         lines = [f"\n{foreseen_table(queries, paint)}"] if queries else []
@@ -105,7 +118,7 @@ class DueClusteringView:
 
     def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
         if self._verbose:
-            return [f"  {paint.dim('left')} {left.file.path}: {left.words}" for left in excluded]
+            return [f"  {paint.dim('left')} {self._path(left.file)}: {left.words}" for left in excluded]
         reasons = Counter(left.words for left in excluded)
         return [f"  {paint.dim('left')} {count(n, 'file')}: {words}" for words, n in sorted(reasons.items())]
 
@@ -126,12 +139,12 @@ def clustering_line(result: ClusteringResult) -> str:
     return "; ".join([*parts, *result.warnings])
 
 
-def _group(group: PlannedGroup) -> str:
+def _group(group: PlannedGroup, partition: str) -> str:
     reasons = Counter(str(reason) for reason in group.reasons.values())
     why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
     scope = " in one order" if group.scope is Scope.PARTITION else ""
     return (
-        f"  {_place(group.partition)}: {count(len(group.files), 'file')} ({human_size(group.size_bytes)}) "
+        f"  {_place(partition)}: {count(len(group.files), 'file')} ({human_size(group.size_bytes)}) "
         f"into {group.output_files}{scope}: {why}"
     )
 

@@ -132,19 +132,22 @@ def cluster_table(
     """
     from parquetry.cli import clustering
     from parquetry.cli.clustering_view import ClusteringView, DueClusteringView
+    from parquetry.runtime.clustering_due import outlook
 
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
     if schedule:
         return _report(output, clustering.schedule(request, table))
     if plan_only:
-        due = clustering.due_of(request, table)
-        outlook = clustering.outlook_of(request, table, due)
-        output.show(DueClusteringView(outlook, verbose=output.verbose), due)
+        handle = clustering.opened(request, table)
+        due = clustering.due_of(request, table, handle)
+        view = DueClusteringView(outlook(handle, due), spec=handle.spec, verbose=output.verbose)
+        output.show(view, due)
     else:
         with working(output, f"{table} cluster"):
             result = clustering.run_clustering(request, table, instant=instant)
-        output.show(ClusteringView(), result)
+        spec = clustering.opened(request, table).spec if result.left_out else None
+        output.show(ClusteringView(spec), result)
     return 0
 
 

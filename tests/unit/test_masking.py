@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parquetry.cli.clustering_view import ClusteringView
 from parquetry.cli.diff_view import DiffView
 from parquetry.cli.main import command_line
 from parquetry.cli.output import Paint
@@ -25,8 +26,10 @@ from parquetry.compiler.plan_codec import encode
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_diff import diff_specs
 from parquetry.runtime.applied import read_applied
+from parquetry.runtime.clustering_execution import ClusteringResult, LeftOut
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import open_table
 from tests.support.project_folder import ORDERS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable
 
@@ -213,14 +216,89 @@ def run(*words, exit_code=0):
     return result.output
 
 
-def test_reports_of_a_table_hide_the_values_of_its_partitions(folder):
+@pytest.fixture
+def personal(folder):
+    """The store of a table whose partitions are personal: two files of Ada's, one of Turin's."""
     columns = [dict(column, pii=True) if column["name"] == "p" else column for column in EVENTS["columns"]]
     folder.write("tables/events.yml", EVENTS | {"columns": columns})
     (folder.root / "tables/orders.yml").unlink()
     assert apply_plan(plan(folder), folder.workspace()).failure is None
     store = open_store(folder.root / "warehouse/events")
     SmallTable(store, timing=FAST).insert({"a": (1, "Ada"), "b": (2, "Turin")})
-    assert {partition.path for partition in inspect_table(store).partitions} <= {"p=***", "***"}
-    report = report_timeline(store).instants[-1]
+    SmallTable(store, timing=FAST).insert({"c": (3, "Ada")})
+    return store
+
+
+def add_to_newest_commit(store, extra):
+    newest = max(info.path for info in store.list(".hoodie") if info.path.endswith(".commit"))
+    document = json.loads(store.read(newest))
+    document["extraMetadata"] |= extra
+    store.put(newest, json.dumps(document).encode())
+
+
+def test_reports_of_a_table_hide_the_values_of_its_partitions(personal):
+    assert {partition.path for partition in inspect_table(personal).partitions} <= {"p=***", "***"}
+    report = report_timeline(personal).instants[-1]
     assert len(report.partitions) == 1
     assert "***" in report.partitions[0]
+
+
+def test_the_timeline_hides_what_commits_say_by_partition_and_of_keys(personal):
+    told = {"parquetry.decisions": {"p=Ada": [7]}, "parquetry.inserted_keys": {"p=Ada": ["a", "Byron"]}}
+    extra = {key: json.dumps(value) for key, value in told.items()}
+    add_to_newest_commit(personal, extra | {"parquetry.plan_id": "sha256:7"})
+    instant = max(report_timeline(personal).instants, key=lambda each: each.time)
+    assert {key: instant.extra[key] for key in extra} == dict.fromkeys(extra, "***")
+    assert instant.extra["parquetry.plan_id"] == "sha256:7"
+    for form in ("text", "json"):
+        said = run("timeline", personal.uri, instant.time, "--format", form)
+        assert "parquetry.decisions" in said
+        assert not [secret for secret in SECRETS if secret in said]
+
+
+def test_keys_that_are_personal_are_hidden_in_any_partition(folder):
+    columns = [dict(column, pii=column["name"] == "id") for column in EVENTS["columns"]]
+    folder.write("tables/events.yml", EVENTS | {"columns": columns})
+    assert apply_plan(plan(folder), folder.workspace()).failure is None
+    store = open_store(folder.root / "warehouse/events")
+    SmallTable(store, timing=FAST).insert({"a": (1, "north")})
+    told = {"parquetry.decisions": '{"p=north": []}', "parquetry.inserted_keys": '{"p=north": ["a", "a"]}'}
+    add_to_newest_commit(store, told)
+    extra = max(report_timeline(store).instants, key=lambda each: each.time).extra
+    assert {key: extra[key] for key in told} == told | {"parquetry.inserted_keys": "***"}
+
+
+@pytest.mark.parametrize("options", [(), ("-v",), ("--format", "json")])
+def test_what_clustering_would_do_hides_partitions(personal, options):
+    said = run("service", "cluster", personal.uri, "--plan-only", *options)
+    assert "***" in said
+    assert not [secret for secret in SECRETS if secret in said]
+    if "json" in options:
+        answer = json.loads(said)
+        paths = [file["path"] for group in answer["groups"] for file in group["files"]]
+        paths += [left["path"] for left in answer["excluded"]]
+        live = [path.removeprefix("p=***/") for path in paths]
+        assert sorted(live) == sorted(info.path.split("/")[1] for info in parquet_files(personal))
+
+
+def parquet_files(store):
+    return [
+        info
+        for info in store.list("", recursive=True)
+        if info.path.endswith(".parquet") and info.path[0] != "."
+    ]
+
+
+def test_groups_that_writers_won_hide_partitions(personal):
+    left = LeftOut(partition="p=Ada", files=2, reason="a writer changed it")
+    view = ClusteringView(open_table(personal).spec)
+    result = ClusteringResult(left_out=(left,))
+    for said in (view.text(result, Paint(enabled=False)), json.dumps(view.json(result))):
+        assert "p=***" in said
+        assert "Ada" not in said
+
+
+def test_a_trial_that_needs_a_partition_names_none(personal):
+    said = run("simulate", "sizing", personal.uri, "--inserts", "10", exit_code=2)
+    assert "has 2 partitions" in said
+    assert not [secret for secret in SECRETS if secret in said]
