@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from parquetry.cli.output import Paint
-from parquetry.cli.views import columns
+from parquetry.cli.views import columns, wrapped
 from parquetry.compiler.explaining import CodeExplanation
 from parquetry.project.explanation import Explanation
 from parquetry.project.model import Origin
@@ -55,7 +55,7 @@ class CodeView:
     def text(self, outcome: CodeExplanation, paint: Paint) -> str:
         """Title, explanation and remedy."""
         head = f"{paint.bold(outcome.code)} ({outcome.kind}): {outcome.title}"
-        return f"{head}\n{outcome.explanation}\n{outcome.remedy}"
+        return "\n".join([head, wrapped(outcome.explanation), wrapped(outcome.remedy)])
 
     def json(self, outcome: CodeExplanation) -> Any:
         """The same as plain values."""
@@ -72,11 +72,11 @@ def _meaning(outcome: Explanation) -> list[str]:
     described = outcome.description
     if described is None:
         return []
-    lines = [f"  {described.text}"]
+    lines = [wrapped(described.text, indent=2)]
     if described.default is not None:
-        lines.append(f"  Default: {described.default}.")
+        lines.append(wrapped(f"Default: {described.default}.", indent=2))
     if described.hudi:
-        lines.append(f"  Hudi: {described.hudi}.")
+        lines.append(wrapped(f"Hudi: {described.hudi}.", indent=2))
     return lines
 
 

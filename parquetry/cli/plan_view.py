@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from parquetry.cli.plan_words import (
     summary,
     value_text,
 )
-from parquetry.cli.views import human_size
+from parquetry.cli.views import human_size, terminal_width
 from parquetry.compiler.plan import (
     Action,
     Blocked,
@@ -37,8 +36,6 @@ from parquetry.compiler.plan import (
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_json
-
-_WIDEST = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +140,7 @@ def _warning(warning: PlanWarning, paint: Paint) -> list[str]:
 def _wrapped(text: str, *, indent: int = 4, hang: int = 2, first: str = "") -> list[str]:
     return textwrap.wrap(
         text,
-        width=_width(),
+        width=terminal_width(),
         initial_indent=" " * indent + first,
         subsequent_indent=" " * (indent + hang),
         break_long_words=False,
@@ -156,7 +153,7 @@ def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:
     shown = [(f"{c.path}: {value_text(c.old)} -> {value_text(c.new)}{_live(c)}", c) for c in changes]
     beside = max((len(text) for text, _ in shown), default=0)
     places = max((len(_place(change)) for change in changes), default=0)
-    fits = 4 + beside + 2 + places <= _width()
+    fits = 4 + beside + 2 + places <= terminal_width()
     for text, change in shown:
         place = _place(change)
         if fits or not place:
@@ -179,8 +176,3 @@ def _live(change: Change) -> str:
 def _place(change: Change) -> str:
     kind = change.code if change.change_class is ChangeClass.BREAKING else ""
     return "  ".join(word for word in (change.origin or "", kind) if word)
-
-
-def _width() -> int:
-    """The terminal's, or COLUMNS, and never so wide that lines are hard to read."""
-    return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from parquetry.cli.output import Paint
@@ -10,6 +12,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _COUNTS = ((10**9, "B"), (10**6, "M"), (10**3, "K"))
 _STEP = 1000
 _WHOLE = 100
+_WIDEST = 100
 
 
 def human_size(size_bytes: float) -> str:
@@ -34,6 +37,24 @@ def short_count(number: int) -> str:
     if unit and number < 10 * size:
         return f"{number * 10 // size / 10:.1f}{unit}"
     return f"{number // size}{unit}"
+
+
+def terminal_width() -> int:
+    """The terminal's, or COLUMNS, and never so wide that lines are hard to read."""
+    return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
+
+
+def wrapped(text: str, *, indent: int = 0) -> str:
+    """Prose in lines that fit the terminal; words stay whole."""
+    margin = " " * indent
+    return textwrap.fill(
+        text,
+        width=terminal_width(),
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def columns(
