@@ -111,11 +111,12 @@ def growth(rows: Sequence[Row]) -> list[str]:
 
 
 def planning() -> list[str]:
-    """W6 has a page of its own, as it needs no peer and no JVM."""
+    """What needs no peer and no JVM has pages of its own: W6, and the commands that plan."""
     return [
         "### W6",
         "",
         "Planning the clustering of up to 100,000 files starts no JVM: [CLUSTERING_PLANS.md](CLUSTERING_PLANS.md) has its cost by the number of files.",
+        "What `validate`, `plan` and other commands without a JVM cost, up to 1,000 tables: [PLANS.md](PLANS.md).",
         "",
     ]
 

@@ -83,6 +83,17 @@ def test_the_documentation_is_there():
     } <= names
 
 
+@pytest.mark.parametrize(
+    ("index", "pages"),
+    [("README.md", "docs/how-to/*.md"), ("benchmarks/RESULTS.md", "benchmarks/[!R]*.md")],
+)
+def test_every_page_is_linked(index, pages):
+    linked = {
+        (ROOT / index).parent / target for target in LINK.findall(prose((ROOT / index).read_text("utf-8")))
+    }
+    assert [name_of(page) for page in sorted(ROOT.glob(pages)) if page not in linked] == []
+
+
 @pytest.mark.parametrize("manual", [m for m in MANUALS if documents(m)], ids=name_of)
 def test_every_yaml_block_is_valid(manual, tmp_path):
     found = documents(manual)
