@@ -6,6 +6,7 @@ Nothing of it needs Spark. The sample stays beside the plan, and execution ranks
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC
@@ -13,6 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
@@ -38,6 +40,8 @@ from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage_model import ObjectStore
+
+_LOG = logging.getLogger(__name__)
 
 PREDICTION_KEY: Final = "parquetry.prediction"
 """Where a group of a plan says what declared queries read of its files now, and are expected to."""
@@ -224,7 +228,7 @@ def foresee(
     """What is foreseen for the groups of a plan, by their first file; nothing where none is asked for.
 
     That is so when no query is declared and rows are not ranked by a sample. Nothing either when a file
-    is gone meanwhile: such a plan is made anew.
+    is gone meanwhile: such a plan is made anew. What else fails is logged: a plan can do without.
     """
     is_ranked = order is not None and policy.execution.strategy not in (STITCH, "sort")
     if not groups or not (spec.extra.get("queries") or is_ranked):
@@ -234,6 +238,9 @@ def foresee(
         forecaster = Forecaster(store, spec, [group.files for group in groups], columns=columns)
         found = forecaster.forecast(policy.execution, order, target_bytes=policy.plan.target_file_size_bytes)
     except (NotFoundError, RetryWrite):
+        return {}
+    except (ParquetryError, pa.ArrowException) as failure:
+        _LOG.warning("%s: nothing is foreseen of its clustering: %s", store.uri, failure)
         return {}
     return {group.files[0].key: forecast for group, forecast in zip(groups, found, strict=True)}
 

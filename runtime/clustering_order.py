@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.clustering_strategies import execution_strategy, values_of, whole
+from parquetry.runtime.clustering_strategies import asking, execution_strategy, values_of, whole
 
 SAMPLE_ROWS: Final = 65_536
 """How many rows the quantiles of a group are taken from."""
@@ -55,16 +55,23 @@ def _has_plain_order(schema: pa.Schema, name: str) -> bool:
 
 
 class OrderKeys:
-    """Computes what rows are sorted by. ``sample`` are rows of the same kind."""
+    """Computes what rows are sorted by. ``sample`` are rows of the same kind.
+
+    InvalidDataError when a column is not there, or when a strategy of somebody else fails.
+    """
 
     def __init__(self, order: RowOrder, sample: pa.Table) -> None:
         self._split_by = order.split_by
-        self._keys_of = execution_strategy(order.strategy)(order.columns, sample)
+        self._strategy = order.strategy
+        strategy = execution_strategy(order.strategy)
+        with asking(order.strategy):
+            self._keys_of = strategy(order.columns, sample)
 
     def of(self, rows: pa.Table) -> pa.Table:
         """The columns to sort by, ascending, the first before the others."""
-        keys = [*(values_of(rows, name) for name in self._split_by), *self._keys_of(rows)]
-        return pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
+        with asking(self._strategy):
+            keys = [*(values_of(rows, name) for name in self._split_by), *self._keys_of(rows)]
+            return pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
 
 
 def sort_indices(keys: pa.Table) -> pa.Array:

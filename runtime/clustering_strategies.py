@@ -7,7 +7,8 @@ so a plug-in has to be installed where they run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from typing import Final, Protocol, TypeAlias
 
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
 
@@ -62,7 +64,7 @@ BUILT_IN: Final[Mapping[str, ExecutionStrategy]] = {
 
 
 def execution_strategy(name: str) -> ExecutionStrategy:
-    """The strategy of that name; InvalidDataError names those there are."""
+    """The strategy of that name; InvalidDataError names those there are, or one that cannot be loaded."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
@@ -72,8 +74,26 @@ def execution_strategy(name: str) -> ExecutionStrategy:
             f"clustering.execution.strategy: there is no strategy {name!r} here; known are {known}. Install "
             f"the package whose entry-point group {ENTRY_POINTS} has it"
         )
-    strategy: ExecutionStrategy = installed[name].load()
+    with asking(name):
+        strategy: ExecutionStrategy = installed[name].load()
     return strategy
+
+
+@contextmanager
+def asking(name: str) -> Iterator[None]:
+    """Turns whatever a strategy of somebody else raises into an InvalidDataError that names it."""
+    try:
+        yield
+    except ParquetryError:
+        raise
+    except Exception as failure:
+        if name in BUILT_IN:
+            raise
+        reason = " ".join(str(failure).split())
+        raise InvalidDataError(
+            f"clustering.execution.strategy: {name!r} failed: {type(failure).__name__}: {reason}; mend the "
+            "package that it comes from, or name another strategy"
+        ) from failure
 
 
 def values_of(rows: pa.Table, name: str) -> pa.ChunkedArray:
