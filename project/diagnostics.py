@@ -14,7 +14,7 @@ from parquetry.project.source import START, SourceText, Span
 
 _MOST_CANDIDATES = 200
 _KEY = r"""\benc\w*key\w*["']?\s*:\s*"""
-_PASTED_KEY = re.compile(rf"""({_KEY})(?!["']?(?:env|file):)\S.*""")
+_PASTED_KEY = re.compile(rf"""({_KEY})(?!["']?(?:env:|file:|{{{{))\S.*""")
 """The rest of a line that may hold a key where a reference such as ``env:NAME`` belongs."""
 _KEY_BELOW = re.compile(rf"{_KEY}(?:[>|][-+0-9]*)?\s*$")
 
