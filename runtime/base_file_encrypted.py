@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file_columns import parquet_columns
 from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
-from parquetry.runtime.encryption import ENCRYPTION, encryption_properties
+from parquetry.runtime.encryption import ENCRYPTION
 
 _FOOTER_BYTES = 2048
 _ROW_GROUP_FOOTER_BYTES = 128
@@ -23,15 +23,18 @@ _ROW_GROUP_FOOTER_BYTES = 128
 class EncryptedFile:
     """Writes one parquet file to ``sink``, all of it encrypted by the key that ``reference`` names.
 
-    KeyUnavailableError when the key cannot be had here.
+    ``properties`` are those that :func:`~parquetry.runtime.encryption.encryption_properties` has for it,
+    asked for before anything of the file is there.
     """
 
-    def __init__(self, sink: Any, encoder: RowGroupEncoder, schema: pa.Schema, reference: str) -> None:
+    def __init__(
+        self, sink: Any, encoder: RowGroupEncoder, schema: pa.Schema, *, reference: str, properties: Any
+    ) -> None:
         self._sink = _CountingSink(sink)
         self._encoder = encoder
         self._schema = _plain(schema)
         self._reference = reference
-        self._properties = encryption_properties(reference)
+        self._properties = properties
         self._written: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
         self._groups = 0
@@ -66,6 +69,13 @@ class EncryptedFile:
         writer.close()
         return self._written[0]
 
+    def abort(self) -> None:
+        """Write nothing more, whatever the parquet writer has left; nothing to do behind :meth:`finish`."""
+        self._sink.discard()
+        if self._writer is not None:
+            # Else it writes a footer when it is collected, to a sink that is closed by then.
+            self._writer.is_open = False
+
     def _open(self, schema: pa.Schema, sorted_by: Collection[int]) -> pq.ParquetWriter:
         plain = _plain(schema)
         # Spark takes NaN for the largest number, bounds leave it out: none are better than wrong ones.
@@ -94,9 +104,11 @@ class _CountingSink:
     def __init__(self, sink: Any) -> None:
         self._sink = sink
         self._bytes = 0
+        self._discards = False
 
     def write(self, data: bytes) -> int:
-        self._sink.write(data)
+        if not self._discards:
+            self._sink.write(data)
         self._bytes += len(data)
         return len(data)
 
@@ -105,6 +117,10 @@ class _CountingSink:
 
     def flush(self) -> None:
         """Nothing: the owner sees to it."""
+
+    def discard(self) -> None:
+        """From now on what is written goes nowhere."""
+        self._discards = True
 
     def close(self) -> None:
         self.closed = True

@@ -22,6 +22,7 @@ from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile,
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, Origin, stored_schema
+from parquetry.runtime.encryption import encryption_properties
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.markers import MarkerKind, put_marker
@@ -46,7 +47,8 @@ class BaseFileWriter:
     """Writes file number ``roll_over`` of a bucket, row group by row group.
 
     The file appears under its name when :meth:`finish` returns; a ``with`` block that ends with an
-    exception leaves nothing. ``template`` is a parquet file without rows that has the columns;
+    exception leaves nothing. KeyUnavailableError, and not even a marker, when the file is to be encrypted
+    and its key cannot be had here. ``template`` is a parquet file without rows that has the columns;
     ``base_clustering`` is the digest of the clustering spec by which the base file is laid out.
     """
 
@@ -74,13 +76,16 @@ class BaseFileWriter:
         self._origins = np.zeros(len(Origin), np.int64)
         self._resources = ExitStack()
         key = context.files.encryption_key
+        properties = None if key is None else encryption_properties(key)
         self._put_marker()
         sink = self._resources.enter_context(context.store.create_file(self.name.path))
-        self._assembly: ParquetAssembly | EncryptedFile = (
-            ParquetAssembly(sink, template)
-            if key is None
-            else EncryptedFile(sink, encoder, file_schema(stored_schema(context.schema)), key)
-        )
+        self._assembly: ParquetAssembly | EncryptedFile
+        if key is None:
+            self._assembly = ParquetAssembly(sink, template)
+        else:
+            schema = file_schema(stored_schema(context.schema))
+            self._assembly = EncryptedFile(sink, encoder, schema, reference=key, properties=properties)
+            self._resources.callback(self._assembly.abort)
 
     def __enter__(self) -> Self:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import importlib
 import io
 import math
@@ -27,7 +28,7 @@ from parquetry.runtime.base_file_reader import open_base_file
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.encryption import encryption_properties, is_encrypted, open_footer, open_parquet
-from parquetry.runtime.errors import KeyUnavailableError, NotFoundError
+from parquetry.runtime.errors import ConflictError, KeyUnavailableError, NotFoundError
 from parquetry.runtime.footer import MAX_KEY, read_footer
 from parquetry.runtime.key_management import LocalKeys, kms_client
 from parquetry.runtime.spark.encrypted_files import _reader
@@ -35,7 +36,7 @@ from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.tagging import FILE
 from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up
-from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, merging, slice_of, write
+from tests.support.base_files import FIRST, SECOND, Alive, Incoming, bucket, context, merging, slice_of, write
 from tests.support.stores import WrappedStore
 
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -376,6 +377,24 @@ def test_a_file_that_is_gone_while_spark_reads_it_is_told_to_the_driver(tmp_path
     text = "".join(traceback.format_exception(gone.value))
     with pytest.raises(NotFoundError, match=file.stat.path), failures_translated("the keys of the rows"):
         raise PySparkException(text)
+
+
+def test_without_the_key_not_even_a_marker_is_written(tmp_path):
+    ctx = context(tmp_path, COLUMNS, files=FilesPolicy(encryption_key="env:PARQUETRY_NO_SUCH_KEY"))
+    with pytest.raises(KeyUnavailableError, match="PARQUETRY_NO_SUCH_KEY is not there"):
+        write(ctx, bucket(ctx), rows(9))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_write_that_fails_leaves_no_writer_behind_that_goes_on(tmp_path, monkeypatch):
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    ctx = context(tmp_path, COLUMNS, files=ENCRYPTED, guard=Alive(answers=0))
+    with pytest.raises(ConflictError):
+        write(ctx, bucket(ctx), rows(3000))
+    gc.collect()
+    assert [repr(one.exc_value) for one in ignored] == []
+    assert list(tmp_path.rglob("*.parquet")) == []
 
 
 def test_a_client_that_is_not_there():
