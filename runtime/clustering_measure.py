@@ -12,10 +12,11 @@ from parquetry.runtime.clustering_forecast import (
     read_prediction,
 )
 from parquetry.runtime.clustering_queries import MeasuredQuery
+from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.skipping import NOTHING, Touched, Types, column_types, touched
+from parquetry.runtime.layout.skipping import NOTHING, Touched, Types, column_types, columns_of, touched
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage import ObjectStore
@@ -39,9 +40,15 @@ class QueryMeasure:
         }
 
     def look_up(self, store: ObjectStore, slices: Sequence[FileSlice]) -> None:
-        """Read the recorded statistics of the files before they are rewritten, if there is a query."""
-        if self._queries:
-            self._before = look_up(store, slices)
+        """Read the recorded statistics of the files before they are rewritten, if there is a query.
+
+        Nothing is measured when a file is gone: that is no reason not to rewrite the others.
+        """
+        asked = frozenset[str]().union(*(columns_of(query.predicate) for query in self._queries))
+        try:
+            self._before = look_up(store, slices, columns=asked) if self._queries else {}
+        except NotFoundError:
+            self._queries = ()
 
     def measured(self, groups: Sequence[RewrittenGroup]) -> tuple[MeasuredQuery, ...]:
         """By query the files, row groups, rows and bytes to read of these groups."""

@@ -6,9 +6,12 @@ from dataclasses import asdict, replace
 import pytest
 
 from parquetry.runtime.clustering_due import schedule_clustering
+from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_queries import MEASURED_KEY, read_measured
 from parquetry.runtime.spark.clustering import cluster, execute
+from parquetry.runtime.statistics import sidecar_path
 from parquetry.runtime.table import read_applied, write_applied
+from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import table_in_debt
 from tests.support.small_table import FAST
@@ -75,6 +78,22 @@ def test_a_query_that_changed_since_the_plan_was_made_has_no_expectation(table):
 def test_without_queries_nothing_is_measured(table):
     (instant,) = cluster(OneProcessSpark(), table.handle, timing=FAST).instants
     assert MEASURED_KEY not in table.handle.timeline().commit_metadata(instant).extra
+
+
+def test_only_columns_of_queries_are_looked_up_and_nothing_of_files_that_are_gone(table):
+    declare(table, {"name": "few", "where": "v = 5"})
+    handle = table.handle
+    slices = handle.view(handle.timeline()).all_slices()
+    measure = QueryMeasure(handle.spec, ClusteringPlan(groups=()))
+    measure.look_up(table.store, slices)
+    assert {name for file in measure._before.values() for name in file.columns} == {"v"}
+    (query,) = measure.measured(())
+    assert query.query == "few"
+    # Neither recorded nor there.
+    table.store.delete(sidecar_path(slices[0].instant))
+    table.store.delete(slices[0].path)
+    measure.look_up(table.store, slices)
+    assert measure.measured(()) == ()
 
 
 def test_a_group_that_was_left_out_does_not_count(table, monkeypatch):
