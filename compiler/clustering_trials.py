@@ -124,11 +124,10 @@ class TrialTable:
         )
 
     def _check(self, columns: Iterable[str]) -> None:
-        names = [*self._types, *(column.name for column in self.spec.columns)]
-        known = {name.lower() for name in names}
+        names = list(dict.fromkeys([*self._types, *(column.name for column in self.spec.columns)]))
         for name in columns:
-            if name.lower() not in known:
-                hint = did_you_mean(name, names) or f"it has {', '.join(dict.fromkeys(names))}"
+            if name not in names:
+                hint = did_you_mean(name, names) or f"it has {', '.join(names)}"
                 raise InvalidDataError(f"table {self.name} has no column '{name}': {hint}")
 
     def _trial(self, layout: ExecutionPolicy, columns: Sequence[str]) -> Trial:

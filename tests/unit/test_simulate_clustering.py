@@ -199,6 +199,7 @@ def test_what_cannot_be_tried_is_an_error(table):
         declare(table, *queries)
         code, _, said = tried(table, "--columns", "nope")
         assert (code, "no column 'nope': it has id, v, p" in said) == (1, True)
+        assert "no column 'V': did you mean 'v'?" in tried(table, "--columns", "V")[2]
     code, _, said = tried(table, "--strategy", "no_such_strategy")
     assert (code, "no_such_strategy" in said) == (1, True)
     assert tried(table, "--suggest", "--columns", "v")[0] == 2
