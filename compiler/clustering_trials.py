@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from parquetry.project.diagnostics import did_you_mean
 from parquetry.runtime.clustering_execution import row_order
 from parquetry.runtime.clustering_forecast import Forecaster, declared_queries
+from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import debt
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup, Situation
@@ -179,7 +180,14 @@ class TrialTable:
         parts = sorted(arrived, key=lambda files: files[0].path)
         key = tuple(tuple(file.path for file in files) for files in parts)
         if key not in self._forecasters:
-            self._forecasters[key] = Forecaster(self._handle.store, self.spec, parts, columns=columns)
+            # Layouts are compared on the whole table: no group goes without a sample.
+            self._forecasters[key] = Forecaster(
+                self._handle.store,
+                self.spec,
+                parts,
+                columns=columns,
+                limits=SampleLimits().for_each_of(len(parts)),
+            )
         return self._forecasters[key]
 
 

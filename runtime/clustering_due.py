@@ -47,7 +47,7 @@ class Outlook:
 
 
 def outlook(table: TableHandle, due: DueClustering) -> Outlook:
-    """What is foreseen of a run, from a bounded sample of the files."""
+    """What is foreseen of a run, of as many groups as a bounded sample of the files suffices for."""
     foreseen = foresee_groups(table, due.debt.groups)
     found: dict[str, QueryForecast] = {}
     for query in (query for forecast in foreseen.values() for query in forecast.queries):

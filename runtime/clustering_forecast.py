@@ -79,7 +79,8 @@ class QueryForecast:
 class GroupForecast:
     """What is foreseen for one group of a plan: the sample of its rows, what queries read, what it makes.
 
-    ``sample`` has the columns that the rows are put in order by; None where no rows are looked at.
+    ``sample`` has the columns that the rows are put in order by; None where no rows are looked at. A
+    group for whose sample the limits did not suffice has neither queries nor files: nothing is foreseen.
     """
 
     queries: tuple[QueryForecast, ...]
@@ -156,6 +157,8 @@ class Forecaster:
         files = self.groups[number]
         row_group_size_bytes = self._spec.files.row_group_size_bytes
         sample = None if order is None else self._drawn()[number]
+        if sample is not None and sample.is_missing:
+            return GroupForecast(queries=(), files=())
         if not self._queries:
             made: tuple[FileStatistics, ...] = ()
         elif sample is None or order is None:
@@ -207,10 +210,13 @@ class Forecaster:
         return self._samples
 
     def _shrinkage(self, order: RowOrder | None, *, target_bytes: int) -> Shrinkage:
-        """Tried on the largest group: the rows of a table are much alike."""
-        if not any(self.groups):
+        """Tried on the largest group that has a sample: the rows of a table are much alike."""
+        sizes = [
+            0 if order is not None and self._drawn()[number].is_missing else _data_bytes(files)
+            for number, files in enumerate(self.groups)
+        ]
+        if not any(sizes):
             return Shrinkage()
-        sizes = [sum(file.data_bytes for file in files) for files in self.groups]
         number = sizes.index(max(sizes))
         if self._tried is None:
             self._tried = TriedRows(self._store, self.groups[number], self._schema)
@@ -242,7 +248,11 @@ def foresee(
     except (ParquetryError, pa.ArrowException) as failure:
         _LOG.warning("%s: nothing is foreseen of its clustering: %s", store.uri, failure)
         return {}
-    return {group.files[0].key: forecast for group, forecast in zip(groups, found, strict=True)}
+    return {
+        group.files[0].key: forecast
+        for group, forecast in zip(groups, found, strict=True)
+        if forecast.queries or forecast.sample is not None
+    }
 
 
 def prediction_of(forecast: GroupForecast) -> Mapping[str, str]:
@@ -275,6 +285,10 @@ def read_prediction(extra: Mapping[str, str]) -> tuple[QueryForecast, ...]:
         )
     except (ValueError, KeyError, TypeError):
         return ()
+
+
+def _data_bytes(files: Sequence[FileStatistics]) -> int:
+    return sum(file.data_bytes for file in files)
 
 
 def _slice(file: ClusteringFile) -> FileSlice:

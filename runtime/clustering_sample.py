@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -26,13 +26,23 @@ class SampleLimits:
     """What a sample of all groups of a plan may cost.
 
     ``rows`` are kept, at most ``group_rows`` of a group; they are taken from ``row_groups`` row groups,
-    so that no more files are opened, and about ``read_bytes`` of column chunks are read for them.
+    so that no more files are opened, and about ``read_bytes`` of column chunks are read for them. A group
+    is not sampled below 4096 rows and 4 row groups: when others have spent ``rows`` or ``row_groups``, it
+    has no sample.
     """
 
     rows: int = 4 * SAMPLE_ROWS
     group_rows: int = SAMPLE_ROWS
     row_groups: int = 512
     read_bytes: int = 128 * 1024 * 1024
+
+    def for_each_of(self, groups: int) -> SampleLimits:
+        """Limits that are not spent before each of so many groups has a sample."""
+        return replace(
+            self,
+            rows=max(self.rows, groups * _FEWEST_ROWS),
+            row_groups=max(self.row_groups, groups * _FEWEST_ROW_GROUPS),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +54,11 @@ class GroupSample:
 
     rows: pa.Table
     of_rows: int
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the limits were spent before a row of the group was drawn."""
+        return bool(self.of_rows) and not self.rows.num_rows
 
     @property
     def weight(self) -> float:
@@ -68,6 +83,8 @@ def draw(
 ) -> list[GroupSample]:
     """A sample of each group, with the columns of ``wanted``, which are top-level ones.
 
+    The groups in front come first: once the limits are spent, the others have no rows.
+
     Row groups are chosen evenly by rows, and rows evenly within them, so that large groups of many
     files cost as much as the limits say, and memory for the rows that are kept and one batch of
     each file that is read at a time. NotFoundError when a file is gone.
@@ -83,7 +100,19 @@ def draw(
         count = int(limits.read_bytes / share / max(mean_bytes, 1))
         return max(min(row_groups, count), _FEWEST_ROW_GROUPS)
 
-    return [_draw_group(store, files, wanted, rows=rows, row_groups=affordable(files)) for files in groups]
+    samples: list[GroupSample] = []
+    spent_rows = spent_row_groups = 0
+    for files in groups:
+        total = sum(file.rows for file in files)
+        if spent_rows >= limits.rows or spent_row_groups >= limits.row_groups:
+            samples.append(GroupSample(rows=wanted.empty_table(), of_rows=total))
+            continue
+        chosen = _chosen(files, rows=min(rows, total), row_groups=affordable(files))
+        drawn = _drawn(store, files, wanted, chosen)
+        samples.append(GroupSample(rows=drawn, of_rows=total))
+        spent_rows += drawn.num_rows
+        spent_row_groups += sum(len(chunks) for chunks in chosen.values())
+    return samples
 
 
 def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], wanted: pa.Schema) -> float:
@@ -102,22 +131,18 @@ def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], w
     return float(read / max(sum(size for _, size in chunks), 1))
 
 
-def _draw_group(
+def _drawn(
     store: ObjectStore,
     files: Sequence[FileStatistics],
     wanted: pa.Schema,
-    *,
-    rows: int,
-    row_groups: int,
-) -> GroupSample:
-    total = sum(file.rows for file in files)
-    chosen = _chosen(files, rows=min(rows, total), row_groups=row_groups)
+    chosen: Mapping[str, Sequence[_Chunk]],
+) -> pa.Table:
     drawn = map_each(
         [file for file in files if file.path in chosen],
         lambda file: _draw_file(store, file.path, chosen[file.path], wanted),
     )
     batches = [batch for found in drawn for batch in found]
-    return GroupSample(rows=pa.Table.from_batches(batches, schema=wanted).combine_chunks(), of_rows=total)
+    return pa.Table.from_batches(batches, schema=wanted).combine_chunks()
 
 
 def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> Mapping[str, list[_Chunk]]:
@@ -125,6 +150,8 @@ def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> M
     listed = [(file.path, n, group.rows) for file in files for n, group in enumerate(file.row_groups)]
     total = sum(count for _, _, count in listed)
     found: dict[str, list[_Chunk]] = {}
+    if not total:
+        return found
     if len(listed) <= row_groups:
         step = total / max(rows, 1)
         seen = 0

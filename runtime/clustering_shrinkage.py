@@ -25,6 +25,9 @@ from parquetry.runtime.storage_model import ObjectStore
 MOST_BYTES: Final = 48 * 1024 * 1024
 """How many stored bytes are read, decoded and encoded, about; at least one row group."""
 
+MOST_ROW_GROUP_BYTES: Final = 256 * 1024 * 1024
+"""Row groups that are larger before compression are not tried: a planner's memory is not for them."""
+
 _FEWEST_ROWS: Final = 8192
 _FEW_VALUES: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
 
@@ -40,18 +43,29 @@ class Shrinkage:
 class TriedRows:
     """Rows of some row groups of a clustering group, as many as the limit allows, evenly chosen.
 
-    NotFoundError when a file is gone.
+    None of row groups beyond ``row_group_bytes`` before compression. NotFoundError when a file is gone.
     """
 
-    def __init__(self, store: ObjectStore, files: Sequence[FileStatistics], schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        files: Sequence[FileStatistics],
+        schema: pa.Schema,
+        *,
+        row_group_bytes: int = MOST_ROW_GROUP_BYTES,
+    ) -> None:
         listed = [(file, n) for file in files for n, group in enumerate(file.row_groups) if group.rows]
         mean_bytes = sum(file.data_bytes for file in files) / max(len(listed), 1)
         count = min(max(int(MOST_BYTES / max(mean_bytes, 1)), 1), len(listed))
         chosen = [listed[len(listed) * n // count] for n in range(count)]
         self._of_rows = sum(file.rows for file in files)
-        self._stored_bytes = sum(file.row_groups[n].data_bytes for file, n in chosen)
         schema = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *schema])
-        parts = map_each(chosen, lambda part: _read(store, part[0].path, part[1], schema))
+        parts = map_each(
+            chosen, lambda part: _read(store, part[0].path, part[1], schema, most_bytes=row_group_bytes)
+        )
+        self._stored_bytes = sum(
+            file.row_groups[n].data_bytes for (file, n), part in zip(chosen, parts, strict=True) if part
+        )
         self._rows = pa.Table.from_batches(
             [b for part in parts for b in part], schema=schema
         ).combine_chunks()
@@ -66,7 +80,7 @@ class TriedRows:
     ) -> Shrinkage:
         """How many bytes a byte of these rows becomes in that order, in row groups as they will be.
 
-        ``order`` None leaves them as they come.
+        ``order`` None leaves them as they come. Without rows to try it on, a byte stays one.
         Where not all rows were read each row group has its share of those that were.
         """
         if not self._rows.num_rows or not self._stored_bytes:
@@ -91,10 +105,15 @@ class TriedRows:
         return Shrinkage(data=data / self._stored_bytes, written=written / self._stored_bytes)
 
 
-def _read(store: ObjectStore, path: str, number: int, schema: pa.Schema) -> list[pa.RecordBatch]:
+def _read(
+    store: ObjectStore, path: str, number: int, schema: pa.Schema, *, most_bytes: int
+) -> list[pa.RecordBatch]:
+    """The rows of a row group; none when it is too large."""
     place = f"{store.uri}/{path}"
     with reading(place), store.open_input(path) as content:
         file = open_parquet(content)
+        if file.metadata.row_group(number).total_byte_size > most_bytes:
+            return []
         source = pa.schema([field for field in file.schema_arrow if field.name in schema.names])
         conformer = Conformer(source, schema, place=place)
         rows = file.read_row_group(number, columns=source.names, use_threads=False)

@@ -7,16 +7,19 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
+from parquetry.runtime.clustering_forecast import Forecaster
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw
 from parquetry.runtime.clustering_sample_file import decode_sample, encode_samples
-from parquetry.runtime.clustering_shrinkage import Shrinkage
+from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.footer import file_statistics, read_metadata
+from parquetry.runtime.layout.clustering_model import ClusteringFile
+from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage import LocalStore
-from tests.support.base_files import Incoming, bucket, context, write
+from tests.support.base_files import FIRST, Incoming, bucket, context, write
 from tests.support.predicted import KIB, KINDS, foreseen
 from tests.support.stores import CountingStore, Kind
 
@@ -104,8 +107,51 @@ def test_a_sample_is_bounded_and_even(small_files):
 
 def test_a_sample_of_several_groups_shares_the_limits(small_files):
     store, files = small_files
-    draw(store, [files[:3], files[3:]], WANTED, SampleLimits(row_groups=1))
-    assert store.counts()[Kind.OPEN_INPUT] <= 7
+    limits = SampleLimits(row_groups=1)
+    draw(store, [files[:3], files[3:]], WANTED, limits.for_each_of(2))
+    assert store.counts()[Kind.OPEN_INPUT] == 7
+
+
+@pytest.mark.parametrize("limits", [SampleLimits(row_groups=4), SampleLimits(rows=2000)], ids=repr)
+def test_groups_behind_those_that_spent_the_limits_have_no_sample(small_files, limits):
+    store, files = small_files
+    samples = draw(store, [[file] for file in files], WANTED, limits)
+    assert [sample.rows.num_rows for sample in samples] == [500] * 4 + [0] * 2
+    assert [sample.is_missing for sample in samples] == [False] * 4 + [True] * 2
+    assert store.counts()[Kind.OPEN_INPUT] == 5, "four files, and a footer"
+    every = draw(store, [[file] for file in files], WANTED, limits.for_each_of(6))
+    assert [sample.rows.num_rows for sample in every] == [500] * 6
+
+
+def test_of_groups_without_a_sample_nothing_is_foreseen(small_files):
+    store, files = small_files
+    spec = TableSpec(
+        name="t", columns=COLUMNS, files=FilesPolicy(), extra={"queries": [{"name": "few", "where": "n < 9"}]}
+    )
+    groups = [
+        [ClusteringFile(partition="p=1", file_id=str(n), instant=FIRST, path=f.path, size_bytes=f.size_bytes)]
+        for n, f in enumerate(files)
+    ]
+    order = RowOrder(strategy="hilbert", columns=("n", "word"))
+    forecaster = Forecaster(store, spec, groups, columns=order.columns, limits=SampleLimits(rows=2000))
+    execution = ExecutionPolicy(strategy="hilbert", columns=order.columns)
+    found = forecaster.forecast(execution, order, target_bytes=2**20)
+    assert [len(one.queries) for one in found] == [1] * 4 + [0] * 2
+    assert [one.sample is None for one in found] == [False] * 4 + [True] * 2
+
+
+def test_row_groups_beyond_a_size_are_not_decoded_to_try_them(small_files):
+    store, files = small_files
+    tried = {
+        size: TriedRows(store, files, pa.schema([*WANTED, ("word", pa.string())]), row_group_bytes=size)
+        for size in (1000, 2**20)
+    }
+    found = {
+        size: rows.shrinkage(None, WANTED.empty_table(), FilesPolicy(), target_bytes=2**20)
+        for size, rows in tried.items()
+    }
+    assert found[1000] == Shrinkage()
+    assert found[2**20] != Shrinkage()
 
 
 def test_of_all_rows_bounds_are_exact(small_files):
