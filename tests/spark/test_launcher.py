@@ -12,6 +12,7 @@ import pytest
 
 from parquetry.runtime.main import RESULT_PREFIX
 from tests.support.command_script import environment, parquetry
+from tests.support.fast_java import java_options
 from tests.support.project_folder import ProjectFolder
 from tests.support.standalone_spark import standalone_spark
 
@@ -22,6 +23,7 @@ CONF = {
     "spark.ui.enabled": "false",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": java_options(),
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
