@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parquetry.runtime.clustering_forecast import QueryForecast
+from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_model import Debt
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
@@ -49,11 +50,9 @@ class Outlook:
 def outlook(table: TableHandle, due: DueClustering) -> Outlook:
     """What is foreseen of a run, of as many groups as a bounded sample of the files suffices for."""
     foreseen = foresee_groups(table, due.debt.groups)
-    found: dict[str, QueryForecast] = {}
-    for query in (query for forecast in foreseen.values() for query in forecast.queries):
-        found[query.query] = found[query.query] + query if query.query in found else query
+    found = added_up(query for forecast in foreseen.values() for query in forecast.queries)
     return Outlook(
-        queries=tuple(found.values()),
+        queries=found,
         hindsight=hindsight(past_clusterings(table, table.timeline())) if found else None,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from parquetry.runtime.layout.skipping import Touched
 
@@ -68,10 +68,20 @@ class MeasuredQuery:
         )
 
 
-def added_up(measured: Iterable[MeasuredQuery]) -> tuple[MeasuredQuery, ...]:
-    """The queries of several clusterings, each once, in the order in which they come first."""
-    found: dict[str, MeasuredQuery] = {}
-    for query in measured:
+class _OfQuery(Protocol):
+    @property
+    def query(self) -> str: ...
+
+    def __add__(self, other: Any, /) -> Any: ...
+
+
+_Q = TypeVar("_Q", bound=_OfQuery)
+
+
+def added_up(figures: Iterable[_Q]) -> tuple[_Q, ...]:
+    """The figures of several groups or clusterings, each query once, in the order they come first."""
+    found: dict[str, _Q] = {}
+    for query in figures:
         found[query.query] = found[query.query] + query if query.query in found else query
     return tuple(found.values())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, groupby, pairwise
+from itertools import chain, count, groupby, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -43,12 +43,12 @@ MESSAGE_BYTES: Final = 1024 * 1024
 SAMPLE_BYTES: Final = 8 * 1024 * 1024
 """The most that the sample of a group takes, which every task is given."""
 
-_RANGE, _RUN, _ROWS, _TAKEN, _HASH, _CONTENT = "range_number", "run", "row_count", "taken", "hash", "content"
-RANGE: Final = _RANGE
-RUN: Final = _RUN
+RANGE: Final = "range_number"
+RUN: Final = "run"
+_ROWS, _TAKEN, _HASH, _CONTENT = "row_count", "taken", "hash", "content"
 
 MESSAGE_DDL: Final = (
-    f"{BUCKET} int, {_RANGE} int, {_RUN} bigint, {_ROWS} bigint, {_TAKEN} bigint, {_HASH} bigint, "
+    f"{BUCKET} int, {RANGE} int, {RUN} bigint, {_ROWS} bigint, {_TAKEN} bigint, {_HASH} bigint, "
     f"{_CONTENT} binary"
 )
 """The messages' schema for Spark."""
@@ -56,8 +56,8 @@ MESSAGE_DDL: Final = (
 _SCHEMA: Final = pa.schema(
     [
         (BUCKET, pa.int32()),
-        (_RANGE, pa.int32()),
-        (_RUN, pa.int64()),
+        (RANGE, pa.int32()),
+        (RUN, pa.int64()),
         (_ROWS, pa.int64()),
         (_TAKEN, pa.int64()),
         (_HASH, pa.int64()),
@@ -241,7 +241,7 @@ class _Gathering:
 
     def results(self, first: _Message, received: Iterator[_Message]) -> Batches:
         bucket = self._group.bucket(self._context.instant, first.task)
-        ranges = groupby(_chained(first, received), key=lambda message: message.range)
+        ranges = groupby(chain((first,), received), key=lambda message: message.range)
         number, tallies = next(ranges)
         assert number == _TALLY, "a task was not told how many rows it gets"
         told = list(tallies)
@@ -359,18 +359,13 @@ def _received(batches: Iterable[pa.RecordBatch]) -> Iterator[_Message]:
         for row, content in zip(plain, contents, strict=True):
             yield _Message(
                 task=row[BUCKET],
-                range=row[_RANGE],
-                run=row[_RUN],
+                range=row[RANGE],
+                run=row[RUN],
                 rows=row[_ROWS],
                 taken=row[_TAKEN],
                 hash=row[_HASH],
                 content=content.as_buffer(),
             )
-
-
-def _chained(first: _Message, rest: Iterator[_Message]) -> Iterator[_Message]:
-    yield first
-    yield from rest
 
 
 def _packed(rows: pa.Table) -> pa.Buffer:

@@ -18,22 +18,13 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage import open_store
 from tests.support.command_script import parquetry
+from tests.support.project_folder import EVENTS as SMALL_EVENTS
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
 from tests.support.s3_server import BUCKET, s3_server
 from tests.support.small_table import SmallTable
 from tests.support.stores import ReadOnlyStore
 
-EVENTS = {
-    "apiVersion": "parquetry/v1",
-    "kind": "table",
-    "name": "events",
-    "columns": [
-        {"name": "id", "type": "string", "nullable": False},
-        {"name": "v", "type": "bigint"},
-        {"name": "p", "type": "string"},
-    ],
-    "record_key": ["id"],
-    "partition_by": ["p"],
+EVENTS = SMALL_EVENTS | {
     "queries": [{"name": "low", "where": "v < 2"}],
 }
 CHANGED = EVENTS | {"columns": [*EVENTS["columns"], {"name": "note", "type": "string"}]}

@@ -20,7 +20,7 @@ from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from tests.support.apply_process import Applier, applier
 from tests.support.orphans import leftovers
-from tests.support.project_folder import ORDERS, ProjectFolder
+from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable, rows_of, view_rows
 from tests.support.stores import Stop
 
@@ -28,18 +28,6 @@ AT_ONCE = replace(FAST, dead_after_seconds=0.0)
 SAMPLED = 29
 """Of so many moments one is tried in the short form."""
 
-EVENTS = {
-    "apiVersion": "parquetry/v1",
-    "kind": "table",
-    "name": "events",
-    "columns": [
-        {"name": "id", "type": "string", "nullable": False},
-        {"name": "v", "type": "bigint"},
-        {"name": "p", "type": "string"},
-    ],
-    "record_key": ["id"],
-    "partition_by": ["p"],
-}
 ROWS = {"a": (1, "x"), "b": (2, "y")}
 CHANGES = ("create", "evolve", "policy", "forget", "restore")
 

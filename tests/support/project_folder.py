@@ -16,6 +16,21 @@ PROJECT = {
     "default_target": "dev",
     "targets": {"dev": {"warehouse": "./warehouse", "spark": {"master": "local[2]"}}},
 }
+
+EVENTS = {
+    "apiVersion": "parquetry/v1",
+    "kind": "table",
+    "name": "events",
+    "columns": [
+        {"name": "id", "type": "string", "nullable": False},
+        {"name": "v", "type": "bigint"},
+        {"name": "p", "type": "string"},
+    ],
+    "record_key": ["id"],
+    "partition_by": ["p"],
+}
+"""The columns of tests.support.small_table, declared."""
+
 ORDERS = {
     "apiVersion": "parquetry/v1",
     "kind": "table",

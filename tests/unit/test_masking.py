@@ -30,21 +30,9 @@ from parquetry.runtime.clustering_execution import ClusteringResult, LeftOut
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
-from tests.support.project_folder import ORDERS, ProjectFolder
+from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable
 
-EVENTS = {
-    "apiVersion": "parquetry/v1",
-    "kind": "table",
-    "name": "events",
-    "columns": [
-        {"name": "id", "type": "string", "nullable": False},
-        {"name": "v", "type": "bigint"},
-        {"name": "p", "type": "string"},
-    ],
-    "record_key": ["id"],
-    "partition_by": ["p"],
-}
 NOW = 1_800_000_000_000
 SECRETS = ("Ada", "Lovelace", "1815", "Byron", "Turin")
 COLUMNS = [

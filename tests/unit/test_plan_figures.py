@@ -16,6 +16,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+from tests.support.project_folder import EVENTS as SMALL_EVENTS
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, SmallTable
 from tests.support.stores import CountingStore, ReadOnlyStore
@@ -26,17 +27,7 @@ CLUSTERING = {
     "plan": {"target_file_size": "8KiB", "small_file_limit": "6KiB"},
     "execution": {"strategy": "sort", "columns": ["v"]},
 }
-EVENTS = {
-    "apiVersion": "parquetry/v1",
-    "kind": "table",
-    "name": "events",
-    "columns": [
-        {"name": "id", "type": "string", "nullable": False},
-        {"name": "v", "type": "bigint"},
-        {"name": "p", "type": "string"},
-    ],
-    "record_key": ["id"],
-    "partition_by": ["p"],
+EVENTS = SMALL_EVENTS | {
     "sizing": {"max_file_size": "8KiB", "small_file_limit": "6KiB"},
     "retention": {"clean": {"keep_commits": 2}},
     "queries": [{"name": "low", "where": "v < 3"}],

@@ -18,22 +18,13 @@ from parquetry.runtime.ingestion import find_due, look_for_due
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+from tests.support.project_folder import EVENTS as SMALL_EVENTS
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, SmallTable
 from tests.support.stores import ReadOnlyStore
 
 NOW = 1_800_000_000_000
-EVENTS = {
-    "apiVersion": "parquetry/v1",
-    "kind": "table",
-    "name": "events",
-    "columns": [
-        {"name": "id", "type": "string", "nullable": False},
-        {"name": "v", "type": "bigint"},
-        {"name": "p", "type": "string"},
-    ],
-    "record_key": ["id"],
-    "partition_by": ["p"],
+EVENTS = SMALL_EVENTS | {
     "sources": [
         {"name": "landing", "format": "csv", "path": "landing/*.csv", "operation": "upsert"},
         {"name": "again", "format": "csv", "path": "again/*.csv", "operation": "upsert", "read": "full"},

@@ -18,23 +18,11 @@ from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable
 from tests.support.stores import Kind, WrappedStore
 
 NOW = 1_800_000_000_000
-EVENTS = {
-    "apiVersion": "parquetry/v1",
-    "kind": "table",
-    "name": "events",
-    "columns": [
-        {"name": "id", "type": "string", "nullable": False},
-        {"name": "v", "type": "bigint"},
-        {"name": "p", "type": "string"},
-    ],
-    "record_key": ["id"],
-    "partition_by": ["p"],
-}
 NOTE = {"columns": [*EVENTS["columns"], {"name": "note", "type": "string"}]}
 
 
