@@ -53,8 +53,8 @@ GROUPS = [
     ],
 ]
 LONG = [
-    [Phase("long", ("-n", "2", "-m", "soak and not spark and not interop"))],
-    [Phase("long spark", ("-m", "soak and (spark or interop)"))],
+    Phase("long", ("-n", "2", "-m", "soak and not spark and not interop")),
+    Phase("long spark", ("-m", "soak and (spark or interop)")),
 ]
 
 
@@ -63,7 +63,7 @@ def main() -> int:
     soak = "--soak" in sys.argv[1:]
     commit = _git("rev-parse", "--short", "HEAD") if soak else ""
     REPORTS.mkdir(parents=True, exist_ok=True)
-    outcomes = [outcome for group in GROUPS + (LONG if soak else []) for outcome in _together(group)]
+    outcomes = [outcome for group in ([LONG] if soak else []) + GROUPS for outcome in _together(group)]
     print("== phases", *outcomes, sep="\n")
     if soak:
         KEPT.write_text(_page(commit, outcomes), encoding="utf-8")
@@ -104,9 +104,8 @@ def _page(commit: str, outcomes: Sequence[Outcome]) -> str:
         "What the long tests printed:",
         "",
     ]
-    for group in LONG:
-        for phase in group:
-            lines += _said(phase)
+    for phase in LONG:
+        lines += _said(phase)
     return "\n".join(lines) + "\n"
 
 
