@@ -23,7 +23,7 @@ class Rewritten:
     instants: tuple[str, ...] = ()
     files_before: int = 0
     files_after: int = 0
-    bytes: int = 0
+    size_bytes: int = 0
 
     def plus(self, result: JobResult) -> Rewritten:
         """The same with what one more job did."""
@@ -34,7 +34,7 @@ class Rewritten:
             instants=(*self.instants, *done.instants),
             files_before=self.files_before + done.files_before,
             files_after=self.files_after + done.files_after,
-            bytes=self.bytes + done.bytes_before,
+            size_bytes=self.size_bytes + done.bytes_before,
         )
 
 
@@ -145,8 +145,8 @@ def _rewrite(
     )
     table = workspace.table(action.table)
     cluster = job(workspace, table, action.spec, kind=JobKind.CLUSTER, requirements=requirements)
-    while action.byte_ceiling is None or result.rewritten.bytes < action.byte_ceiling:
-        left = None if action.byte_ceiling is None else action.byte_ceiling - result.rewritten.bytes
+    while action.byte_ceiling is None or result.rewritten.size_bytes < action.byte_ceiling:
+        left = None if action.byte_ceiling is None else action.byte_ceiling - result.rewritten.size_bytes
         try:
             done = launch(replace(cluster, budget_bytes=left, plan_id=plan.plan_id))
         except ParquetryError as error:

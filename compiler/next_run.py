@@ -35,7 +35,7 @@ def _look_at(handle: TableHandle, source: Source, *, directory: str, storage: Ma
     except ParquetryError as error:
         return DueSource(source=source.name, operation=operation, problem=str(error))
     return DueSource(
-        source=source.name, operation=operation, files=files, bytes=size_bytes, changed_files=changed
+        source=source.name, operation=operation, files=files, size_bytes=size_bytes, changed_files=changed
     )
 
 
@@ -47,4 +47,4 @@ def _due_of(
     if batch is None:
         return 0, 0, 0
     size = size_of(batch)
-    return size.files, size.bytes, batch.changed_files
+    return size.files, size.size_bytes, batch.changed_files

@@ -177,7 +177,7 @@ class DueSource:
     source: str
     operation: str
     files: int = 0
-    bytes: int = 0
+    size_bytes: int = 0
     changed_files: int = 0
     problem: str | None = None
 

@@ -41,7 +41,7 @@ class DueSize:
     """How much one write has to read: files, and their bytes as they are stored."""
 
     files: int
-    bytes: int
+    size_bytes: int
 
 
 def look_for_due(
@@ -75,7 +75,7 @@ def size_of(batch: DueBatch) -> DueSize:
         since, until = batch.since, batch.until
         slices = view.all_slices(until) if since is None else view.changed_between(since, until).slices
         sizes = [part.size_bytes for part in slices]
-    return DueSize(files=len(sizes), bytes=sum(sizes))
+    return DueSize(files=len(sizes), size_bytes=sum(sizes))
 
 
 _Effective: TypeAlias = Callable[[], Callable[[str], bool]]

@@ -33,7 +33,7 @@ class ApplyView:
                     "applied": result.applied.applied_number if result.applied else None,
                     "steps": [str(step) for step in result.action.steps],
                     "created": result.applied.created if result.applied else False,
-                    "rewritten_bytes": result.rewritten.bytes,
+                    "rewritten_bytes": result.rewritten.size_bytes,
                     "instant": result.applied.instant if result.applied else None,
                     "error": str(result.error) if result.error else None,
                 }
@@ -60,4 +60,4 @@ def _moved(result: ActionResult) -> str:
     moved = result.rewritten
     if not moved.instants:
         return ""
-    return f", {moved.files_before} -> {moved.files_after} files rewritten ({human_size(moved.bytes)})"
+    return f", {moved.files_before} -> {moved.files_after} files rewritten ({human_size(moved.size_bytes)})"

@@ -77,7 +77,7 @@ def ingest_text(source: DueSource) -> str:
     if not source.is_due:
         return f"{head}: nothing new"
     changed = f", {source.changed_files:,} changed since ingested" if source.changed_files else ""
-    return f"{head}: {count(source.files, 'file')}, {human_size(source.bytes)}{changed}"
+    return f"{head}: {count(source.files, 'file')}, {human_size(source.size_bytes)}{changed}"
 
 
 def due_lines(plan: Plan) -> list[tuple[str, str]]:

@@ -103,7 +103,7 @@ def test_existing_now_is_paid_by_apply(folder, spark):
     expected = plan.evidence.figures["orders"].debt
     assert result.failure is None
     (done,) = result.results
-    assert (done.rewritten.bytes, done.rewritten.files_before) == (expected.rewrite_bytes, 8)
+    assert (done.rewritten.size_bytes, done.rewritten.files_before) == (expected.rewrite_bytes, 8)
     assert len(live_files(folder)) == expected.files_after == 2
     assert content(folder, "orders", spark, "order_id", "amount") == before
     assert HudiRs().read(str(folder.table)).num_rows == len(before)
@@ -126,11 +126,11 @@ def test_no_more_is_rewritten_than_the_ceiling(folder, spark):
     plan, result, jobs = applied(folder, spark)
     assert plan.intent.actions[0].byte_ceiling == half
     (done,) = result.results
-    assert 0 < done.rewritten.bytes <= half
+    assert 0 < done.rewritten.size_bytes <= half
     assert jobs[0].budget_bytes == half
     after = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
     assert after.is_empty
-    assert after.evidence.due["orders"].rewrite_bytes == total - done.rewritten.bytes
+    assert after.evidence.due["orders"].rewrite_bytes == total - done.rewritten.size_bytes
 
 
 def test_a_ceiling_of_nothing_leaves_all_as_debt(folder, spark):

@@ -87,9 +87,12 @@ def test_new_files_are_due_until_they_are_taken_and_again_when_they_change(folde
     put(folder, "landing/a.csv", "id,v,p\nk,1,a\n")
     put(folder, "landing/b.csv", "id,v,p\nl,1,a\n" * 2)
     found = ingest(folder, "events", "landing")
-    assert (found.files, found.bytes, found.changed_files) == (2, 13 + 26, 0)
+    assert (found.files, found.size_bytes, found.changed_files) == (2, 13 + 26, 0)
     take(folder, "a.csv")
-    assert (ingest(folder, "events", "landing").files, ingest(folder, "events", "landing").bytes) == (1, 26)
+    assert (ingest(folder, "events", "landing").files, ingest(folder, "events", "landing").size_bytes) == (
+        1,
+        26,
+    )
     put(folder, "landing/a.csv", "id,v,p\nk,1,a\nm,2,a\n")
     changed = ingest(folder, "events", "landing")
     assert (changed.files, changed.changed_files) == (2, 1)
@@ -106,7 +109,7 @@ def test_commits_of_a_hudi_table_are_due_with_the_files_that_hold_them(folder):
     found = ingest(folder, "copies", "events")
     handle = open_table(store_of(folder))
     files = handle.view(handle.timeline()).all_slices()
-    assert (found.files, found.bytes) == (2, sum(file.size_bytes for file in files))
+    assert (found.files, found.size_bytes) == (2, sum(file.size_bytes for file in files))
     handle = open_table(store_of(folder, "copies"))
     batch = find_due(handle, handle.spec.sources[0], directory=str(folder.root), storage={})
     SmallTable(store_of(folder, "copies"), timing=FAST).upsert({"a": (1, "x")}, consumed=[batch.consumption])
@@ -162,7 +165,7 @@ def test_every_shape_says_it_and_the_saved_plan_keeps_it(folder):
         "source": "landing",
         "operation": "upsert",
         "files": 1,
-        "bytes": 13,
+        "size_bytes": 13,
         "changed_files": 0,
         "problem": None,
     }
