@@ -5,9 +5,10 @@ Nothing of it needs Spark. The sample stays beside the plan, and execution ranks
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC
 from typing import Final
@@ -18,7 +19,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
-from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw
+from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw, regrouped
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, PlannedGroup
@@ -54,6 +55,7 @@ class DeclaredQuery:
     name: str
     where: str
     predicate: Predicate
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,7 @@ def declared_queries(spec: TableSpec) -> tuple[DeclaredQuery, ...]:
             name=query["name"],
             where=query["where"],
             predicate=parse_where(query["where"], types=types, time_zone=UTC),
+            weight=float(query.get("weight", 1.0)),
         )
         for query in spec.extra.get("queries") or ()
     )
@@ -144,6 +147,23 @@ class Forecaster:
             self._of_group(number, execution, order, target_bytes=target_bytes, shrinkage=shrinkage)
             for number in range(len(self.groups))
         ]
+
+    def now(self, files: Iterable[ClusteringFile]) -> tuple[Touched, ...]:
+        """What each query reads of some of the files as they are."""
+        known = [self._known[file.path] for file in files]
+        return tuple(touched(known, query.predicate, self._types) for query in self._queries)
+
+    def regrouped(self, groups: Sequence[Sequence[ClusteringFile]]) -> Forecaster:
+        """One for other groups of the same files.
+
+        It reads no row for its samples, nor, when this one has made a forecast, to learn how rows shrink.
+        """
+        other = copy.copy(self)
+        other.groups = [[self._known[file.path] for file in files] for files in groups]
+        most_rows = self._limits.group_rows
+        known = self._drawn()
+        other._samples = regrouped(known, self.groups, other.groups, most_rows=most_rows)  # noqa: SLF001 - its own
+        return other
 
     def _of_group(
         self,
@@ -221,7 +241,13 @@ class Forecaster:
         if self._tried is None:
             self._tried = TriedRows(self._store, self.groups[number], self._schema)
         sample = self._wanted.empty_table() if order is None else self._drawn()[number].rows
-        return self._tried.shrinkage(order, sample, self._spec.files, target_bytes=target_bytes)
+        return self._tried.shrinkage(
+            order,
+            sample,
+            self._spec.files,
+            target_bytes=target_bytes,
+            of_rows=sum(file.rows for file in self.groups[number]),
+        )
 
 
 def foresee(

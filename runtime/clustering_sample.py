@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from parquetry.runtime.storage_model import ObjectStore
 
 _FEWEST_ROWS: Final = 4096
 _FEWEST_ROW_GROUPS: Final = 4
+_ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +51,13 @@ class SampleLimits:
 class GroupSample:
     """Rows drawn evenly from all rows of a group, in the order of its files.
 
-    ``of_rows`` is how many the group has; each row that was drawn stands for equally many.
+    ``of_rows`` is how many the group has; each row that was drawn stands for equally many. ``by_path`` is
+    how many of them each file gave, those that gave none left out.
     """
 
     rows: pa.Table
     of_rows: int
+    by_path: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_missing(self) -> bool:
@@ -103,16 +107,61 @@ def draw(
     samples: list[GroupSample] = []
     spent_rows = spent_row_groups = 0
     for files in groups:
-        total = sum(file.rows for file in files)
+        total = _rows(files)
         if spent_rows >= limits.rows or spent_row_groups >= limits.row_groups:
             samples.append(GroupSample(rows=wanted.empty_table(), of_rows=total))
             continue
         chosen = _chosen(files, rows=min(rows, total), row_groups=affordable(files))
-        drawn = _drawn(store, files, wanted, chosen)
-        samples.append(GroupSample(rows=drawn, of_rows=total))
-        spent_rows += drawn.num_rows
+        sample = _drawn(store, files, wanted, chosen)
+        samples.append(sample)
+        spent_rows += sample.rows.num_rows
         spent_row_groups += sum(len(chunks) for chunks in chosen.values())
     return samples
+
+
+def regrouped(
+    samples: Sequence[GroupSample],
+    groups: Sequence[Sequence[FileStatistics]],
+    wanted: Sequence[Sequence[FileStatistics]],
+    *,
+    most_rows: int,
+) -> list[GroupSample]:
+    """Samples of other groups of the same files, of at most so many rows each, from those of ``groups``.
+
+    Nothing is read. A group with a file of one that has no sample has none.
+    """
+    drawn: dict[str, tuple[pa.Table, float]] = {}
+    for sample, files in zip(samples, groups, strict=True):
+        at = 0
+        for file in files:
+            count = sample.by_path.get(file.path, 0)
+            drawn[file.path] = sample.rows.slice(at, count), inf if sample.is_missing else sample.weight
+            at += count
+    return [_joined(files, [drawn[file.path] for file in files], most_rows) for files in wanted]
+
+
+def _joined(
+    files: Sequence[FileStatistics], parts: Sequence[tuple[pa.Table, float]], most_rows: int
+) -> GroupSample:
+    """Rows of all parts, each of which stands for as many as those of the part with the fewest."""
+    rows = pa.concat_tables([part for part, _ in parts])
+    coarsest = max(weight for _, weight in parts)
+    if coarsest == inf:
+        return GroupSample(rows=rows.slice(0, 0), of_rows=_rows(files))
+    counts = [part.num_rows for part, _ in parts]
+    stood_for = np.cumsum(np.repeat([weight for _, weight in parts], counts))
+    step = max(coarsest, stood_for[-1] / most_rows) if len(stood_for) else 1.0
+    kept = np.flatnonzero(np.diff(np.floor(stood_for / step * (1 + _ROUNDING)), prepend=0.0))
+    of_part = np.diff(np.searchsorted(kept, np.cumsum(counts)), prepend=0)
+    return GroupSample(
+        rows=rows.take(pa.array(kept)).combine_chunks(),
+        of_rows=_rows(files),
+        by_path={file.path: count for file, count in zip(files, of_part.tolist(), strict=True) if count},
+    )
+
+
+def _rows(files: Sequence[FileStatistics]) -> int:
+    return sum(file.rows for file in files)
 
 
 def _part_read(store: ObjectStore, groups: Sequence[Sequence[FileStatistics]], wanted: pa.Schema) -> float:
@@ -136,13 +185,17 @@ def _drawn(
     files: Sequence[FileStatistics],
     wanted: pa.Schema,
     chosen: Mapping[str, Sequence[_Chunk]],
-) -> pa.Table:
-    drawn = map_each(
-        [file for file in files if file.path in chosen],
-        lambda file: _draw_file(store, file.path, chosen[file.path], wanted),
-    )
+) -> GroupSample:
+    paths = [file.path for file in files if file.path in chosen]
+    drawn = map_each(paths, lambda path: _draw_file(store, path, chosen[path], wanted))
     batches = [batch for found in drawn for batch in found]
-    return pa.Table.from_batches(batches, schema=wanted).combine_chunks()
+    return GroupSample(
+        rows=pa.Table.from_batches(batches, schema=wanted).combine_chunks(),
+        of_rows=_rows(files),
+        by_path={
+            path: sum(batch.num_rows for batch in found) for path, found in zip(paths, drawn, strict=True)
+        },
+    )
 
 
 def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> Mapping[str, list[_Chunk]]:

@@ -58,7 +58,6 @@ class TriedRows:
         mean_bytes = sum(file.data_bytes for file in files) / max(len(listed), 1)
         count = min(max(int(MOST_BYTES / max(mean_bytes, 1)), 1), len(listed))
         chosen = [listed[len(listed) * n // count] for n in range(count)]
-        self._of_rows = sum(file.rows for file in files)
         schema = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *schema])
         parts = map_each(
             chosen, lambda part: _read(store, part[0].path, part[1], schema, most_bytes=row_group_bytes)
@@ -77,10 +76,12 @@ class TriedRows:
         policy: FilesPolicy,
         *,
         target_bytes: int,
+        of_rows: int,
     ) -> Shrinkage:
         """How many bytes a byte of these rows becomes in that order, in row groups as they will be.
 
-        ``order`` None leaves them as they come. Without rows to try it on, a byte stays one.
+        ``order`` None leaves them as they come, ``of_rows`` are put in order together. Without rows to
+        try it on, a byte stays one.
         Where not all rows were read each row group has its share of those that were.
         """
         if not self._rows.num_rows or not self._stored_bytes:
@@ -90,7 +91,7 @@ class TriedRows:
             rows = rows.take(sort_indices(OrderKeys(order, sample).of(rows)))
         row_group_bytes = policy.row_group_size_bytes or default_row_group_bytes(target_bytes)
         stored = self._stored_bytes / self._rows.num_rows
-        read = self._rows.num_rows / self._of_rows
+        read = self._rows.num_rows / of_rows
         # A row group's share of the rows that were read may be too few to be encoded like it.
         step = max(min(row_group_bytes, target_bytes) / stored * read, 1 if read == 1 else _FEWEST_ROWS)
         count = max(round(rows.num_rows / step), 1)

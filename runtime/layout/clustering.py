@@ -6,14 +6,15 @@ Pure: it looks at what is known of files, and predicts by the functions that exe
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from parquetry.runtime.layout.clustering_depth import depths_of
 from parquetry.runtime.layout.clustering_groups import groups_of
 from parquetry.runtime.layout.clustering_model import (
     OWES_STEPS,
+    ChosenBy,
     ClusteringFile,
     Debt,
     Due,
@@ -22,11 +23,19 @@ from parquetry.runtime.layout.clustering_model import (
     Left,
     PlanContext,
     PlannedGroup,
+    ScopeChoice,
     Situation,
 )
 from parquetry.runtime.layout.clustering_partitions import chosen_partitions
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Scope, SizeLimits
-from parquetry.runtime.layout.clustering_scope import gains_from_one_order
+from parquetry.runtime.layout.clustering_scope import (
+    Choose,
+    ScopeQuestion,
+    by_statistics,
+    chosen_by_statistics,
+    costs_of,
+    may_gain,
+)
 from parquetry.runtime.layout.plan_strategies import plan_strategy
 
 MOST_FILES: Final = 10_000
@@ -43,6 +52,7 @@ def debt(
     situation: Situation,
     *,
     budget_bytes: int | None = None,
+    choose: Choose | None = None,
 ) -> Debt:
     """All that is due, in groups, and why everything else is not.
 
@@ -52,55 +62,125 @@ def debt(
     debt was paid owes nothing.
 
     ``files`` are the newest slices of all partitions, in any order. ``budget_bytes`` only keeps
-    groups small enough to fit into it; what a run takes on is for :func:`within`. Steps are n log n
-    in the files. InvalidDataError for a strategy or a regular expression that is none.
+    groups small enough to fit into it; what a run takes on is for :func:`within`. ``choose`` answers
+    for ``scope: auto`` where one order over a partition could gain, without it statistics do. Steps are
+    n log n in the files. InvalidDataError for a strategy or a regular expression that is none.
     """
     by_partition: dict[str, list[ClusteringFile]] = defaultdict(list)
     for file in files:
         by_partition[file.partition].append(file)
     chosen = chosen_partitions(by_partition, spec.plan.partitions, situation.partitioning)
-    strategy = plan_strategy(spec.plan.strategy)
-    limits = SizeLimits.of(spec.plan, max_file_size_bytes=situation.max_file_size_bytes)
-    scope = spec.execution.scope if spec.execution.arranges_rows else Scope.GROUP
-    # Rows are put in order within a group: for the order to hold in a partition it is one.
-    whole = budget_bytes or _UNLIMITED
-    capacity = min(spec.plan.max_group_size_bytes, whole)
+    planner = _Planner(spec, situation, budget_bytes=budget_bytes)
+    found = [planner.part(members) for path, members in by_partition.items() if path in chosen]
+    choices = _choices(found, spec, choose)
     left: dict[FileKey, ExcludedFile] = {}
-    groups: list[PlannedGroup] = []
-    for partition, members in by_partition.items():
-        if partition not in chosen:
+    for path, members in by_partition.items():
+        if path not in chosen:
             left |= _all_left(members, Left.PARTITION)
-            continue
-        unavailable = _unavailable(members, situation, applied=spec.execution.digest)
-        context = PlanContext(
-            plan=spec.plan,
-            execution=spec.execution,
-            limits=limits,
-            depths=depths_of(members, spec.execution) if spec.execution.arranges_rows else {},
-        )
-        reasons = _digest_reasons(spec, members) | dict(strategy(members, context))
-        due = [file for file in members if file.file_id in reasons and file.key not in unavailable]
-        found: list[PlannedGroup] = []
-        if scope is not Scope.PARTITION:
-            found = groups_of(due, reasons, context, capacity_bytes=capacity)
-        if scope is Scope.PARTITION or (
-            scope is Scope.AUTO and gains_from_one_order(found, spec.execution, situation)
-        ):
-            found = groups_of(
-                due, reasons, context, capacity_bytes=whole, most_files=MOST_FILES, scope=Scope.PARTITION
-            )
-        grouped = {file.key for group in found for file in group.files}
-        groups += found
-        left |= _all_left(members, Left.HEALTHY)
-        left |= _all_left((f for f in members if limits.is_ill(f.size_bytes)), Left.NOT_PICKED)
-        left |= _all_left(due, Left.NO_GAIN)
-        left |= unavailable
-        for key in grouped:
-            del left[key]
+    for part in found:
+        left |= part.left
+        choice = choices.get(part.path)
+        if part.question is not None and choice is not None:
+            part.groups = list(part.question.of(choice.scope))
+        for group in part.groups:
+            for file in group.files:
+                del left[file.key]
     return Debt(
-        groups=tuple(sorted(groups, key=_best_first)),
+        groups=tuple(sorted((group for part in found for group in part.groups), key=_best_first)),
         excluded=tuple(left[file.key] for file in files if file.key in left),
+        choices=tuple(choices.values()),
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """What is due in a partition; for ``scope: auto`` there is a ``question``, a ``choice``, or neither."""
+
+    path: str
+    groups: list[PlannedGroup]
+    left: dict[FileKey, ExcludedFile] = field(default_factory=dict)
+    question: ScopeQuestion | None = None
+    choice: ScopeChoice | None = None
+
+
+class _Planner:
+    """Finds the groups of one partition after the other."""
+
+    def __init__(self, spec: ClusteringSpec, situation: Situation, *, budget_bytes: int | None) -> None:
+        self._spec = spec
+        self._situation = situation
+        self._strategy = plan_strategy(spec.plan.strategy)
+        self._limits = SizeLimits.of(spec.plan, max_file_size_bytes=situation.max_file_size_bytes)
+        self._scope = spec.execution.scope if spec.execution.arranges_rows else Scope.GROUP
+        # Rows are put in order within a group: for the order to hold in a partition it is one.
+        self._whole_bytes = budget_bytes or _UNLIMITED
+        self._capacity_bytes = min(spec.plan.max_group_size_bytes, self._whole_bytes)
+
+    def part(self, members: Sequence[ClusteringFile]) -> _Part:
+        """What is due of the files of a partition, and why the others are left."""
+        execution = self._spec.execution
+        unavailable = _unavailable(members, self._situation, applied=execution.digest)
+        context = PlanContext(
+            plan=self._spec.plan,
+            execution=execution,
+            limits=self._limits,
+            depths=depths_of(members, execution) if execution.arranges_rows else {},
+        )
+        reasons = _digest_reasons(self._spec, members) | dict(self._strategy(members, context))
+        due = [file for file in members if file.file_id in reasons and file.key not in unavailable]
+        part = self._grouped(members[0].partition, due, reasons, context)
+        part.left |= _all_left(members, Left.HEALTHY)
+        part.left |= _all_left((f for f in members if self._limits.is_ill(f.size_bytes)), Left.NOT_PICKED)
+        part.left |= _all_left(due, Left.NO_GAIN)
+        part.left |= unavailable
+        return part
+
+    def _grouped(
+        self,
+        path: str,
+        due: Sequence[ClusteringFile],
+        reasons: Mapping[str, str],
+        context: PlanContext,
+    ) -> _Part:
+        def whole() -> list[PlannedGroup]:
+            return groups_of(
+                due,
+                reasons,
+                context,
+                capacity_bytes=self._whole_bytes,
+                most_files=MOST_FILES,
+                scope=Scope.PARTITION,
+            )
+
+        if self._scope is Scope.PARTITION:
+            return _Part(path=path, groups=whole())
+        groups = groups_of(due, reasons, context, capacity_bytes=self._capacity_bytes)
+        part = _Part(path=path, groups=groups)
+        if self._scope is not Scope.AUTO or len(groups) < 2:  # noqa: PLR2004 - one is one order
+            return part
+        execution, situation = self._spec.execution, self._situation
+        if may_gain(groups, execution, situation):
+            part.question = ScopeQuestion(
+                partition=path,
+                groups=tuple(groups),
+                whole=tuple(whole()),
+                by_statistics=chosen_by_statistics(groups, execution, situation),
+            )
+        else:
+            by = ChosenBy.STATISTICS if situation.queries else ChosenBy.NO_QUERIES
+            costs = costs_of(groups, self._spec)
+            part.choice = ScopeChoice(partition=path, scope=Scope.GROUP, by=by, group=costs)
+        return part
+
+
+def _choices(parts: Sequence[_Part], spec: ClusteringSpec, choose: Choose | None) -> dict[str, ScopeChoice]:
+    """What ``scope: auto`` comes to, by partition."""
+    found = {part.path: part.choice for part in parts if part.choice is not None}
+    questions = [part.question for part in parts if part.question is not None]
+    if questions:
+        answers = by_statistics(questions, spec) if choose is None else choose(questions)
+        found |= {choice.partition: choice for choice in answers}
+    return found
 
 
 def within(owed: Debt, *, budget_bytes: int | None, max_groups: int, max_files: int = MOST_FILES) -> Debt:
@@ -125,7 +205,13 @@ def within(owed: Debt, *, budget_bytes: int | None, max_groups: int, max_files: 
         taken.append(group)
         size += group.size_bytes
         count += len(group.files)
-    return replace(owed, groups=tuple(taken), excluded=(*owed.excluded, *left))
+    here = {group.partition for group in taken}
+    return replace(
+        owed,
+        groups=tuple(taken),
+        excluded=(*owed.excluded, *left),
+        choices=tuple(choice for choice in owed.choices if choice.partition in here),
+    )
 
 
 def in_batches(groups: Sequence[PlannedGroup], batches: int) -> list[tuple[PlannedGroup, ...]]:

@@ -10,6 +10,7 @@ from typing import Final
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, PlanPolicy, Scope, SizeLimits
 from parquetry.runtime.layout.file_statistics import Columns
 from parquetry.runtime.layout.predicate import Predicate
+from parquetry.runtime.layout.skipping import Touched
 
 FileKey = tuple[str, str]
 """A file group: partition and file id."""
@@ -162,16 +163,58 @@ class PlannedGroup:
         return sum(file.size_bytes for file in self.files)
 
 
+class ChosenBy(StrEnum):
+    """What ``scope: auto`` went by: that no query is declared, statistics alone, or a sample of the rows."""
+
+    NO_QUERIES = "no queries"
+    STATISTICS = "statistics"
+    SAMPLE = "sample"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeFigures:
+    """What a scope costs on the due files of a partition, and what it is good for.
+
+    ``shuffled_bytes`` of the ``rewritten_bytes`` go through Spark's shuffle, and its local disk, too.
+    ``queries`` is what declared queries are expected to read of these files, by name, and
+    ``expected_bytes`` that in all, each query as often as its weight says; None where it is not foreseen.
+    """
+
+    groups: int
+    rewritten_files: int
+    rewritten_bytes: int
+    shuffled_bytes: int
+    files_after: int
+    queries: Mapping[str, Touched] = field(default_factory=dict)
+    expected_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeChoice:
+    """What ``scope: auto`` chose for a partition whose due files make more than one group, and by what.
+
+    ``whole`` is the partition in one order; None where that was not looked at, as no query could gain.
+    """
+
+    partition: str
+    scope: Scope
+    by: ChosenBy
+    group: ScopeFigures
+    whole: ScopeFigures | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debt:
     """What a table owes its clustering policy.
 
     ``groups`` is all that a run without limits would rewrite, the best benefit per byte first; when
     it is empty nothing is due. ``excluded`` has every other file with its reason, in their order.
+    ``choices`` are those of ``scope: auto`` for the partitions of the groups.
     """
 
     groups: tuple[PlannedGroup, ...] = ()
     excluded: tuple[ExcludedFile, ...] = ()
+    choices: tuple[ScopeChoice, ...] = ()
 
     @property
     def files_before(self) -> int:

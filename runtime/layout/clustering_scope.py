@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from parquetry.runtime.layout.clustering_depth import CURVES, depths_of
-from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup, Situation
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
+from parquetry.runtime.layout.clustering_model import (
+    ChosenBy,
+    ClusteringFile,
+    PlannedGroup,
+    ScopeChoice,
+    ScopeFigures,
+    Situation,
+)
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Scope
 from parquetry.runtime.layout.file_statistics import RowGroupStatistics, merge_columns
 from parquetry.runtime.layout.predicate import may_hold
 from parquetry.runtime.layout.skipping import bounds_of, columns_of
@@ -16,29 +24,111 @@ TARGETS_OF_A_TASK: Final = 8
 """A task that writes so many files of the target size can spread any remainder over them."""
 
 
+WORTH_ONE_ORDER: Final = 0.9
+"""One order over a partition is taken when queries read at most this share of what groups leave them."""
+
+
 def tasks_of(size_bytes: int, *, target_bytes: int) -> int:
     """How many tasks write a group whose rows are one order, each about eight files of the target size."""
     return max(size_bytes // (TARGETS_OF_A_TASK * target_bytes), 1)
 
 
-def gains_from_one_order(
-    groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situation: Situation
-) -> bool:
-    """Whether a declared query would open fewer files if the groups, all of a partition, were one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeQuestion:
+    """The due files of a partition as ``groups``, more than one, and the ``whole`` in one order.
 
-    That is so when by statistics it has to look into more than one of them, and one of those covers
-    values of the clustering columns that another group covers too: each has its own files for them.
+    A budget may cut that into several too. ``by_statistics`` is what statistics alone would choose.
     """
+
+    partition: str
+    groups: tuple[PlannedGroup, ...]
+    whole: tuple[PlannedGroup, ...]
+    by_statistics: Scope
+
+    def of(self, scope: Scope) -> tuple[PlannedGroup, ...]:
+        """The groups of a scope."""
+        return self.whole if scope is Scope.PARTITION else self.groups
+
+
+Choose: TypeAlias = Callable[[Sequence[ScopeQuestion]], Sequence[ScopeChoice]]
+"""Answers the questions of a plan, in their order."""
+
+
+def better_scope(group_bytes: float, whole_bytes: float) -> Scope:
+    """One order over a partition, where the declared queries then read at least a tenth less.
+
+    It costs a shuffle, and a larger group that writers can win.
+    """
+    return Scope.PARTITION if whole_bytes <= WORTH_ONE_ORDER * group_bytes < group_bytes else Scope.GROUP
+
+
+def may_gain(groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situation: Situation) -> bool:
+    """Whether one order over these groups of a partition could be worth more than an order in each.
+
+    Only when a query asks for a column of the order, and by statistics looks into several groups of
+    which one covers values that another covers too.
+    """
+    return _gains(groups, execution, situation, ordered_by=execution.columns)
+
+
+def chosen_by_statistics(
+    groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situation: Situation
+) -> Scope:
+    """The scope by statistics alone: they cannot tell what later columns of a sort are good for."""
+    leading = execution.columns if execution.strategy in CURVES else execution.columns[:1]
+    gains = _gains(groups, execution, situation, ordered_by=leading)
+    return Scope.PARTITION if gains else Scope.GROUP
+
+
+def by_statistics(questions: Sequence[ScopeQuestion], spec: ClusteringSpec) -> list[ScopeChoice]:
+    """The choices that statistics alone make, with what they cost."""
+    return [
+        ScopeChoice(
+            partition=question.partition,
+            scope=question.by_statistics,
+            by=ChosenBy.STATISTICS,
+            group=costs_of(question.groups, spec),
+            whole=costs_of(question.whole, spec),
+        )
+        for question in questions
+    ]
+
+
+def costs_of(groups: Sequence[PlannedGroup], spec: ClusteringSpec) -> ScopeFigures:
+    """What rewriting the groups costs; nothing is said of queries."""
+    target_bytes = spec.plan.target_file_size_bytes
+    shuffled = (
+        group.size_bytes
+        for group in groups
+        if group.scope is Scope.PARTITION and tasks_of(group.size_bytes, target_bytes=target_bytes) > 1
+    )
+    return ScopeFigures(
+        groups=len(groups),
+        rewritten_files=sum(len(group.files) for group in groups),
+        rewritten_bytes=sum(group.size_bytes for group in groups),
+        shuffled_bytes=sum(shuffled),
+        files_after=sum(group.output_files for group in groups),
+    )
+
+
+def _gains(
+    groups: Sequence[PlannedGroup],
+    execution: ExecutionPolicy,
+    situation: Situation,
+    *,
+    ordered_by: Sequence[str],
+) -> bool:
+    """Whether by statistics a query on these columns opens files of several groups that cover the same."""
     if len(groups) < 2 or not situation.queries:  # noqa: PLR2004 - one is one order
+        return False
+    names = {name.lower() for name in ordered_by}
+    asking = [query for query in situation.queries if columns_of(query) & names]
+    if not asking:
         return False
     wholes = [_as_one(group, str(number)) for number, group in enumerate(groups)]
     depths = depths_of(wholes, execution)
-    leading = execution.columns if execution.strategy in CURVES else execution.columns[:1]
-    ordered_by = {name.lower() for name in leading}
     known = [bounds_of(_statistics(whole), situation.types) for whole in wholes]
-    for query in situation.queries:
-        if not columns_of(query) & ordered_by:
-            continue
+    for query in asking:
         touched = [whole for whole, bounds in zip(wholes, known, strict=True) if may_hold(query, bounds)]
         if len(touched) > 1 and any(depths.get(whole.file_id, len(wholes)) > 1 for whole in touched):
             return True

@@ -147,7 +147,7 @@ def test_row_groups_beyond_a_size_are_not_decoded_to_try_them(small_files):
         for size in (1000, 2**20)
     }
     found = {
-        size: rows.shrinkage(None, WANTED.empty_table(), FilesPolicy(), target_bytes=2**20)
+        size: rows.shrinkage(None, WANTED.empty_table(), FilesPolicy(), target_bytes=2**20, of_rows=3000)
         for size, rows in tried.items()
     }
     assert found[1000] == Shrinkage()

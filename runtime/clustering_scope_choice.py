@@ -1,0 +1,165 @@
+"""What ``scope: auto`` chooses by: what declared queries are expected to read under either scope.
+
+Both are foreseen from one bounded sample, by the functions that forecast and execution use; what is
+foreseen of the groups that are chosen is kept, so that no row is read twice for a plan.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.clustering_execution import row_order
+from parquetry.runtime.clustering_forecast import DeclaredQuery, Forecaster, GroupForecast, declared_queries
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.layout.clustering_model import (
+    ChosenBy,
+    ClusteringFile,
+    FileKey,
+    PlannedGroup,
+    ScopeChoice,
+    ScopeFigures,
+)
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Scope
+from parquetry.runtime.layout.clustering_scope import ScopeQuestion, better_scope, by_statistics, costs_of
+from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage_model import ObjectStore
+
+_LOG = logging.getLogger(__name__)
+
+Foreseen = Mapping[frozenset[FileKey], GroupForecast]
+"""What is foreseen of groups, by the files they have."""
+
+
+class ScopeBySample:
+    """Answers for ``scope: auto`` by a sample of the rows; ``foreseen`` is of the groups of its answers.
+
+    The partitions with the best benefit per byte come first: where the limits of a sample are spent,
+    where files are encrypted, and where the forecast fails, statistics choose, and the answer says so.
+    """
+
+    def __init__(self, store: ObjectStore, spec: TableSpec, policy: ClusteringSpec) -> None:
+        self._store = store
+        self._spec = spec
+        self._policy = policy
+        self.foreseen: dict[frozenset[FileKey], GroupForecast] = {}
+
+    def __call__(self, questions: Sequence[ScopeQuestion]) -> list[ScopeChoice]:
+        """The choices, in the order of the questions."""
+        choices = by_statistics(questions, self._policy)
+        if self._spec.files.encryption_key is not None:
+            return choices
+        try:
+            return self._by_sample(questions, choices)
+        except (NotFoundError, RetryWrite):
+            pass
+        except (ParquetryError, pa.ArrowException) as failure:
+            _LOG.warning("%s: statistics choose the scope of its clustering: %s", self._store.uri, failure)
+        return choices
+
+    def _by_sample(
+        self, questions: Sequence[ScopeQuestion], otherwise: Sequence[ScopeChoice]
+    ) -> list[ScopeChoice]:
+        order = row_order(self._policy.execution)
+        queries = declared_queries(self._spec)
+        columns = () if order is None else (*order.split_by, *order.columns)
+        ranked = sorted(range(len(questions)), key=lambda number: -_benefit(questions[number]))
+        asked = [_Asked.of(questions[number]) for number in ranked]
+        apart = Forecaster(
+            self._store,
+            self._spec,
+            [files for one in asked for files in one.parts],
+            columns=columns,
+            queries=queries,
+        )
+        execution, target_bytes = self._policy.execution, self._policy.plan.target_file_size_bytes
+        in_groups = apart.forecast(execution, order, target_bytes=target_bytes)
+        whole = apart.regrouped([group.files for one in asked for group in one.question.whole])
+        found = {
+            Scope.GROUP: iter(in_groups),
+            Scope.PARTITION: iter(whole.forecast(execution, order, target_bytes=target_bytes)),
+        }
+        choices = list(otherwise)
+        for number, one in zip(ranked, asked, strict=True):
+            foreseen = {
+                Scope.GROUP: [next(found[Scope.GROUP]) for _ in one.parts][: len(one.question.groups)],
+                Scope.PARTITION: [next(found[Scope.PARTITION]) for _ in one.question.whole],
+            }
+            if all(forecast.queries for forecasts in foreseen.values() for forecast in forecasts):
+                choices[number] = self._chosen(one.question, foreseen, apart, queries)
+        return choices
+
+    def _chosen(
+        self,
+        question: ScopeQuestion,
+        foreseen: Mapping[Scope, Sequence[GroupForecast]],
+        forecaster: Forecaster,
+        queries: Sequence[DeclaredQuery],
+    ) -> ScopeChoice:
+        figures = {
+            scope: self._figures(question, scope, foreseen[scope], forecaster, queries) for scope in foreseen
+        }
+        group, whole = figures[Scope.GROUP], figures[Scope.PARTITION]
+        assert group.expected_bytes is not None
+        assert whole.expected_bytes is not None
+        scope = better_scope(group.expected_bytes, whole.expected_bytes)
+        for planned, forecast in zip(question.of(scope), foreseen[scope], strict=True):
+            self.foreseen[files_of(planned)] = forecast
+        return ScopeChoice(
+            partition=question.partition, scope=scope, by=ChosenBy.SAMPLE, group=group, whole=whole
+        )
+
+    def _figures(
+        self,
+        question: ScopeQuestion,
+        scope: Scope,
+        foreseen: Sequence[GroupForecast],
+        forecaster: Forecaster,
+        queries: Sequence[DeclaredQuery],
+    ) -> ScopeFigures:
+        """Of all files of the question: those that a scope leaves are read as they are."""
+        groups = question.of(scope)
+        rewritten = frozenset[FileKey]().union(*map(files_of, groups))
+        expected = list(forecaster.now(file for file in _all_files(question) if file.key not in rewritten))
+        for forecast in foreseen:
+            expected = [one + query.expected for one, query in zip(expected, forecast.queries, strict=True)]
+        weighted = (query.weight * one.data_bytes for query, one in zip(queries, expected, strict=True))
+        return replace(
+            costs_of(groups, self._policy),
+            queries={query.name: one for query, one in zip(queries, expected, strict=True)},
+            expected_bytes=round(sum(weighted)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A question, and its files in parts to draw from: the groups, then what only the whole has."""
+
+    question: ScopeQuestion
+    parts: tuple[tuple[ClusteringFile, ...], ...]
+
+    @staticmethod
+    def of(question: ScopeQuestion) -> _Asked:
+        grouped = frozenset[FileKey]().union(*map(files_of, question.groups))
+        rest = tuple(file for file in _all_files(question) if file.key not in grouped)
+        parts = tuple(group.files for group in question.groups)
+        return _Asked(question=question, parts=(*parts, rest) if rest else parts)
+
+
+def files_of(group: PlannedGroup) -> frozenset[FileKey]:
+    """The files of a group."""
+    return frozenset(file.key for file in group.files)
+
+
+def _all_files(question: ScopeQuestion) -> Sequence[ClusteringFile]:
+    found = {file.key: file for group in (*question.groups, *question.whole) for file in group.files}
+    return list(found.values())
+
+
+def _benefit(question: ScopeQuestion) -> float:
+    return max(group.benefit / max(group.size_bytes, 1) for group in question.groups)
