@@ -71,7 +71,10 @@ class OrderKeys:
         """The columns to sort by, ascending, the first before the others."""
         with asking(self._strategy):
             keys = [*(values_of(rows, name) for name in self._split_by), *self._keys_of(rows)]
-            return pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
+            found = pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
+            if found.num_rows != rows.num_rows:
+                raise ValueError(f"{found.num_rows} sort keys for {rows.num_rows} rows")
+            return found
 
 
 def sort_indices(keys: pa.Table) -> pa.Array:

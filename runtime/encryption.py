@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import KeyUnavailableError, UnsupportedTableError
-from parquetry.runtime.key_management import kms_client, split_reference
+from parquetry.runtime.key_management import MEND, kms_client, plug_in, split_reference
 
 ENCRYPTION: Final = "parquetry.encryption"
 """The footer key, and the key in a commit's extra metadata, that holds the reference."""
+
+_Answer = TypeVar("_Answer")
 
 _MAGIC: Final = b"PARE"
 _DATA_KEY_BITS: Final = 256
@@ -95,15 +97,24 @@ def _crypto() -> tuple[Any, Any]:
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> str:
             with _asking(master_key_identifier):
                 kind, name = split_reference(master_key_identifier)
-                return kms_client(kind).wrap_key(key_bytes, name)
+                return _of_type(str, kms_client(kind).wrap_key(key_bytes, name), f"{kind}.wrap_key")
 
         def unwrap_key(self, wrapped_key: str | bytes, master_key_identifier: str) -> bytes:
             with _asking(master_key_identifier):
                 kind, name = split_reference(master_key_identifier)
                 text = wrapped_key.decode() if isinstance(wrapped_key, bytes) else wrapped_key
-                return kms_client(kind).unwrap_key(text, name)
+                return _of_type(bytes, kms_client(kind).unwrap_key(text, name), f"{kind}.unwrap_key")
 
     return CryptoFactory(lambda _: Clients()), KmsConnectionConfig()
+
+
+def _of_type(wanted: type[_Answer], answer: object, asked: str) -> _Answer:
+    """The client's answer; KeyUnavailableError, without it, where it is of another type."""
+    if isinstance(answer, wanted):
+        return answer
+    kind, _, method = asked.rpartition(".")
+    what = f"answers {method} with {type(answer).__name__}, not with {wanted.__name__}"
+    raise KeyUnavailableError(f"{plug_in(kind)} {what}; {MEND}")
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from parquetry.runtime.errors import KeyUnavailableError
 
 ENTRY_POINTS: Final = "parquetry.kms_clients"
 
+MEND: Final = "mend the package that it comes from, or refer to a key of another client"
+
 _NONCE_BYTES: Final = 12
 _KEY_BYTES: Final = (16, 24, 32)
 
@@ -133,7 +135,7 @@ def split_reference(reference: str) -> tuple[str, str]:
 
 @cache
 def kms_client(kind: str) -> KmsClient:
-    """The client of that name; KeyUnavailableError names those there are."""
+    """The client of that name; KeyUnavailableError names those there are, or one that is no client."""
     if kind in BUILT_IN:
         return BUILT_IN[kind]
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
@@ -143,5 +145,15 @@ def kms_client(kind: str) -> KmsClient:
             f"there is no client for keys {kind!r} here; known are {known}. Install the package whose "
             f"entry-point group {ENTRY_POINTS} has it"
         )
-    client: KmsClient = installed[kind].load()()
+    make = installed[kind].load()
+    client: KmsClient = make() if callable(make) else make
+    for method in ("wrap_key", "unwrap_key"):
+        if not callable(getattr(client, method, None)):
+            what = f"gives {type(client).__name__}, which has no method {method}"
+            raise KeyUnavailableError(f"{plug_in(kind)} {what}; {MEND}")
     return client
+
+
+def plug_in(kind: str) -> str:
+    """How messages name the client of somebody else."""
+    return f"the client for keys {kind!r} of entry-point group {ENTRY_POINTS}"

@@ -7,10 +7,11 @@ afterwards, and files of another policy are in debt whatever a strategy says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Final, Protocol
 
+from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext
 
@@ -73,7 +74,10 @@ BUILT_IN: Final[Mapping[str, PlanStrategy]] = {"size": by_size, "overlap": by_ov
 
 
 def plan_strategy(name: str) -> PlanStrategy:
-    """The strategy of that name; InvalidDataError names those there are."""
+    """The strategy of that name; InvalidDataError names those there are.
+
+    One of an entry point raises InvalidDataError, too, for whatever it raises or answers wrongly.
+    """
     if name in BUILT_IN:
         return BUILT_IN[name]
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
@@ -83,5 +87,35 @@ def plan_strategy(name: str) -> PlanStrategy:
             f"clustering.plan.strategy: there is no strategy {name!r} here; known are {known}. Install the "
             f"package whose entry-point group {ENTRY_POINTS} has it"
         )
-    strategy: PlanStrategy = installed[name].load()
-    return strategy
+    return _checked(name, installed[name].load)
+
+
+def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
+    """The strategy of somebody else, whose failures and wrong answers name it."""
+
+    def ask(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
+        try:
+            reasons = load()(files, context)
+        except ParquetryError:
+            raise
+        except Exception as failure:
+            reason = " ".join(str(failure).split())
+            raise _wrong(name, f"failed: {type(failure).__name__}: {reason}") from failure
+        if not isinstance(reasons, Mapping):
+            raise _wrong(name, f"answered with {type(reasons).__name__}, not with reasons by file id")
+        ids = {file.file_id for file in files}
+        for file_id, why in reasons.items():
+            if file_id not in ids or not isinstance(why, str):
+                raise _wrong(
+                    name, f"answered {why!r} for {file_id!r}, not a text for the id of a file it was given"
+                )
+        return reasons
+
+    return ask
+
+
+def _wrong(name: str, what: str) -> InvalidDataError:
+    return InvalidDataError(
+        f"clustering.plan.strategy: {name!r} {what}; mend the package whose entry-point group "
+        f"{ENTRY_POINTS} has it, or name another strategy"
+    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from dataclasses import replace
 from decimal import Decimal
 from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 
 import pytest
 
@@ -341,6 +343,29 @@ def test_a_strategy_of_another_package_is_an_entry_point(monkeypatch):
         InvalidDataError, match="no strategy 'even' here; known are size, overlap, commits, odd"
     ):
         debt(policy("even"), files, situation())
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "answered with NoneType, not with reasons by file id"),
+        (["f1"], "answered with list"),
+        ({"f1": 7}, "answered 7 for 'f1', not a text"),
+        ({"elsewhere": "odd"}, "answered 'odd' for 'elsewhere'"),
+        (KeyError("v"), "failed: KeyError: 'v'"),
+    ],
+)
+def test_a_strategy_of_another_package_that_answers_wrongly_is_named(monkeypatch, answer, said):
+    def wrong(files, context, /):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    point = SimpleNamespace(name="wrong", load=lambda: wrong)
+    monkeypatch.setattr(plan_strategies, "entry_points", lambda group: [point])
+    spec = policy("wrong")
+    with pytest.raises(InvalidDataError, match=f"^clustering.plan.strategy: 'wrong' {re.escape(said)}"):
+        debt(spec, spread(5, digest=spec.execution.digest), situation())
 
 
 def test_a_plug_in_cannot_have_the_same_run_rewritten_again_and_again(monkeypatch):

@@ -81,6 +81,9 @@ def test_what_is_no_strategy_is_named_too(installed):
     installed(lambda _columns, _sample: lambda _rows: [[1], [1, 2]])
     with pytest.raises(InvalidDataError, match="'theirs' failed: ArrowInvalid"):
         OrderKeys(ORDER, rows).of(rows)
+    installed(lambda _columns, _sample: lambda _rows: [pa.array([1])])
+    with pytest.raises(InvalidDataError, match="'theirs' failed: ValueError: 1 sort keys for 2 rows"):
+        OrderKeys(ORDER, rows).of(rows)
     installed(load=broken)
     with pytest.raises(InvalidDataError, match="'theirs' failed: ImportError: no module named numpyy"):
         OrderKeys(ORDER, rows)

@@ -17,6 +17,7 @@ from datetime import date
 from decimal import Decimal
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -336,6 +337,55 @@ def test_what_a_client_says_of_a_key_is_told_as_it_is(tmp_path, service):
     service.failure = KeyUnavailableError("the key service:patients is locked; ask for it")
     with pytest.raises(KeyUnavailableError, match=r"^the key service:patients is locked; ask for it$"):
         write(ctx, bucket(ctx), rows(9))
+
+
+class Mistaken(Unreachable):
+    """Answers one of its methods with what is of another type."""
+
+    def __init__(self, method):
+        super().__init__()
+        self._method = method
+
+    def wrap_key(self, key_bytes, name):
+        text = super().wrap_key(key_bytes, name)
+        return text.encode() if self._method == "wrap_key" else text
+
+    def unwrap_key(self, wrapped_key, name):
+        key = super().unwrap_key(wrapped_key, name)
+        return key.hex() if self._method == "unwrap_key" else key
+
+
+@pytest.mark.parametrize(
+    ("method", "said"), [("wrap_key", "bytes, not with str"), ("unwrap_key", "str, not with bytes")]
+)
+def test_a_client_that_answers_with_another_type_is_named(tmp_path, service, monkeypatch, method, said):
+    monkeypatch.setitem(key_management.BUILT_IN, "service", Mistaken(method))
+    kms_client.cache_clear()
+    ctx = context(tmp_path, COLUMNS, files=FilesPolicy(encryption_key="service:patients"))
+    told = (
+        f"'service' of entry-point group parquetry.kms_clients answers {method} with {said}; mend the package"
+    )
+
+    def write_and_read():
+        (file,) = write(ctx, bucket(ctx), rows(9)).files
+        encryption._crypto.cache_clear()  # which keeps the keys that it has asked for
+        read_footer(ctx.store, file.stat.path)
+
+    with pytest.raises(KeyUnavailableError, match=told):
+        write_and_read()
+
+
+@pytest.mark.parametrize("made", [object, lambda: None, "text"])
+def test_what_is_no_client_is_named(monkeypatch, made):
+    point = SimpleNamespace(name="vault", load=lambda: made)
+    monkeypatch.setattr(key_management, "entry_points", lambda group: [point])
+    kms_client.cache_clear()
+    encryption._crypto.cache_clear()
+    said = (
+        "'vault' of entry-point group parquetry.kms_clients gives (object|NoneType|str), which has no method"
+    )
+    with pytest.raises(KeyUnavailableError, match=said):
+        encryption_properties("vault:flights")
 
 
 class _Gone(io.BytesIO):
