@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from parquetry.compiler.columns import column_changes
-from parquetry.compiler.masking import masked_for, masked_sql, pii_columns
+from parquetry.compiler.masking import masked_for, masked_sql
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.words import document, flatten, format_size
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
+from parquetry.runtime.personal_data import pii_columns
 from parquetry.runtime.spec import TableSpec
 
 CODES = {

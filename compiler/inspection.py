@@ -9,7 +9,6 @@ from datetime import UTC
 from typing import Any
 
 from parquetry.compiler.figures import figures_of
-from parquetry.compiler.masking import masked_partition
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.file_statistics import FileStatistics
@@ -24,6 +23,7 @@ from parquetry.runtime.layout.skipping import (
     parse_where,
     touched,
 )
+from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.services.clustering_past import (
     Hindsight,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from parquetry.compiler.masking import MASK, has_masked_partitions, masked_partition, pii_columns
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
 from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.intents import INSERTED_KEYS
+from parquetry.runtime.personal_data import MASK, has_masked_partitions, masked_partition, pii_columns
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table

@@ -1,20 +1,20 @@
 """What a plan, a review or a report may show of columns that hold personal data.
 
-A column declared ``pii: true`` keeps its values out of them: literals of SQL that names the column,
-and the values in partition paths. What is recorded in the table itself stays as it was declared.
+A column declared ``pii: true`` keeps its values out of them: literals of SQL that names the column, and
+choices of partitions (their paths: :mod:`parquetry.runtime.personal_data`). What is recorded in the
+table itself stays as it was declared.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from parquetry.runtime.spec import Column, Source, TableSpec
-
-MASK: Final = "***"
+from parquetry.runtime.personal_data import MASK, pii_columns
+from parquetry.runtime.spec import Source, TableSpec
 
 _LITERAL: Final = f"'{MASK}'"
 _ADJACENT = re.compile(rf"(?:{re.escape(_LITERAL)})+")
@@ -32,11 +32,6 @@ _TOKEN = re.compile(
 )
 
 
-def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
-    """The names, in lower case, of the columns that hold personal data in any of the lists."""
-    return frozenset(column.name.lower() for each in columns for column in each if column.pii)
-
-
 def masked_sql(text: str, pii: Collection[str]) -> str:
     """The SQL without its literals and comments where it names one of the columns, else as it is.
 
@@ -47,36 +42,6 @@ def masked_sql(text: str, pii: Collection[str]) -> str:
     if not names & set(pii):
         return text
     return _ADJACENT.sub(_LITERAL, "".join(_shown(match) for match in found))
-
-
-def has_masked_partitions(spec: TableSpec) -> bool:
-    """Whether paths of partitions hold values of columns that hold personal data."""
-    pii = pii_columns(spec.columns)
-    return any(column.lower() in pii for column in spec.partition_by)
-
-
-def masked_partition(path: str, spec: TableSpec | None) -> str:
-    """The partition's path with ``***`` for the values of columns that hold personal data.
-
-    Without a spec nothing is known to be personal.
-    """
-    if not path or spec is None or not has_masked_partitions(spec):
-        return path
-    pii = pii_columns(spec.columns)
-    parts = path.split("/")
-    if len(parts) != len(spec.partition_by):
-        return MASK
-    return "/".join(
-        _masked_folder(part) if column.lower() in pii else part
-        for column, part in zip(spec.partition_by, parts, strict=True)
-    )
-
-
-def masked_path(path: str, partition: str, spec: TableSpec | None) -> str:
-    """The path of a file in a partition, whose name tells nothing, with the partition masked."""
-    if not partition:
-        return path
-    return f"{masked_partition(partition, spec)}{path.removeprefix(partition)}"
 
 
 def masked(spec: TableSpec) -> TableSpec:
@@ -140,11 +105,6 @@ def _without_partitions(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 def _optional(text: str | None, pii: Collection[str]) -> str | None:
     return None if text is None else masked_sql(text, pii)
-
-
-def _masked_folder(part: str) -> str:
-    name, equals, _ = part.partition("=")
-    return f"{name}={MASK}" if equals else MASK
 
 
 def _shown(match: re.Match[str]) -> str:

@@ -10,6 +10,7 @@ from parquetry.compiler.plan import DueSource
 from parquetry.compiler.rereading import read_again
 from parquetry.errors import ParquetryError
 from parquetry.runtime.ingestion import DueBatch, look_for_due, size_of
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spec import Source
 from parquetry.runtime.table import TableHandle
 
@@ -33,7 +34,9 @@ def _look_at(handle: TableHandle, source: Source, *, directory: str, storage: Ma
     try:
         files, size_bytes, changed = _due_of(handle, source, directory=directory, storage=storage)
     except ParquetryError as error:
-        return DueSource(source=source.name, operation=operation, problem=str(error))
+        return DueSource(
+            source=source.name, operation=operation, problem=masked_message(str(error), handle.spec)
+        )
     return DueSource(
         source=source.name, operation=operation, files=files, size_bytes=size_bytes, changed_files=changed
     )

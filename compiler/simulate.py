@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import UsageError
-from parquetry.compiler.masking import masked_partition
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.layout.model import FileSlice, SizingPolicy
 from parquetry.runtime.layout.record_size import FileSample, learn
 from parquetry.runtime.layout.simulation import simulate_sizing
 from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
+from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle, open_table
 from parquetry.runtime.timeline.timeline import Timeline

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.ingestion import find_due
 from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
 from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.personal_data import masked_clustering, masked_commit, masked_message
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.archive import archive, archive_if_due
@@ -73,8 +74,26 @@ class JobResult:
 def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None = None) -> JobResult:
     """Carry the job out. ``session`` gives the Spark session for jobs that read rows.
 
-    Raises StalePlanError before anything is done when the job's requirements do not hold.
+    Raises StalePlanError before anything is done when the job's requirements do not hold. Neither the
+    result nor a failure tells values of columns that hold personal data.
     """
+    try:
+        return _shown(_execute(job, session or start_spark), job)
+    except ParquetryError as failure:
+        failure.args = (masked_message(str(failure), job.spec),)
+        raise
+
+
+def _shown(result: JobResult, job: JobPlan) -> JobResult:
+    commit, clustering = result.commit, result.clustering
+    return replace(
+        result,
+        commit=None if commit is None else masked_commit(commit, job.spec),
+        clustering=None if clustering is None else masked_clustering(clustering, job.spec),
+    )
+
+
+def _execute(job: JobPlan, session: Callable[[JobPlan], SparkSession]) -> JobResult:
     storage = resolve_environment(job.storage)
     store = open_store(job.location, storage)
     match job.kind:
@@ -85,10 +104,10 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
             return _services(job, store)
         case JobKind.CLUSTER:
             check_requirements(store, job.requirements)
-            return _cluster(job, store, session or start_spark)
+            return _cluster(job, store, session)
         case JobKind.INGEST:
             check_requirements(store, job.requirements)
-            return _ingest(job, store, storage, session or start_spark)
+            return _ingest(job, store, storage, session)
 
 
 def start_spark(job: JobPlan) -> SparkSession:

@@ -18,6 +18,10 @@ _SECRET_NAME = re.compile(
     r"SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|ACCESS_KEY|API_KEY|PRIVATE_KEY", re.IGNORECASE
 )
 _IN_URL = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
+# Folders of partitions, which may be personal, in the paths of files.
+_IN_PATH = re.compile(
+    r"(?<![\w.])([\w.]+)=[^/\n'\"]*(?=/(?:[^/\n]+/)*[^/\n]*\.(?:parquet|hoodie_partition_metadata))"
+)
 _SHORTEST = 4
 _MASK = "***"
 
@@ -32,11 +36,11 @@ def write_report(bug: BaseException, *, arguments: Sequence[str], environment: M
 
 
 def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The text with ``***`` for values of secret environment variables and for passwords in URLs."""
+    """The text with ``***`` for secret variables' values, passwords in URLs and partitions of files."""
     values = {value for name, value in environment.items() if _SECRET_NAME.search(name)}
     for value in sorted((v for v in values if len(v) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(value, _MASK)
-    return _IN_URL.sub(_MASK, text)
+    return _IN_PATH.sub(rf"\1={_MASK}", _IN_URL.sub(_MASK, text))
 
 
 def _head(arguments: Sequence[str]) -> Iterator[str]:

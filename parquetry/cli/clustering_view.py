@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from parquetry.cli.measured_view import foreseen_table, hindsight_lines, measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count, human_size
-from parquetry.compiler.masking import masked_partition, masked_path
 from parquetry.runtime.clustering_due import DueClustering, Outlook
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.layout.clustering_model import ClusteringFile, ExcludedFile, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.personal_data import masked_clustering, masked_partition, masked_path
 from parquetry.runtime.spec import TableSpec
 
 
@@ -42,8 +42,7 @@ class ClusteringView:
         return to_json_value(self._shown(outcome))
 
     def _shown(self, outcome: ClusteringResult) -> ClusteringResult:
-        left = (replace(g, partition=masked_partition(g.partition, self._spec)) for g in outcome.left_out)
-        return replace(outcome, left_out=tuple(left))
+        return masked_clustering(outcome, self._spec)
 
 
 class DueClusteringView:

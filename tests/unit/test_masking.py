@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -21,12 +22,22 @@ from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.inspection import inspect_table
 from parquetry.compiler.instants import report_timeline
-from parquetry.compiler.masking import masked_partition, masked_sql
+from parquetry.compiler.masking import masked_sql
 from parquetry.compiler.plan_codec import encode
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_diff import diff_specs
+from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.clustering_execution import ClusteringResult, LeftOut
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.main import execute
+from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.personal_data import (
+    masked_clustering,
+    masked_commit,
+    masked_message,
+    masked_partition,
+)
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
@@ -290,3 +301,64 @@ def test_a_trial_that_needs_a_partition_names_none(personal):
     said = run("simulate", "sizing", personal.uri, "--inserts", "10", exit_code=2)
     assert "has 2 partitions" in said
     assert not [secret for secret in SECRETS if secret in said]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "/w/t/Person=Ada/1-2_0-0-0_20260101.parquet is cut off",
+            "/w/t/Person=***/1-2_0-0-0_20260101.parquet is cut off",
+        ),
+        (
+            "/w/t/Ada B/1-2_1-3-5_20260101.parquet is cut off",
+            "/w/t/***/1-2_1-3-5_20260101.parquet is cut off",
+        ),
+        ("/w/t/Ada/.hoodie_partition_metadata: denied", "/w/t/***/.hoodie_partition_metadata: denied"),
+        (
+            "changed file group 1-2 of partition 'Person=Ada'",
+            "changed file group 1-2 of partition 'Person=***'",
+        ),
+        ("first in record key 'Byron' in partition \"it's\"", "first in record key '***' in partition '***'"),
+        ("Person=Ada is gone", "Person=***"),
+        ("day=2026 stays, /w/t.parquet too", "day=2026 stays, /w/t.parquet too"),
+    ],
+)
+def test_errors_and_warnings_of_jobs_hide_partitions_and_keys(said, shown):
+    columns = (Column(name="id", type="string", pii=True), Column(name="Person", type="string", pii=True))
+    spec = TableSpec(name="t", columns=columns, record_key=("id",), partition_by=("Person",))
+    assert masked_message(said, spec) == shown
+    assert masked_message(shown, spec) == shown
+    public = TableSpec(
+        name="t", columns=tuple(replace(c, pii=False) for c in columns), partition_by=("Person",)
+    )
+    assert masked_message(said, public) == said
+
+
+def test_what_a_job_answers_and_fails_with_hides_them(folder):
+    columns = [dict(column, pii=column["name"] == "city") for column in ORDERS["columns"]]
+    folder.orders(columns=columns)
+    assert apply_plan(plan(folder), folder.workspace()).failure is None
+    folder.deliver("a.csv", "order_id,city\n1,Turin\n")
+    workspace = folder.workspace()
+    ingest = next(job for job in jobs_of(workspace, workspace.table("orders")) if job.source)
+
+    def session(job):
+        raise InvalidDataError(f"{job.location}/city=Turin/1_0-0-0_2.parquet is no parquet file")
+
+    with pytest.raises(InvalidDataError) as failure:
+        execute(ingest, session=session)
+    assert str(failure.value) == f"{ingest.location}/city=***/1_0-0-0_2.parquet is no parquet file"
+    retried = CommitResult(
+        instant=None,
+        action="commit",
+        operation="upsert",
+        retry_reasons=("file group 1 of partition 'city=Turin'",),
+    )
+    assert masked_commit(retried, ingest.spec).retry_reasons == ("file group 1 of partition 'city=***'",)
+    lost = LeftOut(partition="city=Turin", files=2, reason="file group 1 of partition 'city=Turin'")
+    told = masked_clustering(
+        ClusteringResult(left_out=(lost,), warnings=("clean: city=Turin/x",)), ingest.spec
+    )
+    assert "Turin" not in str(told)
+    assert told.left_out[0].partition == "city=***"

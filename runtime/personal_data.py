@@ -1,0 +1,114 @@
+"""What may be told of columns that hold personal data (``pii: true``): not their values.
+
+Partition paths, and what errors and results quote of rows, lose them before they leave a job.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from parquetry.runtime.spec import Column, TableSpec
+
+if TYPE_CHECKING:
+    from parquetry.runtime.clustering_execution import ClusteringResult
+    from parquetry.runtime.outcome import CommitResult
+
+MASK: Final = "***"
+
+_QUOTED: Final = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
+_PARTITION: Final = re.compile(rf"(?<=\bpartition )(?:{_QUOTED})")
+_RECORD_KEY: Final = re.compile(rf"(?<=\brecord key )(?:{_QUOTED})")
+_BASE_FILE: Final = r"[^_/\s]+_[^_./\s]+_\d+\.parquet|\.hoodie_partition_metadata"
+
+
+def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
+    """The names, in lower case, of the columns that hold personal data in any of the lists."""
+    return frozenset(column.name.lower() for each in columns for column in each if column.pii)
+
+
+def has_masked_partitions(spec: TableSpec) -> bool:
+    """Whether paths of partitions hold values of columns that hold personal data."""
+    pii = pii_columns(spec.columns)
+    return any(column.lower() in pii for column in spec.partition_by)
+
+
+def masked_partition(path: str, spec: TableSpec | None) -> str:
+    """The partition's path with ``***`` for the values of columns that hold personal data.
+
+    Without a spec nothing is known to be personal.
+    """
+    if not path or spec is None or not has_masked_partitions(spec):
+        return path
+    pii = pii_columns(spec.columns)
+    parts = path.split("/")
+    if len(parts) != len(spec.partition_by):
+        return MASK
+    return "/".join(
+        _masked_folder(part) if column.lower() in pii else part
+        for column, part in zip(spec.partition_by, parts, strict=True)
+    )
+
+
+def masked_path(path: str, partition: str, spec: TableSpec | None) -> str:
+    """The path of a file in a partition, whose name tells nothing, with the partition masked."""
+    if not partition:
+        return path
+    return f"{masked_partition(partition, spec)}{path.removeprefix(partition)}"
+
+
+def masked_message(text: str, spec: TableSpec | None) -> str:
+    """An error or a warning about the table without values of columns that hold personal data.
+
+    Masked are partitions and record keys where they are named as such, the folders of base files, and
+    ``column=value`` folders anywhere. What else a library quotes of a row is not known here.
+    """
+    if spec is None:
+        return text
+    pii = pii_columns(spec.columns)
+    if any(field.partition(".")[0].lower() in pii for field in spec.record_key):
+        text = _RECORD_KEY.sub(f"'{MASK}'", text)
+    if not has_masked_partitions(spec):
+        return text
+    text = _PARTITION.sub(lambda found: f"'{masked_partition(found[0][1:-1], spec)}'", text)
+    depth = len(spec.partition_by)
+    text = re.sub(
+        rf"((?:[^/\n]+/){{{depth}}})(?={_BASE_FILE})", lambda found: _masked_folders(found[1], spec), text
+    )
+    names = "|".join(re.escape(column) for column in spec.partition_by if column.lower() in pii)
+    return re.sub(rf"(?<!\w)({names})=[^/\n'\"]*", rf"\1={MASK}", text)
+
+
+def masked_commit(result: CommitResult, spec: TableSpec) -> CommitResult:
+    """The result of a write with its reasons and warnings masked."""
+    return replace(
+        result,
+        retry_reasons=tuple(masked_message(reason, spec) for reason in result.retry_reasons),
+        warnings=tuple(masked_message(warning, spec) for warning in result.warnings),
+    )
+
+
+def masked_clustering(result: ClusteringResult, spec: TableSpec | None) -> ClusteringResult:
+    """The result of clustering with the partitions of what was left out, reasons and warnings masked."""
+    left_out = (
+        replace(
+            left,
+            partition=masked_partition(left.partition, spec),
+            reason=masked_message(left.reason, spec),
+        )
+        for left in result.left_out
+    )
+    warnings = tuple(masked_message(warning, spec) for warning in result.warnings)
+    return replace(result, left_out=tuple(left_out), warnings=warnings)
+
+
+def _masked_folders(folders: str, spec: TableSpec) -> str:
+    """The folders above a base file; words before a path that begins with them stay."""
+    return f"{masked_partition(folders.removesuffix('/'), spec)}/"
+
+
+def _masked_folder(part: str) -> str:
+    name, equals, _ = part.partition("=")
+    return f"{name}={MASK}" if equals else MASK
