@@ -1,22 +1,24 @@
 """A number that tells the content of rows, whatever their order and however they are encoded.
 
-It is the sum, modulo 2^64, over all cells of a hash of the value times a hash of the row's key: a row
-that is lost, doubled or changed alters it, and so do two cells that changed places. Mixing is that of
-SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+It is the sum, modulo 2^64, over all rows of a hash of the whole row: a row that is lost, doubled or
+changed alters it, and so do two cells that changed places. A row is a sum of its cells' hashes, each
+times an odd number of the column's own (multilinear hashing; Lemire, Kaser: Strongly universal string
+hashing is fast, The Computer Journal, 2014), mixed as in SplitMix64 (Steele, Lea, Flood: Fast
+splittable pseudorandom number generators, OOPSLA 2014).
 """
 
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.runtime.meta_columns import COMMIT_SEQNO, RECORD_KEY
-
 Hashes = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int64]
 
 MODULUS: Final = 2**64
 
@@ -25,26 +27,31 @@ _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
 _NULL: Final = np.uint64(0xD6E8FEB86659FD93)
 _WORD: Final = 8
+_PIECE_BYTES: Final = 512
 _OFFSET_BYTES: Final = 4
 _ROWS_AT_ONCE: Final = 16_384
 
 
 def fingerprint(rows: pa.RecordBatch) -> int:
-    """The fingerprint of rows with ``_hoodie_record_key`` and ``_hoodie_commit_seqno``; sums add up."""
+    """The fingerprint of rows; those of all parts add up to that of the whole."""
     starts = range(0, rows.num_rows, _ROWS_AT_ONCE)
     return sum(_fingerprint(rows.slice(start, _ROWS_AT_ONCE)) for start in starts) % MODULUS
 
 
 def _fingerprint(rows: pa.RecordBatch) -> int:
-    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-    keys = cell_hashes(columns[RECORD_KEY]) + _mixed(cell_hashes(columns[COMMIT_SEQNO]))
-    factors = _mixed(keys) | np.uint64(1)
-    total = 0
-    for name, column in columns.items():
-        seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_WORD).digest(), "little")
-        cells = _mixed(cell_hashes(column) ^ np.uint64(seed)) * factors
-        total += int(cells.sum(dtype=np.uint64))
-    return total
+    whole = np.zeros(rows.num_rows, np.uint64)
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        cells = cell_hashes(column)
+        cells *= _factor(name)
+        whole += cells
+    return int(_mixed(whole).sum(dtype=np.uint64))
+
+
+@cache
+def _factor(name: str) -> np.uint64:
+    """The odd number that is a column's own."""
+    digest = hashlib.blake2b(name.encode(), digest_size=_WORD).digest()
+    return np.uint64(int.from_bytes(digest, "little") | 1)
 
 
 def cell_hashes(array: pa.Array) -> Hashes:
@@ -82,6 +89,11 @@ def _mixed(values: Hashes) -> Hashes:
     return mixed
 
 
+def _folded(words: Hashes) -> Hashes:
+    """The words with what only their upper halves tell in the lower ones, too."""
+    return words ^ (words >> np.uint64(32))
+
+
 def _of_dictionary(array: pa.DictionaryArray) -> Hashes:
     if not len(array.dictionary):
         return np.zeros(len(array), np.uint64)
@@ -97,34 +109,53 @@ def _of_fixed(array: pa.Array) -> Hashes:
     if buffer is None or not len(array):
         return np.zeros(len(array), np.uint64)
     if width <= _WORD and width & (width - 1) == 0:
-        words = np.frombuffer(buffer, f"<u{width}", len(array), array.offset * width).astype(np.uint64)
-        return _mixed(words)
+        words = np.frombuffer(buffer, f"<u{width}", len(array), array.offset * width)
+        return _folded(words.astype(np.uint64))
     cells = np.frombuffer(buffer, np.uint8, len(array) * width, array.offset * width).reshape(-1, width)
     padded = np.zeros((len(array), -(-width // _WORD) * _WORD), np.uint8)
     padded[:, :width] = cells
     hashes = np.zeros(len(array), np.uint64)
     for word in padded.view("<u8").T:
-        hashes = _mixed(hashes * _FIRST + word)
+        hashes = hashes * _FIRST + _folded(word)
     return hashes
 
 
 def _of_bytes(array: pa.Array) -> Hashes:
-    """Hashes of texts, eight bytes at a time."""
+    """Hashes of texts: long ones in pieces, so that a few do not keep the others waiting."""
     offsets = _offsets(array).astype(np.int64)
-    lengths = np.diff(offsets)
+    offsets, first = offsets - offsets[0], int(offsets[0])
+    starts, lengths = offsets[:-1], np.diff(offsets)
     buffer = array.buffers()[2]
-    content = np.zeros(int(offsets[-1] - offsets[0]) + _WORD, np.uint8)
+    content = np.zeros(int(offsets[-1]) + _WORD, np.uint8)
     if buffer is not None and buffer.size:
-        content[:-_WORD] = np.frombuffer(buffer, np.uint8)[offsets[0] : offsets[-1]]
-    counts = (lengths + _WORD - 1) // _WORD
-    ends = np.cumsum(counts)
-    numbers = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
-    starts = np.repeat(offsets[:-1] - offsets[0], counts) + _WORD * numbers
-    words = np.ndarray((len(content) - _WORD + 1,), "<u8", content.data, strides=(1,))[starts]
-    left = np.minimum(np.repeat(lengths, counts) - _WORD * numbers, _WORD).astype(np.uint64)
-    words &= np.uint64(MODULUS - 1) >> (np.uint64(_WORD) * (np.uint64(_WORD) - left))
-    words = _mixed(words + numbers.astype(np.uint64) * _SECOND)
-    return _mixed(_between(words, np.concatenate([[0], ends])) + lengths.astype(np.uint64) * _GAMMA)
+        content[:-_WORD] = np.frombuffer(buffer, np.uint8)[first : first + int(offsets[-1])]
+    words = np.ndarray((len(content) - _WORD + 1,), "<u8", content.data, strides=(1,))
+    if lengths.max(initial=0) <= _PIECE_BYTES:
+        return _of_pieces(words, starts, lengths)
+    counts = np.maximum(-(-lengths // _PIECE_BYTES), 1)
+    bounds = np.concatenate([[0], np.cumsum(counts)])
+    numbers = _numbers(bounds)
+    starts = np.repeat(starts, counts) + _PIECE_BYTES * numbers
+    lengths = np.minimum(np.repeat(lengths, counts) - _PIECE_BYTES * numbers, _PIECE_BYTES)
+    pieces = _of_pieces(words, starts, lengths)
+    return _between(pieces * (numbers.astype(np.uint64) * _SECOND | np.uint64(1)), bounds)
+
+
+def _of_pieces(words: Hashes, starts: Places, lengths: Places) -> Hashes:
+    """Hashes of texts of at most a piece; ``words`` are the eight bytes from each byte on.
+
+    The last word of a text reaches back into the one before it, where there is one.
+    """
+    ends = lengths - _WORD
+    hashes = lengths.astype(np.uint64) * _GAMMA
+    hashes += _folded(words[starts] & _MASKS[np.minimum(lengths, _WORD)]) * _PLACES[0]
+    for number in range(1, _PIECE_BYTES // _WORD):
+        longer = np.flatnonzero(ends > _WORD * (number - 1))
+        if not len(longer):
+            break
+        at = starts[longer] + np.minimum(ends[longer], _WORD * number)
+        hashes[longer] += _folded(words[at]) * _PLACES[number]
+    return hashes
 
 
 def _sliced(child: pa.Array, parent: pa.Array) -> Hashes:
@@ -134,14 +165,18 @@ def _sliced(child: pa.Array, parent: pa.Array) -> Hashes:
 
 def _sums(elements: Hashes, offsets: npt.NDArray[np.int32]) -> Hashes:
     """Hashes of lists from those of their elements, which lie between the offsets."""
-    starts = offsets.astype(np.int64) - int(offsets[0])
-    lengths = np.diff(starts)
-    numbers = np.arange(len(elements)) - np.repeat(starts[:-1], lengths)
-    placed = _mixed(elements + numbers.astype(np.uint64) * _SECOND)
-    return _mixed(_between(placed, starts) + lengths.astype(np.uint64) * _GAMMA)
+    bounds = offsets.astype(np.int64) - int(offsets[0])
+    placed = _mixed(elements + _numbers(bounds).astype(np.uint64) * _SECOND)
+    return _mixed(_between(placed, bounds) + np.diff(bounds).astype(np.uint64) * _GAMMA)
 
 
-def _between(values: Hashes, bounds: npt.NDArray[np.int64]) -> Hashes:
+def _numbers(bounds: Places) -> Places:
+    """0, 1, 2 and so on from each of the bounds to the next."""
+    numbers: Places = np.arange(bounds[-1]) - np.repeat(bounds[:-1], np.diff(bounds))
+    return numbers
+
+
+def _between(values: Hashes, bounds: Places) -> Hashes:
     """The sums, modulo 2^64, of the values between consecutive bounds."""
     running = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)])
     sums: Hashes = running[bounds[1:]] - running[bounds[:-1]]
@@ -153,3 +188,7 @@ def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     if buffer is None or not buffer.size:
         return np.zeros(len(array) + 1, np.int32)
     return np.frombuffer(buffer, np.int32, len(array) + 1, array.offset * _OFFSET_BYTES)
+
+
+_PLACES: Final = _mixed(np.arange(_PIECE_BYTES // _WORD, dtype=np.uint64)) | np.uint64(1)
+_MASKS: Final = np.array([2 ** (8 * taken) - 1 for taken in range(_WORD + 1)], np.uint64)

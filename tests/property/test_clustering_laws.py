@@ -97,10 +97,13 @@ def test_ranges_divide_the_order(rows, sampled, ranges):
         assert len({rows[n] for n in order[starts[number] : starts[number + 1]]}) <= 1
 
 
+LONG_TEXTS = st.builds(
+    lambda text, times: text * times, st.text(min_size=1, max_size=9), st.sampled_from([60, 520, 1500])
+)
 CELLS = st.fixed_dictionaries(
     {
         "number": st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)),
-        "text": st.one_of(st.none(), st.text(max_size=20)),
+        "text": st.one_of(st.none(), st.text(max_size=20), LONG_TEXTS),
         "real": st.one_of(st.none(), st.floats()),
         "list": st.one_of(st.none(), st.lists(st.one_of(st.none(), st.text(max_size=9)), max_size=3)),
         "record": st.one_of(
@@ -155,3 +158,12 @@ def test_a_fingerprint_knows_every_cell(cells, data):
         assert fingerprint(batch(rows)) != whole
         rows[1][column] = one
         assert fingerprint(batch(rows)) != whole
+
+
+@given(LONG_TEXTS, st.data())
+def test_a_fingerprint_knows_every_letter_of_a_long_text(text, data):
+    place = data.draw(st.integers(0, len(text) - 1))
+    row = {"_hoodie_record_key": "k", "_hoodie_commit_seqno": "1", "text": text}
+    other = "b" if text[place] == "a" else "a"
+    changed = row | {"text": f"{text[:place]}{other}{text[place + 1 :]}"}
+    assert fingerprint(batch([row])) != fingerprint(batch([changed]))
