@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import added_up
+from parquetry.runtime.clustering_scope_choice import Foreseen, ScopeBySample
 from parquetry.runtime.layout.clustering import debt, within
-from parquetry.runtime.layout.clustering_model import Debt
+from parquetry.runtime.layout.clustering_model import Debt, ScopeChoice
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.services.clustering_foreseen import foresee_groups
 from parquetry.runtime.services.clustering_past import Hindsight, hindsight, past_clusterings
@@ -19,21 +20,39 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueClustering:
-    """What one run would do: ``debt.groups``; every other file is among ``debt.excluded``, with a reason."""
+    """What one run would do: ``debt.groups``; every other file is among ``debt.excluded``, with a reason.
+
+    ``foreseen`` is what was foreseen to choose the scope of groups.
+    """
 
     spec: ClusteringSpec
     debt: Debt
+    foreseen: Foreseen = field(default_factory=dict)
 
 
 def due_clustering(
     table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING
 ) -> DueClustering:
-    """What a run would rewrite now, within ``budget_bytes`` and the policy's ``max_groups``."""
+    """What a run would rewrite now, within ``budget_bytes`` and the policy's ``max_groups``.
+
+    Where ``scope: auto`` has something to choose, a bounded sample of the rows is read.
+    """
+    timeline = table.timeline()
+    spec, files, situation = observe(table, timeline, timing=timing)
+    choose = ScopeBySample(table.store, table.effective_spec(timeline), spec)
+    owed = debt(spec, files, situation, budget_bytes=budget_bytes, choose=choose)
+    return DueClustering(
+        spec=spec,
+        debt=within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups),
+        foreseen=choose.foreseen,
+    )
+
+
+def is_due(table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING) -> bool:
+    """Whether a run would rewrite anything; no rows are read."""
     spec, files, situation = observe(table, table.timeline(), timing=timing)
     owed = debt(spec, files, situation, budget_bytes=budget_bytes)
-    return DueClustering(
-        spec=spec, debt=within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups)
-    )
+    return bool(within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups).groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +68,7 @@ class Outlook:
 
 def outlook(table: TableHandle, due: DueClustering) -> Outlook:
     """What is foreseen of a run, of as many groups as a bounded sample of the files suffices for."""
-    foreseen = foresee_groups(table, due.debt.groups)
+    foreseen = foresee_groups(table, due.debt.groups, known=due.foreseen)
     found = added_up(query for forecast in foreseen.values() for query in forecast.queries)
     return Outlook(
         queries=found,
@@ -59,13 +78,19 @@ def outlook(table: TableHandle, due: DueClustering) -> Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledClustering:
-    """A plan left on the timeline; ``instant`` is None when nothing was due, or writers had all of it."""
+    """A plan left on the timeline; ``instant`` is None when nothing was due, or writers had all of it.
+
+    ``queries`` is what it will be good for, ``choices`` are those of ``scope: auto`` for its partitions.
+    """
 
     instant: str | None = None
     groups: int = 0
     files_before: int = 0
     files_after: int = 0
     rewritten_bytes: int = 0
+    choices: tuple[ScopeChoice, ...] = ()
+    queries: tuple[QueryForecast, ...] = ()
+    hindsight: Hindsight | None = None
 
 
 def schedule_clustering(
@@ -75,16 +100,21 @@ def schedule_clustering(
 
     The errors are those of :func:`~parquetry.runtime.services.clustering_plans.schedule`.
     """
-    due = due_clustering(table, budget_bytes=budget_bytes, timing=timing).debt
-    plan = schedule(table, due.groups, timing=timing) if due.groups else None
+    due = due_clustering(table, budget_bytes=budget_bytes, timing=timing)
+    groups = due.debt.groups
+    plan = schedule(table, groups, foreseen=due.foreseen, timing=timing) if groups else None
     if plan is None:
         return ScheduledClustering()
+    partitions = {group.partition for group in plan.groups}
     return ScheduledClustering(
         instant=plan.instant,
         groups=len(plan.groups),
         files_before=sum(len(group.files) for group in plan.groups),
         files_after=sum(group.output_files for group in plan.groups),
         rewritten_bytes=sum(group.size_bytes for group in plan.groups),
+        choices=tuple(choice for choice in due.debt.choices if choice.partition in partitions),
+        queries=plan.queries,
+        hindsight=hindsight(past_clusterings(table, table.timeline())) if plan.queries else None,
     )
 
 

@@ -128,11 +128,12 @@ class ScopeBySample:
         expected = list(forecaster.now(file for file in _all_files(question) if file.key not in rewritten))
         for forecast in foreseen:
             expected = [one + query.expected for one, query in zip(expected, forecast.queries, strict=True)]
-        weighted = (query.weight * one.data_bytes for query, one in zip(queries, expected, strict=True))
+        read = list(zip(queries, expected, strict=True))
         return replace(
             costs_of(groups, self._policy),
-            queries={query.name: one for query, one in zip(queries, expected, strict=True)},
-            expected_bytes=round(sum(weighted)),
+            queries={query.name: one for query, one in read},
+            expected_rows=round(sum(query.weight * one.rows for query, one in read)),
+            expected_bytes=round(sum(query.weight * one.data_bytes for query, one in read)),
         )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change
-from parquetry.runtime.clustering_due import due_clustering
+from parquetry.runtime.clustering_due import is_due
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.errors import ConflictError, InvalidDataError
@@ -144,7 +144,7 @@ def _services(job: JobPlan, store: ObjectStore) -> JobResult:
 def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], SparkSession]) -> JobResult:
     """Pay clustering debt; Spark is started only if there is some."""
     handle = open_table(store)
-    if not due_clustering(handle, budget_bytes=job.budget_bytes).debt.groups:
+    if not is_due(handle, budget_bytes=job.budget_bytes):
         return JobResult(table=job.table, job=job.name)
     spark = session(job)
     from parquetry.runtime.spark.clustering import cluster  # noqa: PLC0415  # see start_spark

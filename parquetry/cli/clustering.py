@@ -27,11 +27,11 @@ def due_of(request: ProjectRequest, table: str, handle: TableHandle) -> DueClust
     return due_clustering(handle, budget_bytes=_budget(request, table))
 
 
-def schedule(request: ProjectRequest, table: str) -> ScheduledClustering:
+def schedule(request: ProjectRequest, table: str, handle: TableHandle) -> ScheduledClustering:
     """The plan that was left on the timeline, within the target's budget; no JVM starts."""
     from parquetry.runtime.clustering_due import schedule_clustering
 
-    return schedule_clustering(opened(request, table), budget_bytes=_budget(request, table))
+    return schedule_clustering(handle, budget_bytes=_budget(request, table))
 
 
 def _budget(request: ProjectRequest, table: str) -> int | None:

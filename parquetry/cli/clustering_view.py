@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from parquetry.cli.measured_view import foreseen_table, hindsight_lines, measured_table
+from parquetry.cli.measured_view import foreseen_json, foreseen_lines, measured_table
 from parquetry.cli.output import Paint
+from parquetry.cli.scope_choice_view import scope_lines, scopes_json
 from parquetry.cli.views import count, human_size
-from parquetry.runtime.clustering_due import DueClustering, Outlook
+from parquetry.runtime.clustering_due import DueClustering, Outlook, ScheduledClustering
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.layout.clustering_model import ClusteringFile, ExcludedFile, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import Scope
@@ -45,6 +46,42 @@ class ClusteringView:
         return masked_clustering(outcome, self._spec)
 
 
+class ScheduledView:
+    """A plan that waits: what it will rewrite, what that is good for, and the scopes that were chosen.
+
+    ``spec`` says which partitions are masked.
+    """
+
+    def __init__(self, spec: TableSpec | None, *, verbose: bool) -> None:
+        self._spec = spec
+        self._verbose = verbose
+
+    def text(self, outcome: ScheduledClustering, paint: Paint) -> str:
+        """For people."""
+        if outcome.instant is None:
+            return paint.bold("Nothing was scheduled: nothing is due, or writers have all of it.")
+        head = (
+            f"{paint.bold(outcome.instant)}: {count(outcome.groups, 'group')}, "
+            f"{count(outcome.files_before, 'file')} ({human_size(outcome.rewritten_bytes)}) "
+            f"into {outcome.files_after}"
+        )
+        scopes = scope_lines(outcome.choices, paint, spec=self._spec, verbose=self._verbose)
+        return "\n".join([head, *scopes, *foreseen_lines(outcome.queries, outcome.hindsight, paint)])
+
+    def json(self, outcome: ScheduledClustering) -> Any:
+        """Every number of it."""
+        return {
+            "instant": outcome.instant,
+            "groups": outcome.groups,
+            "files_before": outcome.files_before,
+            "files_after": outcome.files_after,
+            "rewritten_bytes": outcome.rewritten_bytes,
+            "scopes": scopes_json(outcome.choices, spec=self._spec),
+            "queries": foreseen_json(outcome.queries),
+            "hindsight": None if outcome.hindsight is None else asdict(outcome.hindsight),
+        }
+
+
 class DueClusteringView:
     """The groups that a run would rewrite, and why other files are left as they are.
 
@@ -67,9 +104,9 @@ class DueClusteringView:
                 f"({human_size(debt.rewritten_bytes)}) into {debt.files_after}"
             )
         groups = [_group(group, masked_partition(group.partition, self._spec)) for group in debt.groups]
-        return "\n".join(
-            [paint.bold(head), *groups, *self._excluded(debt.excluded, paint), *self._foreseen(paint)]
-        )
+        scopes = scope_lines(debt.choices, paint, spec=self._spec, verbose=self._verbose)
+        excluded = self._excluded(debt.excluded, paint)
+        return "\n".join([paint.bold(head), *groups, *excluded, *scopes, *self._foreseen(paint)])
 
     def json(self, outcome: DueClustering) -> Any:
         """The groups with their files, and every excluded file with its reason."""
@@ -98,10 +135,8 @@ class DueClusteringView:
             ],
             "files": {"before": outcome.debt.files_before, "after": outcome.debt.files_after},
             "rewritten_bytes": outcome.debt.rewritten_bytes,
-            "queries": [
-                {"query": query.query, "before": asdict(query.before), "expected": asdict(query.expected)}
-                for query in self._outlook.queries
-            ],
+            "scopes": scopes_json(outcome.debt.choices, spec=self._spec),
+            "queries": foreseen_json(self._outlook.queries),
             "hindsight": None if self._outlook.hindsight is None else asdict(self._outlook.hindsight),
         }
 
@@ -109,11 +144,7 @@ class DueClusteringView:
         return masked_path(file.path, file.partition, self._spec)
 
     def _foreseen(self, paint: Paint) -> list[str]:
-        queries = [(query.query, query.before, query.expected) for query in self._outlook.queries]
-        lines = [f"\n{foreseen_table(queries, paint)}"] if queries else []
-        if self._outlook.hindsight is not None:
-            lines.append(hindsight_lines(self._outlook.hindsight))
-        return lines
+        return foreseen_lines(self._outlook.queries, self._outlook.hindsight, paint)
 
     def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
         if self._verbose:

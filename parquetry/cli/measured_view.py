@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
+from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery
 from parquetry.runtime.layout.skipping import Touched
 from parquetry.runtime.services.clustering_past import Hindsight
@@ -40,6 +43,21 @@ def foreseen_table(queries: Sequence[tuple[str, Touched, Touched]], paint: Paint
         for number, cells in enumerate(zip(_KINDS, _figures(now), _figures(expected), strict=True))
     ]
     return columns(_FORESEEN_HEADER, rows, paint=paint, right=frozenset({2, 3}))
+
+
+def foreseen_lines(queries: Sequence[QueryForecast], past: Hindsight | None, paint: Paint) -> list[str]:
+    """What is foreseen of a plan, below an empty line, and how good that was before; nothing of nothing."""
+    figures = [(query.query, query.before, query.expected) for query in queries]
+    lines = [f"\n{foreseen_table(figures, paint)}"] if figures else []
+    return lines if past is None else [*lines, hindsight_lines(past)]
+
+
+def foreseen_json(queries: Iterable[QueryForecast]) -> list[dict[str, Any]]:
+    """The same figures; conditions are left out, as they may hold personal data."""
+    return [
+        {"query": query.query, "before": asdict(query.before), "expected": asdict(query.expected)}
+        for query in queries
+    ]
 
 
 def hindsight_lines(past: Hindsight) -> str:

@@ -131,14 +131,16 @@ def cluster_table(
     them changes is left as it is, and is due again.
     """
     from parquetry.cli import clustering
-    from parquetry.cli.clustering_view import ClusteringView, DueClusteringView
+    from parquetry.cli.clustering_view import ClusteringView, DueClusteringView, ScheduledView
     from parquetry.runtime.clustering_due import outlook
 
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
     if schedule:
-        return _report(output, clustering.schedule(request, table))
-    if plan_only:
+        handle = clustering.opened(request, table)
+        planned = clustering.schedule(request, table, handle)
+        output.show(ScheduledView(handle.spec, verbose=output.verbose), planned)
+    elif plan_only:
         handle = clustering.opened(request, table)
         due = clustering.due_of(request, table, handle)
         view = DueClusteringView(outlook(handle, due), spec=handle.spec, verbose=output.verbose)

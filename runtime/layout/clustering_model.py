@@ -176,8 +176,8 @@ class ScopeFigures:
     """What a scope costs on the due files of a partition, and what it is good for.
 
     ``shuffled_bytes`` of the ``rewritten_bytes`` go through Spark's shuffle, and its local disk, too.
-    ``queries`` is what declared queries are expected to read of these files, by name, and
-    ``expected_bytes`` that in all, each query as often as its weight says; None where it is not foreseen.
+    ``queries`` is what declared queries are expected to read of these files, by name; ``expected_rows`` and
+    ``expected_bytes`` are that in all, each query as often as its weight says, None where it is not foreseen.
     """
 
     groups: int
@@ -186,6 +186,7 @@ class ScopeFigures:
     shuffled_bytes: int
     files_after: int
     queries: Mapping[str, Touched] = field(default_factory=dict)
+    expected_rows: int | None = None
     expected_bytes: int | None = None
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from parquetry.runtime.clustering_execution import row_order
 from parquetry.runtime.clustering_forecast import GroupForecast, foresee, prediction_of
 from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, encode_samples, sample_path
+from parquetry.runtime.clustering_scope_choice import Foreseen, files_of
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.storage import ObjectStore
@@ -15,17 +16,24 @@ from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 
 
-def foresee_groups(table: TableHandle, groups: Sequence[PlannedGroup]) -> Mapping[FileKey, GroupForecast]:
+def foresee_groups(
+    table: TableHandle, groups: Sequence[PlannedGroup], *, known: Foreseen | None = None
+) -> Mapping[FileKey, GroupForecast]:
     """What groups are good for by the policy in force, by their first file; nothing where none is asked for.
 
-    Rows are read here, so it is done before anything is locked. Of encrypted files none are: a sample
-    would lie beside the timeline in the clear.
+    Rows are read here, so it is done before anything is locked; not those of groups of which it is
+    ``known``, from when their scope was chosen. Of encrypted files none are: a sample would lie beside
+    the timeline in the clear.
     """
     spec = table.effective_spec(table.timeline())
     if spec.files.encryption_key is not None:
         return {}
     policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{table.store.uri}: applied spec.extra")
-    return foresee(table.store, spec, policy, row_order(policy.execution), groups)
+    found = {
+        group.files[0].key: known[files_of(group)] for group in groups if known and files_of(group) in known
+    }
+    others = [group for group in groups if group.files[0].key not in found]
+    return found | foresee(table.store, spec, policy, row_order(policy.execution), others)
 
 
 def with_forecast(

@@ -20,8 +20,10 @@ from parquetry.runtime.claims import (
     open_session,
     read_claim,
 )
-from parquetry.runtime.clustering_forecast import GroupForecast
+from parquetry.runtime.clustering_forecast import GroupForecast, QueryForecast
+from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample_file import sample_path
+from parquetry.runtime.clustering_scope_choice import Foreseen
 from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
@@ -60,27 +62,33 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledPlan:
-    """A plan that waits on the timeline: its instant, and the groups that are in it."""
+    """A plan that waits on the timeline: its instant, its groups, and what is foreseen of them."""
 
     instant: str
     groups: tuple[PlannedGroup, ...]
+    queries: tuple[QueryForecast, ...]
 
 
 @contextmanager
 def begin_clustering(
-    table: TableHandle, groups: Sequence[PlannedGroup], *, timing: Timing = DEFAULT_TIMING
+    table: TableHandle,
+    groups: Sequence[PlannedGroup],
+    *,
+    foreseen: Foreseen | None = None,
+    timing: Timing = DEFAULT_TIMING,
 ) -> Iterator[Transaction | None]:
     """A transaction whose plan is on the timeline, to be carried out by this process.
 
     Groups that have changed since they were planned, or that a living writer has announced, are not
     in it; None when none is left. When the process dies, the next writer rolls the plan back.
+    Of groups that are ``foreseen`` no rows are read.
 
     Raises what :func:`~parquetry.runtime.pending.settle` raises, UnsupportedTableError for a table
     that may not be written to, LockHeldError when the lock is not given up.
     """
-    foreseen = foresee_groups(table, groups)
+    known = foresee_groups(table, groups, known=foreseen)
     with _session(table, timing, purpose=CLUSTER) as (session, timeline):
-        if _request(table, session, timeline, groups, foreseen) is None:
+        if _request(table, session, timeline, groups, known) is None:
             session.acknowledge()
             yield None
             return
@@ -88,21 +96,27 @@ def begin_clustering(
 
 
 def schedule(
-    table: TableHandle, groups: Sequence[PlannedGroup], *, timing: Timing = DEFAULT_TIMING
+    table: TableHandle,
+    groups: Sequence[PlannedGroup],
+    *,
+    foreseen: Foreseen | None = None,
+    timing: Timing = DEFAULT_TIMING,
 ) -> ScheduledPlan | None:
     """A plan left on the timeline for :func:`take_up`; None when no group of it is left.
 
     After ``timing.plan_expires_seconds`` the next writer rolls it back. Errors as those of
     :func:`begin_clustering`.
     """
-    foreseen = foresee_groups(table, groups)
+    known = foresee_groups(table, groups, known=foreseen)
     with _session(table, timing, purpose=SCHEDULED) as (session, timeline):
-        requested = _request(table, session, timeline, groups, foreseen)
+        requested = _request(table, session, timeline, groups, known)
         if requested is None:
             session.acknowledge()
             return None
         session.withdraw()
-        return ScheduledPlan(instant=session.instant, groups=requested)
+        foreseen_of = (known[group.files[0].key] for group in requested if group.files[0].key in known)
+        queries = added_up(query for forecast in foreseen_of for query in forecast.queries)
+        return ScheduledPlan(instant=session.instant, groups=requested, queries=queries)
 
 
 @contextmanager

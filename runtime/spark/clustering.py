@@ -63,11 +63,12 @@ def cluster(
     replacecommit of its own: what was published stands when the run is stopped. Groups that writers
     changed meanwhile are left out, and no error.
     """
-    chosen = due_clustering(table, budget_bytes=budget_bytes, timing=timing).debt
+    due = due_clustering(table, budget_bytes=budget_bytes, timing=timing)
+    chosen = due.debt
     rounds = len(chosen.groups) // (_TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     parts: list[Clustered] = []
     for groups in in_batches(chosen.groups, max(min(rounds, _MOST_BATCHES), 1)):
-        with begin_clustering(table, groups, timing=timing) as transaction:
+        with begin_clustering(table, groups, foreseen=due.foreseen, timing=timing) as transaction:
             if transaction is not None:
                 parts.append(_execute(spark, transaction))
         table = table.reopen()

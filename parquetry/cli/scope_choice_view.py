@@ -1,0 +1,98 @@
+"""What ``scope: auto`` chose for partitions, by what, and what either scope costs and is good for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from parquetry.cli.output import Paint
+from parquetry.cli.views import columns, count, human_size, wrapped
+from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
+from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.personal_data import masked_partition
+from parquetry.runtime.spec import TableSpec
+
+_HEADER: Final = ("scope", "groups", "rewrites", "shuffles", "into", "rows read", "bytes")
+_SHOWN: Final = 3
+_RULES: Final = {
+    (ChosenBy.NO_QUERIES, Scope.GROUP): "no query is declared that could gain from one order",
+    (ChosenBy.STATISTICS, Scope.GROUP): (
+        "by statistics no query opens files of several groups that cover the same values"
+    ),
+    (ChosenBy.STATISTICS, Scope.PARTITION): (
+        "by statistics a query opens files of several groups that cover the same values, and no sample could "
+        "be had"
+    ),
+    (ChosenBy.SAMPLE, Scope.GROUP): "in one order the queries would not read a tenth less, by a sample",
+    (ChosenBy.SAMPLE, Scope.PARTITION): "the queries then read at least a tenth less, by a sample",
+}
+
+
+def scope_lines(
+    choices: Sequence[ScopeChoice], paint: Paint, *, spec: TableSpec | None, verbose: bool
+) -> list[str]:
+    """A line for each rule that was gone by; a table for partitions that were looked at, all or a few."""
+    rules = Counter((choice.by, choice.scope) for choice in choices)
+    lines = [
+        wrapped(f"scope auto: {_taken(scope, number)}: {_RULES[by, scope]}", indent=2)
+        for (by, scope), number in rules.items()
+    ]
+    compared = [choice for choice in choices if choice.whole is not None]
+    compared.sort(key=lambda choice: -choice.group.rewritten_bytes)
+    shown = compared if verbose else compared[:_SHOWN]
+    for choice in shown:
+        lines += [f"  {masked_partition(choice.partition, spec) or 'the table'}", *_table(choice, paint)]
+    if len(shown) < len(compared):
+        lines.append(f"  and {count(len(compared) - len(shown), 'partition')} more; -v shows them")
+    return lines
+
+
+def scopes_json(choices: Iterable[ScopeChoice], *, spec: TableSpec | None) -> list[dict[str, Any]]:
+    """Each choice with the figures of both scopes; those of the partition are null where nobody looked."""
+    return [
+        {
+            "partition": masked_partition(choice.partition, spec),
+            "scope": choice.scope.value,
+            "chosen_by": choice.by.value,
+            "group": _figures(choice.group),
+            "whole_partition": None if choice.whole is None else _figures(choice.whole),
+        }
+        for choice in choices
+    ]
+
+
+def _taken(scope: Scope, partitions: int) -> str:
+    where = count(partitions, "partition")
+    return f"one order over {where}" if scope is Scope.PARTITION else f"{where} in groups"
+
+
+def _figures(figures: ScopeFigures) -> dict[str, Any]:
+    said = asdict(figures)
+    queries = [{"query": name, "expected": read} for name, read in said.pop("queries").items()]
+    return {**said, "queries": queries}
+
+
+def _table(choice: ScopeChoice, paint: Paint) -> Iterator[str]:
+    rows = [
+        _row(f"{'*' if scope is choice.scope else ' '} {scope}", figures)
+        for scope, figures in ((Scope.GROUP, choice.group), (Scope.PARTITION, choice.whole))
+        if figures is not None
+    ]
+    for line in columns(_HEADER, rows, paint=paint, right=frozenset({1, 2, 3, 4, 5, 6})).splitlines():
+        yield f"    {line}"
+
+
+def _row(name: str, figures: ScopeFigures) -> tuple[str, ...]:
+    rows = "?" if figures.expected_rows is None else f"{figures.expected_rows:,}"
+    read = "?" if figures.expected_bytes is None else human_size(figures.expected_bytes)
+    return (
+        name,
+        f"{figures.groups:,}",
+        human_size(figures.rewritten_bytes),
+        human_size(figures.shuffled_bytes),
+        f"{figures.files_after:,}",
+        rows,
+        read,
+    )
