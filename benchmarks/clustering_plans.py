@@ -1,12 +1,13 @@
 """What planning the clustering of many files costs: ``python -m benchmarks.clustering_plans``.
 
 The files are sparse, so that they take no room; their statistics are recorded beside the timeline as
-writes record them. Nothing starts a JVM.
+writes record them. Nothing starts a JVM. Writes CLUSTERING_PLANS.md, below ``BENCH_OUT`` where that is set.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import tempfile
 import time
@@ -15,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.tables import table, verdict
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
@@ -29,7 +31,14 @@ from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
 
+HERE = Path(__file__).resolve().parent
 MIB = 1024 * 1024
+MOST_MIB = 4
+"""The largest plan file."""
+
+LINEAR = 1.1
+"""Cost per file may grow by so much from the fewest files to the most."""
+
 PARTITIONS, COMMITS = 100, 20
 EXECUTIONS = {
     "stitch": ExecutionPolicy(),
@@ -124,21 +133,55 @@ def measure(store: Any, spec: TableSpec, execution: ExecutionPolicy, number: int
     }
 
 
+def page(rows: list[dict[str, Any]]) -> str:
+    """What it cost by layout, and whether that is linear in the files."""
+    head = ["files", "layout", "files planned", "storage calls", "survey, CPU s", "plan, CPU s", "plan file"]
+    cells = [
+        [
+            f"{row['files']:,}",
+            row["execution"],
+            f"{row['planned']:,}",
+            row["calls"],
+            f"{row['survey']:.1f}",
+            f"{row['plan']:.1f}",
+            f"{row['bytes'] / MIB:.2f} MiB",
+        ]
+        for row in rows
+    ]
+    largest = max(row["bytes"] for row in rows) / MIB
+    lines = [
+        "# Planning the clustering of many files",
+        "",
+        f"A table of so many files in {PARTITIONS} partitions and {COMMITS} commits, sizes from 0 to 60 MiB, statistics recorded beside the timeline. Survey is what is listed and read, plan is",
+        f"the decision and its Avro; no JVM is started. CPU seconds of one process on a machine of {os.cpu_count()} cores. `python -m benchmarks.clustering_plans` writes this page.",
+        "",
+        *table(head, cells),
+        f"- The largest plan file has {largest:.2f} MiB (goal less than {MOST_MIB}: {verdict(reached=largest < MOST_MIB)}).",
+    ]
+    for layout in EXECUTIONS:
+        mine = [row for row in rows if row["execution"] == layout]
+        first, last = mine[0], mine[-1]
+        times = last["files"] / first["files"]
+        cost = (last["survey"] + last["plan"]) / (first["survey"] + first["plan"])
+        lines.append(
+            f"- {layout}: {times:g} times the files cost {cost:.2f} times the CPU (linear: {verdict(reached=cost <= LINEAR * times)})."
+        )
+    return "\n".join([*lines, ""])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, nargs="+", default=[25_000, 50_000, 100_000])
-    print("| files | layout | files planned | storage calls | survey, CPU s | plan, CPU s | plan file |")
-    print("|---|---|---|---|---|---|---|")
-    for files in parser.parse_args().files:
+    rows = []
+    for files in sorted(parser.parse_args().files):
         with tempfile.TemporaryDirectory() as folder:
             store, spec = make_table(Path(folder) / "table", files)
             for number, execution in enumerate(EXECUTIONS.values(), start=1):
-                row = measure(store, spec, execution, number)
-                print(
-                    f"| {row['files']:,} | {row['execution']} | {row['planned']:,} | {row['calls']:,} | "
-                    f"{row['survey']:.1f} | {row['plan']:.1f} | {row['bytes'] / MIB:.2f} MiB |",
-                    flush=True,
-                )
+                rows.append(measure(store, spec, execution, number))
+                print(rows[-1], flush=True)
+    shown = page(rows)
+    (Path(os.environ.get("BENCH_OUT", HERE)) / "CLUSTERING_PLANS.md").write_text(shown)
+    print(shown)
 
 
 if __name__ == "__main__":
