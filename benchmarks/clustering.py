@@ -13,9 +13,8 @@ from benchmarks.measure import data_files
 from benchmarks.skipping import covering, row_groups, stored_bytes
 
 if TYPE_CHECKING:
-    from benchmarks.run import Bench
+    from benchmarks.bench import Bench
 
-MIB = 1 << 20
 LAYOUTS = {
     "W4a": ("stitch", []),
     "W4b": ("sort", ["l_partkey"]),
@@ -46,63 +45,70 @@ def scattered(bench: Bench) -> tuple[Path, int]:
     return folder, files
 
 
-def curve_alone(bench: Bench) -> None:
+def stitched(bench: Bench) -> None:
+    """W4a."""
+    clustering(bench, "W4a")
+
+
+def sorted_(bench: Bench) -> None:
+    """W4b, and W5b on what it left."""
+    clustering(bench, "W4b")
+    point_queries(bench, formats(bench))
+
+
+def curve(bench: Bench) -> None:
     """W4c, and W5 on what it left."""
     clustering(bench, "W4c")
+    rows_to_scan(bench, formats(bench))
 
 
-def clustering(bench: Bench, *workloads: str) -> None:
-    """W4a, W4b, W4c on the same small files; W5 on what W4c left, W5b on what W4b left."""
+def formats(bench: Bench) -> list[str]:
+    return [name for name in FORMATS if name in bench.peers]
+
+
+def small_files(bench: Bench) -> None:
+    """Let each format write the same small files, once in a run; the floor takes those of plain Spark."""
     source, files = scattered(bench)
-    rows = bench.counts["base"]
-    formats = [name for name in FORMATS if name in bench.peers]
-    per_file = -(-rows // (files * 7))
-    floor = "arrow" in bench.peers and "plain" in bench.peers
-    for name in [*formats, *(["plain"] if floor else [])]:
+    per_file = -(-bench.counts["base"] // (files * 7))
+    for name in [*formats(bench), *(["plain"] if "plain" in bench.peers else [])]:
         for table in ("small", "w4") if name == "iceberg" else ("small",):
-            path = str(bench.tables / name / table)
-            bench.peers[name].do("scatter", table=path, source=str(source), rows_per_file=per_file)
-    target = 2 * bench.maximum
-    for workload in workloads or LAYOUTS:
-        layout, columns = LAYOUTS[workload]
-        for _ in range(bench.clustering_reps):
-            for name in formats:
-                rewrite(bench, workload, name, layout, columns, target)
-            if floor and layout != "zorder":
-                rewrite(bench, workload, "arrow", layout, columns, target)
-        if workload == "W4b":
-            point_queries(bench, formats)
-        if workload == "W4c":
-            rows_to_scan(bench, formats)
+            if not bench.data(name, table).exists():
+                bench.peers[name].do(
+                    "scatter", table=bench.table(name, table), source=str(source), rows_per_file=per_file
+                )
 
 
-def rewrite(bench: Bench, workload: str, name: str, layout: str, columns: list[str], target: int) -> None:
+def clustering(bench: Bench, workload: str) -> None:
+    """Let the formats cluster the same small files, in turns; pyarrow shows what no format can be below."""
+    small_files(bench)
+    layout, columns = LAYOUTS[workload]
+    floor = ["arrow"] if {"arrow", "plain"} <= bench.peers.keys() and layout != "zorder" else []
+    for _ in range(bench.long_reps):
+        for name in [*formats(bench), *floor]:
+            rewrite(bench, workload, name, layout, columns)
+
+
+def rewrite(bench: Bench, workload: str, name: str, layout: str, columns: list[str]) -> None:
     """Let a format cluster a copy of its small files; record the cost, check the rows."""
-    path = bench.tables / name / "w4"
-    if name == "iceberg":
-        bench.peers[name].do("reset", table=str(path))
+    peer, table = bench.peers[name], bench.table(name, "w4")
+    if name == "iceberg":  # a catalogue knows its tables by place
+        peer.do("reset", table=table)
     else:
-        source = bench.tables / ("plain" if name == "arrow" else name) / "small"
-        shutil.rmtree(path, ignore_errors=True)
-        shutil.copytree(source, path)
-    data = bench.tables / "iceberg" / "db" / "w4" if name == "iceberg" else path
-    before = data_files(data)
-    _, cost = bench.peers[name].do("cluster", table=str(path), layout=layout, columns=columns, target=target)
-    new = {path: size for path, size in data_files(data).items() if path not in before}
-    answer, _ = bench.peers[name].do("count", table=str(path))
-    if answer["rows"] != bench.counts["base"]:
-        raise SystemExit(f"{workload} {name}: {answer['rows']} rows, {bench.counts['base']} expected")
-    live, _ = bench.peers[name].do("paths", table=str(path))
-    bench.add(
+        source = bench.data("plain" if name == "arrow" else name, "small")
+        shutil.rmtree(table, ignore_errors=True)
+        shutil.copytree(source, table)
+    before = data_files(bench.data(name, "w4"))
+    _, cost = peer.do("cluster", table=table, layout=layout, columns=columns, target=2 * bench.maximum)
+    live, _ = peer.do("paths", table=table)
+    bench.left(
         workload,
         f"{name} {layout}",
         name,
+        "w4",
         cost,
-        bytes_written=sum(new.values()),
-        files_written=len(new),
-        live_sizes_bytes=sorted(Path(each).stat().st_size for each in live["paths"]),
+        before,
+        expect=bench.counts["base"],
         stored_bytes=stored_bytes(live["paths"]),
-        rows=answer["rows"],
     )
 
 
@@ -112,15 +118,15 @@ def values_of(bench: Bench, column: str) -> list[int]:
     return [int(value) for value in np.random.default_rng(11).choice(known, VALUES, replace=False)]
 
 
-def point_queries(bench: Bench, formats: list[str]) -> None:
+def point_queries(bench: Bench, names: list[str]) -> None:
     """W5b: a point query through the format's own reader, before and after the sort, in turns."""
     values = values_of(bench, "l_partkey")
     for number in range(bench.reps + 1):  # the first is for warming up
         found = set()
-        for name in formats:
+        for name in names:
             for state, table in (("before", "small"), ("after", "w4")):
                 answer, cost = bench.peers[name].do(
-                    "query", table=str(bench.tables / name / table), where=f"l_partkey = {values[number]}"
+                    "query", table=bench.table(name, table), where=f"l_partkey = {values[number]}"
                 )
                 found.add(answer["rows"])
                 if number:
@@ -133,10 +139,10 @@ def point_queries(bench: Bench, formats: list[str]) -> None:
             raise SystemExit(f"W5b, l_partkey = {values[number]}: the tables do not agree: {found} rows")
 
 
-def rows_to_scan(bench: Bench, formats: list[str]) -> None:
+def rows_to_scan(bench: Bench, names: list[str]) -> None:
     """W5: the share of rows in row groups, and in pages, that may hold a value of either column."""
-    for name in formats:
-        live, _ = bench.peers[name].do("paths", table=str(bench.tables / name / "w4"))
+    for name in names:
+        live, _ = bench.peers[name].do("paths", table=bench.table(name, "w4"))
         for column in ("l_partkey", "l_suppkey"):
             files = [row_groups(path, column) for path in live["paths"]]
             each = [covering(files, value) for value in values_of(bench, column)]

@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 
+from benchmarks.measure import data_files
+
 if TYPE_CHECKING:
-    from benchmarks.run import Bench
+    from benchmarks.bench import Bench
 
 FACTORS = (1, 2, 4)
-MIB = 1 << 20
 
 
 def growth(bench: Bench) -> None:
     """The base rows so many times over, with other keys; the same share of them upserted, all of them sorted."""
+    if "parquetry" not in bench.peers:
+        raise SystemExit("W7 measures parquetry alone; name it in PEERS")
     peer = bench.peers["parquetry"]
     for factor in FACTORS:
         base, batch = (multiplied(bench, name, factor) for name in ("base", "upsert0"))
         rows = factor * (bench.counts["base"] + bench.counts["batch"])
-        table = str(bench.tables / "parquetry" / f"growth-{factor}")
+        name = f"growth-{factor}"
+        table = bench.table("parquetry", name)
         peer.do("write", table=table, source=base, operation="insert", fresh=True)
-        for number in range(bench.clustering_reps + 1):
+        peer.do(
+            "write", table=table, source=batch, operation="upsert"
+        )  # it finds no update of its own to merge
+        for _ in range(bench.long_reps):
+            before = data_files(bench.data("parquetry", name))
             _, cost = peer.do("write", table=table, source=batch, operation="upsert")
-            answer, _ = peer.do("count", table=table)
-            if answer["rows"] != rows:
-                raise SystemExit(f"W7: {answer['rows']} rows, {rows} expected")
-            live, _ = peer.do("live", table=table)
-            figures = {
-                "live_sizes_bytes": sorted(live["sizes"]),
-                "rows": rows,
-                "factor": factor,
-            }
-            if number:  # the first finds no update of its own to merge with, and warms up
-                bench.add("W7", f"upsert, {factor} x", "parquetry", cost, **figures)
-        _, cost = peer.do(
-            "cluster", table=table, layout="sort", columns=["l_partkey"], target=2 * bench.maximum
-        )
-        answer, _ = peer.do("count", table=table)
-        if answer["rows"] != rows:
-            raise SystemExit(f"W7: {answer['rows']} rows after the sort, {rows} expected")
-        live, _ = peer.do("live", table=table)
-        figures |= {"live_sizes_bytes": sorted(live["sizes"])}
-        bench.add("W7", f"sort, {factor} x", "parquetry", cost, **figures)
+            bench.left(
+                "W7", f"upsert, {factor} x", "parquetry", name, cost, before, expect=rows, factor=factor
+            )
+        for _ in range(bench.long_reps):
+            bench.copy("parquetry", name, "sorted")
+            before = data_files(bench.data("parquetry", "sorted"))
+            _, cost = peer.do(
+                "cluster",
+                table=bench.table("parquetry", "sorted"),
+                layout="sort",
+                columns=["l_partkey"],
+                target=2 * bench.maximum,
+            )
+            bench.left(
+                "W7", f"sort, {factor} x", "parquetry", "sorted", cost, before, expect=rows, factor=factor
+            )
+        for done in (name, "sorted"):
+            shutil.rmtree(bench.data("parquetry", done))
 
 
 def multiplied(bench: Bench, name: str, factor: int) -> str:

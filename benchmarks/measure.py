@@ -21,6 +21,9 @@ class Measured:
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
     jvm_cpu_seconds: float = 0.0
+    driver_cpu_seconds: float = 0.0
+    """Those of the root itself: a driver in Python, or all that a peer without Spark is."""
+
     peak_rss_bytes: int = 0
     worker_rss_bytes: int = 0
     """The largest single process below the root that is no JVM: a Python worker."""
@@ -47,15 +50,16 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def cpu_seconds(root: int) -> tuple[float, float]:
-    """Return user and system seconds of the tree, ended children included, and those of its JVMs alone."""
-    total = jvm = 0
+def cpu_seconds(root: int) -> tuple[float, float, float]:
+    """Return user and system seconds of the tree, ended children included, those of its JVMs, and of the root alone."""
+    total = jvm = driver = 0
     for pid in tree(root):
         if fields := _stat(pid):
-            total += sum(int(value) for value in fields[11:15])
-            if _name(pid) == "java":
-                jvm += sum(int(value) for value in fields[11:13])
-    return total / TICKS, jvm / TICKS
+            own = sum(int(value) for value in fields[11:13])
+            total += own + sum(int(value) for value in fields[13:15])
+            jvm += own * (_name(pid) == "java")
+            driver += own * (pid == root)
+    return total / TICKS, jvm / TICKS, driver / TICKS
 
 
 def _name(pid: int) -> str:
@@ -102,14 +106,15 @@ def measured(root: int) -> Iterator[Measured]:
             result.worker_rss_bytes = max(result.worker_rss_bytes, worker_rss_bytes(root))
 
     poller = threading.Thread(target=poll, daemon=True)
-    (cpu, jvm), wall = cpu_seconds(root), time.perf_counter()
+    begun, wall = cpu_seconds(root), time.perf_counter()
     poller.start()
     try:
         yield result
     finally:
         result.wall_seconds = time.perf_counter() - wall
-        cpu_after, jvm_after = cpu_seconds(root)
-        result.cpu_seconds, result.jvm_cpu_seconds = cpu_after - cpu, jvm_after - jvm
+        result.cpu_seconds, result.jvm_cpu_seconds, result.driver_cpu_seconds = (
+            after - before for before, after in zip(begun, cpu_seconds(root), strict=True)
+        )
         done.set()
         poller.join()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks import environment as formats
 from benchmarks.peer import Peer
+from parquetry.runtime.base_file_encoding import ZSTD_LEVEL
 from tests.interop import environment
 
 HUDI = "1.2.0"
@@ -58,6 +59,7 @@ def machine(scale: float, reps: int, names: Iterable[str], **more: Any) -> dict[
         "load": round(os.getloadavg()[0], 1),
         "scale": scale,
         "reps": reps,
+        "zstd_level": ZSTD_LEVEL,
         "peers": {name: VERSIONS[name] for name in names},
         **more,
     }

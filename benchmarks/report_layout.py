@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
-from typing import Any
 
 from benchmarks.charts import bars
-
-Row = dict[str, Any]
+from benchmarks.results import Run
+from benchmarks.tables import Row, middle, table, verdict
 
 SCANNED_GOAL = 0.15
 """The largest share of the rows that a point filter on either column of a Z-order may have to scan."""
@@ -16,96 +14,121 @@ SCANNED_GOAL = 0.15
 GROWTH_GOAL = 1.1
 """Cost per row may grow by so much from the smallest to the largest table, memory of a worker too."""
 
+TICK = 0.01
+"""CPU seconds are counted in so many."""
+
+Runs = dict[str, list[Run]]
+
+
+def section(runs: Runs) -> list[str]:
+    """All of it."""
+    lines = ["## What layouts are worth", "", *scanned(_shares(runs))]
+    if asked := _with_ours(runs, "W5b"):
+        lines += [
+            "### W5b",
+            "",
+            "Point query on l_partkey through the format's own reader (Spark; delta-rs without), before and after the sort of W4b, in turns. Medians; ratio is before / after.",
+            "",
+            *(line for run in asked for line in queries(run["rows"])),
+        ]
+    lines += planning()
+    for run in _with_ours(runs, "W7")[-1:]:
+        lines += growth(run["rows"])
+    return lines
+
 
 def scanned(rows: Sequence[Row]) -> list[str]:
     """W5: shares of rows by peer and column."""
+    if not rows:
+        return []
     lines = [
         "### W5",
         "",
         "Rows that must be scanned for a point filter on a table z-ordered by (l_partkey, l_suppkey), mean of 20 values drawn by row: by the statistics of row groups,",
         f"and by the page index where a writer makes one. Goal for ours: both columns below {SCANNED_GOAL:.0%}.",
         "",
-        "| table | l_partkey: row groups | pages | l_suppkey: row groups | pages |",
-        "|---|---|---|---|---|",
+        *table(
+            ["table", "l_partkey: row groups", "pages", "l_suppkey: row groups", "pages"],
+            (
+                [
+                    name,
+                    *(
+                        cell
+                        for row in rows
+                        if row["peer"] == name
+                        for cell in (
+                            f"{row['row_group_share']:.1%}",
+                            f"{row['page_share']:.1%}" if row["has_pages"] else "none",
+                        )
+                    ),
+                ]
+                for name in dict.fromkeys(row["peer"] for row in rows)
+            ),
+        ),
     ]
-    for name in dict.fromkeys(row["peer"] for row in rows):
-        cells = []
-        for column in ("l_partkey", "l_suppkey"):
-            (row,) = [row for row in rows if (row["peer"], row["column"]) == (name, column)]
-            cells.append(
-                f"{row['row_group_share']:.1%} | {row['page_share']:.1%}"
-                if row["has_pages"]
-                else f"{row['row_group_share']:.1%} | none"
-            )
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    ours = [row["page_share"] for row in rows if row["peer"] == "parquetry"]
-    if ours:
-        verdict = "reached" if max(ours) < SCANNED_GOAL else "**not reached**"
-        lines += ["", f"The worse column of ours: {max(ours):.1%} ({verdict})."]
-    return [*lines, ""]
+    if ours := [row["page_share"] for row in rows if row["peer"] == "parquetry"]:
+        reached = max(ours) < SCANNED_GOAL
+        lines += [f"The worse column of ours: {max(ours):.1%} ({verdict(reached=reached)}).", ""]
+    return lines
 
 
 def queries(rows: Sequence[Row]) -> list[str]:
-    """W5b: medians before and after the sort."""
-    lines = [
-        "### W5b",
-        "",
-        "Point query on l_partkey through the format's own reader (Spark; delta-rs without), before and after the sort of W4b, in turns. Medians; ratio is before / after.",
-        "",
-        "| table | n | wall ms before -> after | ratio | CPU ms before -> after | ratio | CPU after: peer / ours |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    ours = _middle(rows, "parquetry", "after", "cpu_seconds")
-    slower = []
-    for name in dict.fromkeys(row["peer"] for row in rows):
+    """W5b: medians of a run before and after the sort."""
+    ours = max(_middle(rows, "parquetry", "after", "cpu_seconds"), TICK)
+    cells, slower = [], []
+    names = list(dict.fromkeys(row["peer"] for row in rows))
+    for name in names:
         wall, cpu = (
             [_middle(rows, name, state, figure) for state in ("before", "after")]
             for figure in ("wall_seconds", "cpu_seconds")
         )
-        count = sum(row["peer"] == name and row["state"] == "after" for row in rows)
-        lines.append(
-            f"| {name} | {count} | {wall[0] * 1e3:,.0f} -> {wall[1] * 1e3:,.0f} | {wall[0] / wall[1]:.2f} | {cpu[0] * 1e3:,.0f} -> {cpu[1] * 1e3:,.0f} "
-            f"| {cpu[0] / max(cpu[1], 0.01):.2f} | {cpu[1] / ours:.2f} |"
+        cells.append(
+            [
+                name,
+                sum(row["peer"] == name and row["state"] == "after" for row in rows),
+                f"{wall[0] * 1e3:,.0f} -> {wall[1] * 1e3:,.0f}",
+                f"{wall[0] / wall[1]:.2f}",
+                f"{cpu[0] * 1e3:,.0f} -> {cpu[1] * 1e3:,.0f}",
+                f"{cpu[0] / max(cpu[1], TICK):.2f}",
+                f"{cpu[1] / ours:.2f}",
+            ]
         )
         if name != "delta-rs" and cpu[1] < ours:
             slower.append(name)
-    if not {row["peer"] for row in rows} - {"parquetry", "delta-rs"}:
-        return [*lines, "", "No other format on Spark took part in this run.", ""]
-    verdict = f"**not reached** against {', '.join(slower)}" if slower else "reached"
-    return [*lines, "", f"Never slower than a peer on Spark, by CPU: {verdict}.", ""]
+    head = ["table", "n", "wall ms before -> after", "ratio", "CPU ms before -> after", "ratio"]
+    lines = table([*head, "CPU after: peer / ours"], cells)
+    if not set(names) - {"parquetry", "delta-rs"}:
+        return [*lines, "No other format on Spark took part in this run.", ""]
+    against = f" against {', '.join(slower)}" if slower else ""
+    return [*lines, f"Never slower than a peer on Spark, by CPU: {verdict(reached=not slower)}{against}.", ""]
 
 
 def growth(rows: Sequence[Row]) -> list[str]:
     """W7: cost per million rows and the memory of a worker, by the size of the table."""
+    cells = []
+    for case in dict.fromkeys(row["case"] for row in rows):
+        mine = [row for row in rows if row["case"] == case]
+        cpu, worker, count = middle(mine, "cpu_seconds"), middle(mine, "worker_rss_bytes"), mine[0]["rows"]
+        cells.append([case, f"{count:,}", f"{cpu:.2f}", f"{cpu / count * 1e6:.2f}", f"{worker / 2**20:.0f}"])
     lines = [
         "### W7",
         "",
         "One, two and four times the data, the upsert growing with the table. *Worker* is the largest Python process on Spark, which is the figure that must not grow.",
         "",
-        "| case | rows | CPU s | CPU s per million rows | worker MiB |",
-        "|---|---|---|---|---|",
+        *table(["case", "rows", "CPU s", "CPU s per million rows", "worker MiB"], cells),
     ]
-    for case in dict.fromkeys(row["case"] for row in rows):
-        mine = [row for row in rows if row["case"] == case]
-        cpu, worker, count = _of(mine, "cpu_seconds"), _of(mine, "worker_rss_bytes"), mine[0]["rows"]
-        lines.append(f"| {case} | {count:,} | {cpu:.2f} | {cpu / count * 1e6:.2f} | {worker / 2**20:.0f} |")
-    lines.append("")
     for operation in ("upsert", "sort"):
-        mine = {
-            row["factor"]: [r for r in rows if r["case"] == row["case"]]
-            for row in rows
-            if row["case"].startswith(operation)
-        }
+        mine = _by_factor(rows, operation)
         first, last = mine[min(mine)], mine[max(mine)]
         times = last[0]["rows"] / first[0]["rows"]
-        cost = _of(last, "cpu_seconds") / _of(first, "cpu_seconds")
-        memory = _of(last, "worker_rss_bytes") / _of(first, "worker_rss_bytes")
-        verdicts = [
-            "reached" if grown <= allowed else "**not reached**"
+        cost = middle(last, "cpu_seconds") / middle(first, "cpu_seconds")
+        memory = middle(last, "worker_rss_bytes") / middle(first, "worker_rss_bytes")
+        words = [
+            verdict(reached=grown <= allowed)
             for grown, allowed in ((cost, GROWTH_GOAL * times), (memory, GROWTH_GOAL))
         ]
         lines.append(
-            f"- {operation}: {times:g} times the rows cost {cost:.2f} times the CPU ({verdicts[0]}); memory of a worker times {memory:.2f} ({verdicts[1]})."
+            f"- {operation}: {times:g} times the rows cost {cost:.2f} times the CPU ({words[0]}); memory of a worker times {memory:.2f} ({words[1]})."
         )
     return [*lines, ""]
 
@@ -121,22 +144,67 @@ def planning() -> list[str]:
     ]
 
 
-def chart(rows: Sequence[Row]) -> str:
-    """CPU seconds of rewriting the small files, by format, as SVG."""
-    formats = [name for name in dict.fromkeys(row["peer"] for row in rows) if name != "arrow"]
-    two = [layout for layout in ("sort", "zorder") if any(row["case"].endswith(layout) for row in rows)]
-    series = {
-        layout: [
-            _of([row for row in rows if row["case"] == f"{name} {layout}"], "cpu_seconds") for name in formats
-        ]
-        for layout in two
+def charts(runs: Runs) -> dict[str, str]:
+    """SVG by file name: what must be scanned, what a query costs, and how costs grow."""
+    drawn = {}
+    if shares := _shares(runs):
+        names = list(dict.fromkeys(row["peer"] for row in shares))
+        drawn["scanned.svg"] = bars(
+            "Rows to scan for a point filter after the z-order (W5)",
+            "per cent of the rows, by page index",
+            names,
+            {
+                column: [
+                    next(100 * row["page_share"] for row in shares if (row["peer"], row["column"]) == (name, column))
+                    for name in names
+                ]
+                for column in ("l_partkey", "l_suppkey")
+            },
+            goals=[100 * SCANNED_GOAL if name == "parquetry" else None for name in names],
+        )  # fmt: skip
+    if newest := {row["peer"]: run["rows"] for run in runs.get("W5b", []) for row in run["rows"]}:
+        names = list(newest)
+        drawn["queries.svg"] = bars(
+            "Point query through the format's own reader (W5b)",
+            "CPU milliseconds, median",
+            names,
+            {
+                state: [1e3 * max(_middle(newest[name], name, state, "cpu_seconds"), TICK) for name in names]
+                for state in ("before", "after")
+            },
+        )
+    for run in _with_ours(runs, "W7")[-1:]:
+        grown = {operation: _by_factor(run["rows"], operation) for operation in ("upsert", "sort")}
+        drawn["growth.svg"] = bars(
+            "Cost by the size of the table (W7)",
+            "CPU seconds per million rows, median",
+            [f"{factor} x the data" for factor in sorted(grown["upsert"])],
+            {
+                operation: [
+                    middle(of[factor], "cpu_seconds") / of[factor][0]["rows"] * 1e6 for factor in sorted(of)
+                ]
+                for operation, of in grown.items()
+            },
+        )
+    return drawn
+
+
+def _with_ours(runs: Runs, workload: str) -> list[Run]:
+    return [run for run in runs.get(workload, []) if any(row["peer"] == "parquetry" for row in run["rows"])]
+
+
+def _shares(runs: Runs) -> list[Row]:
+    """The newest shares of each peer: they are no costs, so the run does not matter."""
+    newest = {(row["peer"], row["column"]): row for run in runs.get("W5", []) for row in run["rows"]}
+    return list(newest.values())
+
+
+def _by_factor(rows: Sequence[Row], operation: str) -> dict[int, list[Row]]:
+    mine = [row for row in rows if row["case"].startswith(operation)]
+    return {
+        factor: [row for row in mine if row["factor"] == factor] for factor in {r["factor"] for r in mine}
     }
-    return bars("Clustering small files of lineitem (W4b, W4c)", "CPU seconds, median", formats, series)
 
 
 def _middle(rows: Sequence[Row], name: str, state: str, figure: str) -> float:
-    return _of([row for row in rows if (row["peer"], row["state"]) == (name, state)], figure)
-
-
-def _of(rows: Sequence[Row], figure: str) -> float:
-    return float(median(row[figure] for row in rows))
+    return middle([row for row in rows if (row["peer"], row["state"]) == (name, state)], figure)

@@ -23,7 +23,13 @@ def cluster(table: str, layout: str, columns: list[str], target: int) -> None:
         if layout == "sort":
             rows = rows.sort_by([(column, "ascending") for column in columns])
         per_group = max(1, rows.num_rows * int(ARGUMENTS["row_group_size"]) // target)
-        pq.write_table(rows, folder / "one.parquet", compression=ARGUMENTS["codec"], row_group_size=per_group)
+        pq.write_table(
+            rows,
+            folder / "one.parquet",
+            compression=ARGUMENTS["codec"],
+            compression_level=int(ARGUMENTS["level"]),
+            row_group_size=per_group,
+        )
         for path in files:
             path.unlink()
 

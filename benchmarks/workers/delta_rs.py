@@ -20,7 +20,11 @@ ARGUMENTS = json.loads(sys.argv[1])
 PARTITION = ARGUMENTS.get("partition_by", "y")
 MAXIMUM = int(ARGUMENTS["max_file_size"])
 ROW_GROUP_ROWS = int(ARGUMENTS["row_group_rows"])
-PROPERTIES = WriterProperties(compression=ARGUMENTS["codec"].upper(), max_row_group_size=ROW_GROUP_ROWS)
+PROPERTIES = WriterProperties(
+    compression=ARGUMENTS["codec"].upper(),
+    compression_level=int(ARGUMENTS["level"]),
+    max_row_group_size=ROW_GROUP_ROWS,
+)
 
 
 def reader(path: Path) -> pa.RecordBatchReader:

@@ -32,6 +32,7 @@ def main() -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
+        .config("spark.hadoop.parquet.compression.codec.zstd.level", ARGUMENTS["level"])
         .getOrCreate()
     )
     maximum, small = int(ARGUMENTS["max_file_size"]), int(ARGUMENTS["small_file_limit"])

@@ -32,6 +32,7 @@ def session() -> Any:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
+        .config("spark.hadoop.parquet.compression.codec.zstd.level", ARGUMENTS["level"])
         .config("spark.sql.parquet.compression.codec", ARGUMENTS["codec"])
         .config("spark.hadoop.parquet.block.size", ARGUMENTS["row_group_size"])
     )
@@ -68,6 +69,7 @@ def main() -> None:
             "format-version": "2",
             "write.target-file-size-bytes": ARGUMENTS["max_file_size"],
             "write.parquet.compression-codec": ARGUMENTS["codec"],
+            "write.parquet.compression-level": ARGUMENTS["level"],
             "write.parquet.row-group-size-bytes": ARGUMENTS["row_group_size"],
             "write.merge.mode": "copy-on-write",
             "write.delete.mode": "copy-on-write",

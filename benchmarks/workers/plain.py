@@ -26,6 +26,7 @@ def main() -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
+        .config("spark.hadoop.parquet.compression.codec.zstd.level", ARGUMENTS["level"])
         .config("spark.sql.parquet.compression.codec", ARGUMENTS["codec"])
         .config("spark.hadoop.parquet.block.size", str(ARGUMENTS["row_group_size"]))
         .getOrCreate()
