@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import added_up
+from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_scope_choice import Foreseen, ScopeBySample
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_model import Debt, ScopeChoice
@@ -31,15 +32,19 @@ class DueClustering:
 
 
 def due_clustering(
-    table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING
+    table: TableHandle,
+    *,
+    budget_bytes: int | None = None,
+    limits: SampleLimits | None = None,
+    timing: Timing = DEFAULT_TIMING,
 ) -> DueClustering:
     """What a run would rewrite now, within ``budget_bytes`` and the policy's ``max_groups``.
 
-    Where ``scope: auto`` has something to choose, a bounded sample of the rows is read.
+    Where ``scope: auto`` has something to choose, a sample of the rows is read, within the ``limits``.
     """
     timeline = table.timeline()
     spec, files, situation = observe(table, timeline, timing=timing)
-    choose = ScopeBySample(table.store, table.effective_spec(timeline), spec)
+    choose = ScopeBySample(table.store, table.effective_spec(timeline), spec, limits=limits)
     owed = debt(spec, files, situation, budget_bytes=budget_bytes, choose=choose)
     return DueClustering(
         spec=spec,
@@ -66,9 +71,11 @@ class Outlook:
     hindsight: Hindsight | None
 
 
-def outlook(table: TableHandle, due: DueClustering) -> Outlook:
-    """What is foreseen of a run, of as many groups as a bounded sample of the files suffices for."""
-    foreseen = foresee_groups(table, due.debt.groups, known=due.foreseen)
+def outlook(table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None) -> Outlook:
+    """What is foreseen of a run, of as many groups as a sample within the ``limits`` suffices for."""
+    if not table.effective_spec(table.timeline()).extra.get("queries"):
+        return Outlook(queries=(), hindsight=None)
+    foreseen = foresee_groups(table, due.debt.groups, known=due.foreseen, limits=limits)
     found = added_up(query for forecast in foreseen.values() for query in forecast.queries)
     return Outlook(
         queries=found,

@@ -239,7 +239,7 @@ class Forecaster:
             return Shrinkage()
         number = sizes.index(max(sizes))
         if self._tried is None:
-            self._tried = TriedRows(self._store, self.groups[number], self._schema)
+            self._tried = TriedRows(self._store, self.groups[number], self._schema, self._limits)
         sample = self._wanted.empty_table() if order is None else self._drawn()[number].rows
         return self._tried.shrinkage(
             order,
@@ -256,6 +256,8 @@ def foresee(
     policy: ClusteringSpec,
     order: RowOrder | None,
     groups: Sequence[PlannedGroup],
+    *,
+    limits: SampleLimits | None = None,
 ) -> dict[FileKey, GroupForecast]:
     """What is foreseen for the groups of a plan, by their first file; nothing where none is asked for.
 
@@ -267,7 +269,9 @@ def foresee(
         return {}
     columns = () if order is None else (*order.split_by, *order.columns)
     try:
-        forecaster = Forecaster(store, spec, [group.files for group in groups], columns=columns)
+        forecaster = Forecaster(
+            store, spec, [group.files for group in groups], columns=columns, limits=limits
+        )
         found = forecaster.forecast(policy.execution, order, target_bytes=policy.plan.target_file_size_bytes)
     except (NotFoundError, RetryWrite):
         return {}

@@ -20,6 +20,7 @@ from parquetry.runtime.storage_model import ObjectStore
 
 _FEWEST_ROWS: Final = 4096
 _FEWEST_ROW_GROUPS: Final = 4
+_MIB: Final = 1024 * 1024
 _ROUNDING: Final = 1e-9
 
 
@@ -30,13 +31,20 @@ class SampleLimits:
     ``rows`` are kept, at most ``group_rows`` of a group; they are taken from ``row_groups`` row groups,
     so that no more files are opened, and about ``read_bytes`` of column chunks are read for them. A group
     is not sampled below 4096 rows and 4 row groups: when others have spent ``rows`` or ``row_groups``, it
-    has no sample.
+    has no sample. To learn how rows shrink, about ``tried_bytes`` of one group are read whole, from at
+    most as many row groups again.
     """
 
     rows: int = 4 * SAMPLE_ROWS
     group_rows: int = SAMPLE_ROWS
     row_groups: int = 512
-    read_bytes: int = 128 * 1024 * 1024
+    read_bytes: int = 128 * _MIB
+    tried_bytes: int = 48 * _MIB
+
+    @property
+    def openings(self) -> int:
+        """How many times files are opened at most: a footer, the sample's, those of rows that are tried."""
+        return 1 + (self.row_groups + _FEWEST_ROW_GROUPS - 1) + self.row_groups
 
     def for_each_of(self, groups: int) -> SampleLimits:
         """Limits that are not spent before each of so many groups has a sample."""
@@ -45,6 +53,10 @@ class SampleLimits:
             rows=max(self.rows, groups * _FEWEST_ROWS),
             row_groups=max(self.row_groups, groups * _FEWEST_ROW_GROUPS),
         )
+
+
+IN_REVIEW: Final = SampleLimits(rows=SAMPLE_ROWS, row_groups=64, read_bytes=32 * _MIB, tried_bytes=12 * _MIB)
+"""For plans that are looked at, of many tables at once: a fraction of what a table's own plan may cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering_execution import row_order
 from parquetry.runtime.clustering_forecast import DeclaredQuery, Forecaster, GroupForecast, declared_queries
+from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering_model import (
     ChosenBy,
@@ -43,10 +44,18 @@ class ScopeBySample:
     where files are encrypted, and where the forecast fails, statistics choose, and the answer says so.
     """
 
-    def __init__(self, store: ObjectStore, spec: TableSpec, policy: ClusteringSpec) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        spec: TableSpec,
+        policy: ClusteringSpec,
+        *,
+        limits: SampleLimits | None = None,
+    ) -> None:
         self._store = store
         self._spec = spec
         self._policy = policy
+        self._limits = limits
         self.foreseen: dict[frozenset[FileKey], GroupForecast] = {}
 
     def __call__(self, questions: Sequence[ScopeQuestion]) -> list[ScopeChoice]:
@@ -76,6 +85,7 @@ class ScopeBySample:
             [files for one in asked for files in one.parts],
             columns=columns,
             queries=queries,
+            limits=self._limits,
         )
         execution, target_bytes = self._policy.execution, self._policy.plan.target_file_size_bytes
         in_groups = apart.forecast(execution, order, target_bytes=target_bytes)
@@ -111,7 +121,7 @@ class ScopeBySample:
         for planned, forecast in zip(question.of(scope), foreseen[scope], strict=True):
             self.foreseen[files_of(planned)] = forecast
         return ScopeChoice(
-            partition=question.partition, scope=scope, by=ChosenBy.SAMPLE, group=group, whole=whole
+            partition=question.partition, scope=scope, chosen_by=ChosenBy.SAMPLE, group=group, whole=whole
         )
 
     def _figures(

@@ -15,15 +15,13 @@ from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices
+from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spec import FilesPolicy
 from parquetry.runtime.storage_model import ObjectStore
-
-MOST_BYTES: Final = 48 * 1024 * 1024
-"""How many stored bytes are read, decoded and encoded, about; at least one row group."""
 
 MOST_ROW_GROUP_BYTES: Final = 256 * 1024 * 1024
 """Row groups that are larger before compression are not tried: a planner's memory is not for them."""
@@ -41,7 +39,7 @@ class Shrinkage:
 
 
 class TriedRows:
-    """Rows of some row groups of a clustering group, as many as the limit allows, evenly chosen.
+    """Rows of row groups of a clustering group, at least one, as many as ``limits`` allow, evenly chosen.
 
     None of row groups beyond ``row_group_bytes`` before compression. NotFoundError when a file is gone.
     """
@@ -51,12 +49,13 @@ class TriedRows:
         store: ObjectStore,
         files: Sequence[FileStatistics],
         schema: pa.Schema,
+        limits: SampleLimits,
         *,
         row_group_bytes: int = MOST_ROW_GROUP_BYTES,
     ) -> None:
         listed = [(file, n) for file in files for n, group in enumerate(file.row_groups) if group.rows]
         mean_bytes = sum(file.data_bytes for file in files) / max(len(listed), 1)
-        count = min(max(int(MOST_BYTES / max(mean_bytes, 1)), 1), len(listed))
+        count = min(max(int(limits.tried_bytes / max(mean_bytes, 1)), 1), limits.row_groups, len(listed))
         chosen = [listed[len(listed) * n // count] for n in range(count)]
         schema = pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *schema])
         parts = map_each(

@@ -14,6 +14,7 @@ from parquetry.runtime.spec import Column, TableSpec
 
 if TYPE_CHECKING:
     from parquetry.runtime.clustering_execution import ClusteringResult
+    from parquetry.runtime.layout.clustering_model import ScopeChoice
     from parquetry.runtime.outcome import CommitResult
 
 MASK: Final = "***"
@@ -102,6 +103,11 @@ def masked_clustering(result: ClusteringResult, spec: TableSpec | None) -> Clust
     )
     warnings = tuple(masked_message(warning, spec) for warning in result.warnings)
     return replace(result, left_out=tuple(left_out), warnings=warnings)
+
+
+def masked_choice(choice: ScopeChoice, spec: TableSpec | None) -> ScopeChoice:
+    """What was chosen for a partition, with its path masked."""
+    return replace(choice, partition=masked_partition(choice.partition, spec))
 
 
 def _masked_folders(folders: str, spec: TableSpec) -> str:

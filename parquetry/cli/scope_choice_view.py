@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size, wrapped
+from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.clustering_policy import Scope
-from parquetry.runtime.personal_data import masked_partition
+from parquetry.runtime.personal_data import masked_choice
 from parquetry.runtime.spec import TableSpec
 
 _HEADER: Final = ("scope", "groups", "rewrites", "shuffles", "into", "rows read", "bytes")
@@ -31,36 +31,34 @@ _RULES: Final = {
 
 
 def scope_lines(
-    choices: Sequence[ScopeChoice], paint: Paint, *, spec: TableSpec | None, verbose: bool
+    choices: Sequence[ScopeChoice],
+    paint: Paint,
+    *,
+    spec: TableSpec | None,
+    verbose: bool = False,
+    indent: int = 2,
 ) -> list[str]:
     """A line for each rule that was gone by; a table for partitions that were looked at, all or a few."""
-    rules = Counter((choice.by, choice.scope) for choice in choices)
+    margin = " " * indent
+    rules = Counter((choice.chosen_by, choice.scope) for choice in choices)
     lines = [
-        wrapped(f"scope auto: {_taken(scope, number)}: {_RULES[by, scope]}", indent=2)
+        wrapped(f"scope auto: {_taken(scope, number)}: {_RULES[by, scope]}", indent=indent)
         for (by, scope), number in rules.items()
     ]
     compared = [choice for choice in choices if choice.whole is not None]
     compared.sort(key=lambda choice: -choice.group.rewritten_bytes)
     shown = compared if verbose else compared[:_SHOWN]
     for choice in shown:
-        lines += [f"  {masked_partition(choice.partition, spec) or 'the table'}", *_table(choice, paint)]
+        lines.append(f"{margin}{masked_choice(choice, spec).partition or 'the table'}")
+        lines += [f"{margin}  {line}" for line in _table(choice, paint)]
     if len(shown) < len(compared):
-        lines.append(f"  and {count(len(compared) - len(shown), 'partition')} more; -v shows them")
+        lines.append(f"{margin}and {count(len(compared) - len(shown), 'partition')} more; -v shows them")
     return lines
 
 
 def scopes_json(choices: Iterable[ScopeChoice], *, spec: TableSpec | None) -> list[dict[str, Any]]:
-    """Each choice with the figures of both scopes; those of the partition are null where nobody looked."""
-    return [
-        {
-            "partition": masked_partition(choice.partition, spec),
-            "scope": choice.scope.value,
-            "chosen_by": choice.by.value,
-            "group": _figures(choice.group),
-            "whole_partition": None if choice.whole is None else _figures(choice.whole),
-        }
-        for choice in choices
-    ]
+    """Each choice with the figures of both scopes; those of the whole are null where nobody looked."""
+    return [to_json_value(masked_choice(choice, spec)) for choice in choices]
 
 
 def _taken(scope: Scope, partitions: int) -> str:
@@ -68,20 +66,13 @@ def _taken(scope: Scope, partitions: int) -> str:
     return f"one order over {where}" if scope is Scope.PARTITION else f"{where} in groups"
 
 
-def _figures(figures: ScopeFigures) -> dict[str, Any]:
-    said = asdict(figures)
-    queries = [{"query": name, "expected": read} for name, read in said.pop("queries").items()]
-    return {**said, "queries": queries}
-
-
-def _table(choice: ScopeChoice, paint: Paint) -> Iterator[str]:
+def _table(choice: ScopeChoice, paint: Paint) -> list[str]:
     rows = [
         _row(f"{'*' if scope is choice.scope else ' '} {scope}", figures)
         for scope, figures in ((Scope.GROUP, choice.group), (Scope.PARTITION, choice.whole))
         if figures is not None
     ]
-    for line in columns(_HEADER, rows, paint=paint, right=frozenset({1, 2, 3, 4, 5, 6})).splitlines():
-        yield f"    {line}"
+    return columns(_HEADER, rows, paint=paint, right=frozenset({1, 2, 3, 4, 5, 6})).splitlines()
 
 
 def _row(name: str, figures: ScopeFigures) -> tuple[str, ...]:

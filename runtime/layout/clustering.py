@@ -169,7 +169,7 @@ class _Planner:
         else:
             by = ChosenBy.STATISTICS if situation.queries else ChosenBy.NO_QUERIES
             costs = costs_of(groups, self._spec)
-            part.choice = ScopeChoice(partition=path, scope=Scope.GROUP, by=by, group=costs)
+            part.choice = ScopeChoice(partition=path, scope=Scope.GROUP, chosen_by=by, group=costs)
         return part
 
 

@@ -199,7 +199,7 @@ class ScopeChoice:
 
     partition: str
     scope: Scope
-    by: ChosenBy
+    chosen_by: ChosenBy
     group: ScopeFigures
     whole: ScopeFigures | None = None
 

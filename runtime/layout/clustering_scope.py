@@ -86,7 +86,7 @@ def by_statistics(questions: Sequence[ScopeQuestion], spec: ClusteringSpec) -> l
         ScopeChoice(
             partition=question.partition,
             scope=question.by_statistics,
-            by=ChosenBy.STATISTICS,
+            chosen_by=ChosenBy.STATISTICS,
             group=costs_of(question.groups, spec),
             whole=costs_of(question.whole, spec),
         )

@@ -7,17 +7,23 @@ from dataclasses import replace
 
 from parquetry.runtime.clustering_execution import row_order
 from parquetry.runtime.clustering_forecast import GroupForecast, foresee, prediction_of
+from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, encode_samples, sample_path
 from parquetry.runtime.clustering_scope_choice import Foreseen, files_of
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
+from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 
 
 def foresee_groups(
-    table: TableHandle, groups: Sequence[PlannedGroup], *, known: Foreseen | None = None
+    table: TableHandle,
+    groups: Sequence[PlannedGroup],
+    *,
+    known: Foreseen | None = None,
+    limits: SampleLimits | None = None,
 ) -> Mapping[FileKey, GroupForecast]:
     """What groups are good for by the policy in force, by their first file; nothing where none is asked for.
 
@@ -26,14 +32,26 @@ def foresee_groups(
     the timeline in the clear.
     """
     spec = table.effective_spec(table.timeline())
+    return foresee_under(table.store, spec, groups, known=known, limits=limits)
+
+
+def foresee_under(
+    store: ObjectStore,
+    spec: TableSpec,
+    groups: Sequence[PlannedGroup],
+    *,
+    known: Foreseen | None = None,
+    limits: SampleLimits | None = None,
+) -> Mapping[FileKey, GroupForecast]:
+    """The same under a spec that need not be in force."""
     if spec.files.encryption_key is not None:
         return {}
-    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{table.store.uri}: applied spec.extra")
+    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{store.uri}: spec.extra")
     found = {
         group.files[0].key: known[files_of(group)] for group in groups if known and files_of(group) in known
     }
     others = [group for group in groups if group.files[0].key not in found]
-    return found | foresee(table.store, spec, policy, row_order(policy.execution), others)
+    return found | foresee(store, spec, policy, row_order(policy.execution), others, limits=limits)
 
 
 def with_forecast(

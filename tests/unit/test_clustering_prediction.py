@@ -143,7 +143,9 @@ def test_of_groups_without_a_sample_nothing_is_foreseen(small_files):
 def test_row_groups_beyond_a_size_are_not_decoded_to_try_them(small_files):
     store, files = small_files
     tried = {
-        size: TriedRows(store, files, pa.schema([*WANTED, ("word", pa.string())]), row_group_bytes=size)
+        size: TriedRows(
+            store, files, pa.schema([*WANTED, ("word", pa.string())]), SampleLimits(), row_group_bytes=size
+        )
         for size in (1000, 2**20)
     }
     found = {

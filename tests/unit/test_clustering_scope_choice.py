@@ -67,7 +67,7 @@ def the_choice(table):
 def test_a_query_that_reads_a_file_of_each_group_asks_for_one_order(table):
     declare(table, NARROW)
     choice = the_choice(table)
-    assert (choice.partition, choice.scope, choice.by) == ("p=a", Scope.PARTITION, ChosenBy.SAMPLE)
+    assert (choice.partition, choice.scope, choice.chosen_by) == ("p=a", Scope.PARTITION, ChosenBy.SAMPLE)
     group, whole = choice.group, choice.whole
     assert (whole.groups, whole.rewritten_files) == (1, 8)
     assert group.groups > 1
@@ -85,7 +85,7 @@ def test_a_query_that_reads_a_file_of_each_group_asks_for_one_order(table):
 def test_a_query_that_reads_everything_asks_for_nothing(table):
     declare(table, WIDE)
     choice = the_choice(table)
-    assert (choice.scope, choice.by) == (Scope.GROUP, ChosenBy.SAMPLE)
+    assert (choice.scope, choice.chosen_by) == (Scope.GROUP, ChosenBy.SAMPLE)
     assert choice.whole.expected_bytes > 0.9 * choice.group.expected_bytes
     assert {group.scope for group in due(table).debt.groups} == {Scope.GROUP}
 
@@ -100,17 +100,17 @@ def test_what_a_later_column_of_a_sort_is_good_for_only_a_sample_tells(tmp_path)
     table = arrived(tmp_path / "table", lambda n: n % 2)
     declare(table, {"name": "key", "where": "id = 'k00777'"}, columns=("v", "id"))
     assert the_choice(table).scope is Scope.PARTITION
-    assert the_choice(table).by is ChosenBy.SAMPLE
+    assert the_choice(table).chosen_by is ChosenBy.SAMPLE
 
 
 def test_without_a_query_or_where_none_can_gain_no_row_is_read(table, tmp_path):
     store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
     declare(table)
     (choice,) = due(table, store).debt.choices
-    assert (choice.scope, choice.by, choice.whole) == (Scope.GROUP, ChosenBy.NO_QUERIES, None)
+    assert (choice.scope, choice.chosen_by, choice.whole) == (Scope.GROUP, ChosenBy.NO_QUERIES, None)
     declare(table, {"name": "key", "where": "id = 'k1'"})
     (choice,) = due(table, store).debt.choices
-    assert (choice.scope, choice.by) == (Scope.GROUP, ChosenBy.STATISTICS)
+    assert (choice.scope, choice.chosen_by) == (Scope.GROUP, ChosenBy.STATISTICS)
     assert Kind.OPEN_INPUT not in store.counts()
     declare(table, NARROW)
     assert is_due(open_table(store), timing=FAST)
@@ -156,7 +156,7 @@ def test_where_the_forecast_fails_statistics_choose(table, caplog):
     (first, *_) = table.handle.view(table.handle.timeline()).all_slices()
     table.store.put(first.path, table.store.read(first.path)[:-10] + bytes(10))
     choice = the_choice(table)
-    assert (choice.scope, choice.by) == (Scope.PARTITION, ChosenBy.STATISTICS)
+    assert (choice.scope, choice.chosen_by) == (Scope.PARTITION, ChosenBy.STATISTICS)
     assert choice.whole.expected_bytes is None
     assert "statistics choose the scope of its clustering" in caplog.text
 
@@ -168,7 +168,7 @@ def test_nothing_is_sampled_of_encrypted_files(table, tmp_path):
     write_applied(table.store, spec, number=applied.ref.number + 1, digest="sha256:key")
     store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
     (choice,) = due(table, store).debt.choices
-    assert choice.by is ChosenBy.STATISTICS
+    assert choice.chosen_by is ChosenBy.STATISTICS
     assert Kind.OPEN_INPUT not in store.counts()
 
 
@@ -233,10 +233,9 @@ def test_the_plan_shows_both_scopes_and_what_was_gone_by(table):
     declare(table, NARROW)
     (scope,) = json.loads(shown(table, "--plan-only", "--format", "json"))["scopes"]
     assert (scope["partition"], scope["scope"], scope["chosen_by"]) == ("p=a", "partition", "sample")
-    for figures in (scope["group"], scope["whole_partition"]):
-        (query,) = figures["queries"]
-        assert figures["expected_bytes"] == query["expected"]["data_bytes"]
-        assert figures["expected_rows"] == query["expected"]["rows"]
+    for figures in (scope["group"], scope["whole"]):
+        read = figures["queries"]["narrow"]
+        assert (figures["expected_rows"], figures["expected_bytes"]) == (read["rows"], read["data_bytes"])
     text = shown(table, "--plan-only")
     lines = {line.lstrip(" *").partition(" ")[0]: line for line in text.splitlines()}
     rows = {name: lines[name] for name in ("group", "partition")}
@@ -255,5 +254,5 @@ def test_without_queries_the_plan_says_so(table):
     text = " ".join(shown(table, "--plan-only").split())
     assert "scope auto: 1 partition in groups: no query is declared that could gain from one order" in text
     (scope,) = json.loads(shown(table, "--schedule", "--format", "json"))["scopes"]
-    assert (scope["scope"], scope["chosen_by"], scope["whole_partition"]) == ("group", "no queries", None)
+    assert (scope["scope"], scope["chosen_by"], scope["whole"]) == ("group", "no queries", None)
     assert scope["group"]["expected_bytes"] is None
