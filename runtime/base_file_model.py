@@ -20,6 +20,12 @@ POSITION: Final = "__position"
 DELETE: Final = "__delete"
 HASH: Final = "__hash"
 
+_MIB: Final = 1024 * 1024
+
+_BATCH_BYTES_MOST: Final = 8 * _MIB
+_ROW_GROUP_BYTES_MOST: Final = 128 * _MIB
+"""Larger batches and row groups gain nothing: what a larger budget has more is for rows to be sorted."""
+
 _FILE_IDS = uuid.UUID("6f0c7c1e-7d5e-5b6b-9a51-5d0e4a0f3c11")
 
 
@@ -79,12 +85,12 @@ class WriteContext:
     @property
     def batch_bytes(self) -> int:
         """How many Arrow bytes are worked on at once."""
-        return max(self.memory_budget_bytes // 64, 1024 * 1024)
+        return min(max(self.memory_budget_bytes // 64, _MIB), _BATCH_BYTES_MOST)
 
     @property
     def row_group_arrow_bytes(self) -> int:
         """The most Arrow bytes that are collected for a row group."""
-        return max(self.memory_budget_bytes // 5, 4 * 1024 * 1024)
+        return min(max(self.memory_budget_bytes // 5, 4 * _MIB), _ROW_GROUP_BYTES_MOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,3 +152,21 @@ def split_places(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: Row
 def taken(rows: Sequence[pa.RecordBatch]) -> pa.Table:
     """The rows of all batches in one piece."""
     return pa.Table.from_batches(list(rows)).combine_chunks()
+
+
+def gathered(pieces: list[pa.RecordBatch]) -> pa.Table:
+    """The rows of all batches, at least one, in one piece; the list lets go of them.
+
+    Column by column, so that no more than one of them is there twice.
+    """
+    schema = pieces[0].schema
+    columns = [[piece.column(number) for piece in pieces] for number in range(len(schema))]
+    pieces.clear()
+    columns.reverse()
+    whole = [_in_one_piece(columns.pop(), field) for field in schema]
+    return pa.Table.from_arrays(whole, schema=schema)
+
+
+def _in_one_piece(chunks: list[pa.Array], field: pa.Field) -> pa.ChunkedArray:
+    column = pa.chunked_array(chunks, type=field.type)
+    return pa.table([column], schema=pa.schema([field])).combine_chunks().column(0)

@@ -1,22 +1,23 @@
-"""Rows of any number in order, in bounded memory: sorted runs on local disk, put together by ranges.
+"""Rows of any number in order, in bounded memory: sorted runs, put together by ranges.
 
-The order is cut into ranges by a sample; every run is sorted and written range by range, and then
-the pieces of each range are sorted together. An external distribution sort: D. Knuth, The Art of
-Computer Programming, volume 3, section 5.4.
+The order is cut into ranges by a sample; every run is sorted and divided into ranges, and then
+the pieces of each range are sorted together. Runs that memory has no room for lie on the local disk.
+An external distribution sort: D. Knuth, The Art of Computer Programming, volume 3, section 5.4.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyarrow as pa
 
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
-from parquetry.runtime.clustering_order import Cuts, OrderKeys, sort_indices, taken
+from parquetry.runtime.clustering_order import Cuts, OrderKeys, gathered, sort_indices
 
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _ROWS_AT_ONCE: Final = 65_536
@@ -28,23 +29,74 @@ def in_order(rows: pa.Table, keys: OrderKeys, *, batch_bytes: int) -> Iterator[p
 
 
 def in_order_by_ranges(
-    batches: Iterable[pa.RecordBatch], keys: OrderKeys, cuts: Cuts, *, run_bytes: int, batch_bytes: int
+    batches: Iterable[pa.RecordBatch],
+    keys: OrderKeys,
+    cuts: Cuts,
+    *,
+    run_bytes: int,
+    held_bytes: int,
+    batch_bytes: int,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all batches sorted; about ``run_bytes`` of them are held at a time, and one range.
+    """The rows of all batches sorted; about ``run_bytes`` of them are sorted at a time, and one range.
 
-    What does not fit lies in the folder for temporary files until the last row is taken.
+    Sorted runs stay in memory up to ``held_bytes``. Those behind lie in the folder for temporary files
+    until the last row is taken.
     """
-    with tempfile.TemporaryDirectory(prefix="parquetry-clustering-") as folder:
-        runs = []
-        for number, run in enumerate(runs_of(batches, run_bytes)):
-            path = Path(folder, f"{number}.arrow")
-            runs.append((path, _write_run(path, taken(run), keys, cuts)))
+    with ExitStack() as resources:
+        runs = _Runs(keys, cuts, held_bytes=held_bytes, resources=resources)
+        for run in runs_of(batches, run_bytes):
+            runs.add(run)
+            pa.default_memory_pool().release_unused()
         for number in range(cuts.ranges):
-            pieces = _pieces(runs, number)
+            pieces = runs.range(number)
             if number in cuts.single:
                 yield from pieces
-            elif held := list(pieces):
-                yield from in_order(taken(held), keys, batch_bytes=batch_bytes)
+            elif together := list(pieces):
+                yield from in_order(gathered(together), keys, batch_bytes=batch_bytes)
+                pa.default_memory_pool().release_unused()
+
+
+class _Runs:
+    """Sorted runs, divided into ranges, in memory as far as they have room."""
+
+    def __init__(self, keys: OrderKeys, cuts: Cuts, *, held_bytes: int, resources: ExitStack) -> None:
+        self._keys = keys
+        self._cuts = cuts
+        self._room = held_bytes
+        self._resources = resources
+        self._held: list[list[list[pa.RecordBatch]]] = []
+        self._folder: Path | None = None
+        self._spilled: list[tuple[Path, Sequence[int]]] = []
+
+    def add(self, run: list[pa.RecordBatch]) -> None:
+        """Sort the rows; the list lets go of them."""
+        rows = gathered(run)
+        self._room -= rows.nbytes
+        ranges = _divided(rows, self._keys, self._cuts)
+        if self._room >= 0:
+            self._held.append([list(pieces) for pieces in ranges])
+            return
+        if self._folder is None:
+            folder = TemporaryDirectory(prefix="parquetry-clustering-")
+            self._folder = Path(self._resources.enter_context(folder))
+        path = self._folder / f"{len(self._spilled)}.arrow"
+        self._spilled.append((path, _write_run(path, rows.schema, ranges)))
+
+    def range(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a range, run by run; they can be had once.
+
+        Files are read, not mapped: their pages would count as memory.
+        """
+        for ranges in self._held:
+            pieces, ranges[number] = ranges[number], []
+            yield from drained(pieces)
+        for path, bounds in self._spilled:
+            first, end = bounds[number], bounds[number + 1]
+            if first < end:
+                with pa.OSFile(str(path)) as source:
+                    reader = pa.ipc.open_file(source)
+                    for at in range(first, end):
+                        yield reader.get_batch(at)
 
 
 def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[pa.RecordBatch]]:
@@ -61,30 +113,37 @@ def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[
         yield run
 
 
-def _write_run(path: Path, rows: pa.Table, keys: OrderKeys, cuts: Cuts) -> list[int]:
-    """Write the rows range by range; with which batch of the file each range begins, and the end."""
-    order, starts = cuts.divide(keys.of(rows))
+def _write_run(path: Path, schema: pa.Schema, ranges: Iterable[Iterable[pa.RecordBatch]]) -> list[int]:
+    """Write the ranges one behind the other; with which batch of the file each begins, and the end."""
     bounds = [0]
     written = 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema, options=_OPTIONS) as writer:
-        for start, end in pairwise(starts):
-            for first in range(int(start), int(end), _ROWS_AT_ONCE):
-                numbers = pa.array(order[first : min(first + _ROWS_AT_ONCE, int(end))])
-                writer.write_table(rows.take(numbers).combine_chunks())
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
+        for pieces in ranges:
+            for piece in pieces:
+                writer.write_batch(piece)
                 written += 1
             bounds.append(written)
     return bounds
 
 
-def _pieces(runs: Sequence[tuple[Path, Sequence[int]]], number: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a range, run by run. Files are read, not mapped: their pages would count as memory."""
-    for path, bounds in runs:
-        first, end = bounds[number], bounds[number + 1]
-        if first < end:
-            with pa.OSFile(str(path)) as source:
-                reader = pa.ipc.open_file(source)
-                for at in range(first, end):
-                    yield reader.get_batch(at)
+def _divided(rows: pa.Table, keys: OrderKeys, cuts: Cuts) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The rows in order, by range; pieces have memory of their own."""
+    order, starts = cuts.divide(keys.of(rows))
+    for start, end in pairwise(starts.tolist()):
+        yield (
+            piece
+            for first in range(start, end, _ROWS_AT_ONCE)
+            for piece in rows.take(pa.array(order[first : min(first + _ROWS_AT_ONCE, end)]))
+            .combine_chunks()
+            .to_batches()
+        )
+
+
+def drained(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches of the list, which lets go of each as it is taken."""
+    pieces.reverse()
+    while pieces:
+        yield pieces.pop()
 
 
 def _taken_by(rows: pa.Table, order: pa.Array, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -25,10 +25,11 @@ from parquetry.runtime.clustering_order import (
     RowOrder,
     cuts_of,
     declared_order,
+    gathered,
     split_places,
     taken,
 )
-from parquetry.runtime.clustering_runs import in_order, in_order_by_ranges
+from parquetry.runtime.clustering_runs import drained, in_order, in_order_by_ranges
 from parquetry.runtime.clustering_sample_file import KeptSample
 from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.errors import NotFoundError, StorageError
@@ -36,9 +37,17 @@ from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import RetryWrite
 
-_IN_MEMORY_SHARE: Final = 3
 _RUN_SHARE: Final = 6
 _LONGEST_RUN_BYTES: Final = 64 * 1024 * 1024
+
+_RUN_COPIES: Final = 3
+"""A run is there as it was decoded, with what the decoder reserved, in one piece, and partly sorted."""
+
+_ROW_GROUP_COPIES: Final = 3
+"""A row group is there as collected, in one piece, and encoded."""
+
+_ALLOCATED: Final = 1.1
+"""What the allocator takes for a byte of sorted rows."""
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -128,7 +137,8 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
     rows = _count(context, group)
     context = context_of(context, group, rows=rows)
     arrived, written = Tally(), Tally()
-    with SpreadingWriter(context, group.bucket(context.instant), rows=rows) as writer:
+    bucket, ordered = group.bucket(context.instant), group.order is not None
+    with SpreadingWriter(context, bucket, rows=rows, ordered=ordered) as writer:
         if group.order is None:
             copied = _stitch(context, group, writer, arrived, written)
         else:
@@ -161,6 +171,12 @@ def context_of(context: WriteContext, group: GroupWork, *, rows: int) -> WriteCo
 def run_bytes_of(context: WriteContext) -> int:
     """How many Arrow bytes of rows are sorted at once where not all of them fit into memory."""
     return min(context.memory_budget_bytes // _RUN_SHARE, _LONGEST_RUN_BYTES)
+
+
+def held_bytes_of(context: WriteContext) -> int:
+    """How many Arrow bytes of sorted rows have room in memory beside what sorting and writing take."""
+    working = _RUN_COPIES * run_bytes_of(context) + _ROW_GROUP_COPIES * context.row_group_arrow_bytes
+    return max(int((context.memory_budget_bytes - working) / _ALLOCATED), 0)
 
 
 def append_in_order(writer: SpreadingWriter, order: RowOrder, batches: Batches) -> None:
@@ -223,37 +239,31 @@ def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, arrived: T
     )
     held: list[pa.RecordBatch] = []
     size = 0
-    limit = context.memory_budget_bytes // _IN_MEMORY_SHARE
+    run_bytes = run_bytes_of(context)
     for batch in batches:
         held.append(batch)
         size += batch_arrow_bytes(batch)
-        if size > limit:
+        if size > run_bytes:
             break
     else:
         if held:
-            whole = taken(held)
-            held.clear()
+            whole = gathered(held)
             keys = OrderKeys(order, planned_sample(context, group) or _strided(whole))
             yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
         return
     stride = max(rows // SAMPLE_ROWS, 1)
     sample = sample_of(context, group.slices, order, stride=stride)
     keys = OrderKeys(order, planned_sample(context, group) or sample)
-    run_bytes = run_bytes_of(context)
     expected_bytes = rows * size / sum(batch.num_rows for batch in held)
+    room = held_bytes_of(context)
     yield from in_order_by_ranges(
-        chain(_drained(held), batches),
+        chain(drained(held), batches),
         keys,
         cuts_of(keys.of(sample), int(expected_bytes // run_bytes) + 1),
         run_bytes=run_bytes,
+        held_bytes=room if expected_bytes <= room else 0,
         batch_bytes=context.batch_bytes,
     )
-
-
-def _drained(held: list[pa.RecordBatch]) -> Batches:
-    held.reverse()
-    while held:
-        yield held.pop()
 
 
 def readers_of(context: WriteContext, slices: Sequence[FileSlice]) -> Iterator[BaseFileReader]:

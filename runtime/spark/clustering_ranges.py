@@ -21,7 +21,7 @@ from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_model import WriteContext, WrittenBucket
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.clustering_files import SpreadingWriter
-from parquetry.runtime.clustering_order import Cuts, OrderKeys, RowOrder, cuts_of, taken
+from parquetry.runtime.clustering_order import Cuts, OrderKeys, RowOrder, cuts_of, gathered, taken
 from parquetry.runtime.clustering_runs import in_order, runs_of
 from parquetry.runtime.clustering_task import (
     GroupWork,
@@ -248,7 +248,7 @@ class _Gathering:
         if any(message.taken == _GONE for message in told):
             raise RetryWrite("a file has been cleaned meanwhile")
         expected = sum(message.rows for message in told)
-        with SpreadingWriter(self._context, bucket, rows=expected) as writer:
+        with SpreadingWriter(self._context, bucket, rows=expected, ordered=True) as writer:
             append_in_order(writer, self._division.order, self._written.counted(self._ordered(ranges)))
             files = writer.finish()
         in_files = sum(file.stat.num_writes for file in files)
@@ -270,7 +270,7 @@ class _Gathering:
             if number in division.cuts.single:
                 yield from pieces
             elif held := list(pieces):
-                yield from in_order(taken(held), division.keys, batch_bytes=self._context.batch_bytes)
+                yield from in_order(gathered(held), division.keys, batch_bytes=self._context.batch_bytes)
 
 
 def _counted(number: int, rows: int, fingerprint: int, files: tuple[Any, ...] = ()) -> WrittenBucket:
@@ -292,8 +292,7 @@ def _scattered(context: WriteContext, division: Division, slices: Sequence[FileS
     is_gone = False
     try:
         for held in runs_of(read.counted(batches), run_bytes_of(context)):
-            rows = taken(held)
-            held.clear()
+            rows = gathered(held)
             order, starts = division.cuts.divide(division.keys.of(rows))
             step = max(min(MESSAGE_BYTES * rows.num_rows // max(rows.nbytes, 1), _MOST_ROWS), 1)
             for number, (start, end) in enumerate(pairwise(starts.tolist())):
@@ -304,6 +303,7 @@ def _scattered(context: WriteContext, division: Division, slices: Sequence[FileS
                     yield _message(
                         task=task, range_=number, run=next(runs), rows=piece.num_rows, content=_packed(piece)
                     )
+            del rows  # else they are there until the next run is
     except RetryWrite:
         is_gone = True
     for task in range(division.tasks):

@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from parquetry.runtime import clustering_runs
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
@@ -51,6 +55,24 @@ def rows_of(rng: np.random.Generator, words: pa.Array, rows: int) -> Any:
         )
 
 
+@contextmanager
+def spilled_files() -> Iterator[list[str]]:
+    """The files that lay in folders for sorted runs, in a list that fills while rows are sorted."""
+    found: list[str] = []
+
+    class Watched(TemporaryDirectory[str]):
+        def cleanup(self) -> None:
+            found.extend(path.name for path in Path(self.name).iterdir())
+            super().cleanup()
+
+    before = clustering_runs.TemporaryDirectory
+    clustering_runs.TemporaryDirectory = Watched  # type: ignore[misc]
+    try:
+        yield found
+    finally:
+        clustering_runs.TemporaryDirectory = before  # type: ignore[misc]
+
+
 def make(folder: Path, group_mib: int) -> list[dict[str, Any]]:
     """The files of the group."""
     rng = np.random.default_rng(1)
@@ -75,8 +97,10 @@ def measure(folder: Path, group_mib: int, budget_mib: int) -> dict[str, float]:
         target_bytes=sum(part.size_bytes for part in slices) // 8,
         order=RowOrder(strategy="zorder", columns=("n", "m")),
     )
-    written = rewrite_group(ctx, group)
+    with spilled_files() as spilled:
+        written = rewrite_group(ctx, group)
     return {
+        "spilled_files": len(spilled),
         "rows": written.consumed_rows,
         "files": len(written.files),
         "before_mib": before,

@@ -15,6 +15,7 @@ from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.spec import Column
 from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, slice_of
+from tests.support.clustering_memory import spilled_files
 
 COLUMNS = (
     Column(name="n", type="bigint"),
@@ -56,6 +57,19 @@ def incoming(rng):
     )
 
 
+def group_in(folder, order) -> GroupWork:
+    """The group of files of 96 MiB of rows, target files of a quarter of that."""
+    rng = np.random.default_rng(1)
+    ctx = context(folder, COLUMNS, instant=FIRST)
+    files = [
+        file
+        for number in range(FILES)
+        for file in write_bucket(ctx, bucket(ctx, number), [incoming(rng)]).files
+    ]
+    slices = tuple(slice_of(file) for file in files)
+    return GroupWork(index=0, partition="p=1", slices=slices, target_bytes=24 * MIB, order=order)
+
+
 @pytest.mark.parametrize(
     "order",
     [
@@ -65,20 +79,7 @@ def incoming(rng):
     ],
 )
 def test_a_group_of_many_times_the_budget_stays_near_it(tmp_path, count_allocations, order):
-    rng = np.random.default_rng(1)
-    ctx = context(tmp_path, COLUMNS, instant=FIRST)
-    files = [
-        file
-        for number in range(FILES)
-        for file in write_bucket(ctx, bucket(ctx, number), [incoming(rng)]).files
-    ]
-    group = GroupWork(
-        index=0,
-        partition="p=1",
-        slices=tuple(slice_of(file) for file in files),
-        target_bytes=24 * MIB,
-        order=order,
-    )
+    group = group_in(tmp_path, order)
     after = replace(context(tmp_path, COLUMNS, instant=SECOND), memory_budget_bytes=16 * MIB)
     counting = count_allocations()
     written = rewrite_group(after, group)
@@ -86,12 +87,43 @@ def test_a_group_of_many_times_the_budget_stays_near_it(tmp_path, count_allocati
     assert counting.max_memory() < 3 * after.memory_budget_bytes
 
 
+def test_sorted_runs_stay_in_memory_where_the_budget_has_room_for_all_of_them(tmp_path, count_allocations):
+    group = group_in(tmp_path, RowOrder(strategy="sort", columns=("n",)))
+    files, spilled, peaks = {}, {}, {}
+    for budget_mib in (256, 512, 768):
+        budget = {"memory_budget_bytes": budget_mib * MIB}
+        counting = count_allocations()
+        with spilled_files() as found:
+            written = rewrite_group(context(tmp_path, COLUMNS, instant=SECOND, **budget), group)
+        spilled[budget_mib] = len(found)
+        peaks[budget_mib] = counting.max_memory() / MIB
+        files[budget_mib] = {file.stat.path: file.stat.num_writes for file in written.files}
+        assert written.consumed_rows == FILES * ROWS
+    assert spilled == {256: 3, 512: 2, 768: 0}
+    assert files[256] == files[512] == files[768]
+    rows_mib = FILES * ROWS * ROW_BYTES / MIB
+    assert peaks[512] < rows_mib + 64 < peaks[768] + 64 < 768
+
+
 @pytest.mark.soak
-def test_a_group_of_2_5_gib_in_memory_is_clustered_by_a_process_of_less_than_600_mib(tmp_path):
-    command = [sys.executable, "-m", "tests.support.clustering_memory", str(tmp_path), "2560", "256"]
+@pytest.mark.parametrize(
+    ("budget_mib", "peak_mib", "is_spilled"), [(256, 600, True), (4096, 4096 + 128, False)]
+)
+def test_a_group_of_2_5_gib_in_memory_is_clustered_within_the_budget(
+    tmp_path, budget_mib, peak_mib, is_spilled
+):
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.clustering_memory",
+        str(tmp_path),
+        "2560",
+        str(budget_mib),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout)
     print(found)
     assert found["rows"] > 2_400_000
-    assert found["peak_mib"] < 600
+    assert found["peak_mib"] < peak_mib
+    assert bool(found["spilled_files"]) == is_spilled
