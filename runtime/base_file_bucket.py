@@ -30,18 +30,24 @@ class BucketWriter:
 
     ``base_rows`` is the number of rows of the base file, 0 without one, and ``base_clustering`` the digest
     of the clustering spec it is laid out by. What is written depends on
-    the rows and on what the bucket is expected to hold, never on how the rows come in batches. A
-    ``with`` block that ends with an exception leaves no unfinished file.
+    the rows and on what the bucket is expected to hold, never on how the rows come in batches. Pages
+    have at most ``page_rows`` rows. A ``with`` block that ends with an exception leaves no unfinished file.
     """
 
     def __init__(
-        self, context: WriteContext, bucket: Bucket, *, base_rows: int, base_clustering: str | None = None
+        self,
+        context: WriteContext,
+        bucket: Bucket,
+        *,
+        base_rows: int,
+        base_clustering: str | None = None,
+        page_rows: int | None = None,
     ) -> None:
         self._context = context
         self._base_clustering = base_clustering
         self._bucket = bucket
         self._buffer = RowBuffer()
-        self._encoder = RowGroupEncoder(context.files)
+        self._encoder = RowGroupEncoder(context.files, page_rows=page_rows)
         schema = file_schema(marked_schema(context.schema))
         self._template = self._encoder.template(schema)
         self._places = parquet_places(schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,13 @@ ZSTD_LEVEL: Final = 2
 At 1, which is Arrow's default, sorted sessions take a fifth more: timestamps and keys most of it.
 """
 
+ORDERED_PAGE_ROWS: Final = 2048
+"""How many rows a page has where rows were put in an order for readers to skip by.
+
+Arrow's 20,000 are more than a reader of one value needs: on a Z curve of two columns of lineitem it has to
+look at 21 and 31 % of the rows, with 2,048 at 7 and 11 %, for 5 % more bytes. Spark scans them as fast.
+"""
+
 _SAMPLE_ROWS = 20_000
 _ENOUGH_VALUES = 256
 _CODECS = {"none": "NONE", "uncompressed": "NONE", "lz4": "LZ4_RAW"}
@@ -66,12 +74,13 @@ class RowGroupEncoder:
 
     Decimals become fixed-length byte arrays, timestamps microseconds, lists three levels with
     ``element``; statistics go to the footer and the page index; the Arrow schema is not stored.
+    Pages have at most ``page_rows`` rows, unless the policy says how many bytes they have.
     """
 
-    def __init__(self, policy: FilesPolicy) -> None:
+    def __init__(self, policy: FilesPolicy, *, page_rows: int | None = None) -> None:
         codec = policy.compression.lower()
         self.codec = _CODECS.get(codec, codec.upper())
-        self.options: Final[Mapping[str, Any]] = {
+        self.options: Mapping[str, Any] = {
             "version": "2.6",
             "compression": self.codec,
             "compression_level": ZSTD_LEVEL if self.codec == "ZSTD" else None,
@@ -79,6 +88,8 @@ class RowGroupEncoder:
             "write_page_index": True,
             "store_schema": False,
         }
+        if page_rows is not None and policy.page_size_bytes is None:
+            self.options = {**self.options, **page_options(page_rows)}
         self._judged: dict[str, int] = {}
         self._dictionaries: set[str] = set()
 
@@ -106,6 +117,17 @@ class RowGroupEncoder:
         dictionaries = [path for path in self._dictionaries if path.split(".")[0] in rows.column_names]
         parts = _encode(rows, dictionaries, self.options)
         return EncodedRows(rows=rows, parts=parts, unbounded=_columns_with_nan(rows))
+
+
+def page_options(rows: int) -> dict[str, Any]:
+    """What to tell pyarrow's writer so that pages end behind so many rows at the latest.
+
+    Before it could be told so, it was to write that many values at a time, and to end a page when the
+    next value is behind one byte; where a column's rows are lists, pages have fewer of them then.
+    """
+    if "max_rows_per_page" in inspect.signature(pq.write_table).parameters:
+        return {"max_rows_per_page": rows}
+    return {"write_batch_size": rows, "data_page_size": 1}
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.base_file_bucket import BucketWriter
+from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS
 from parquetry.runtime.base_file_model import Bucket, WriteContext
 from parquetry.runtime.base_file_sizing import FileSizer
 from parquetry.runtime.layout.packing import files_near
@@ -40,11 +41,12 @@ def spreading_sizer(target_bytes: int, *, row_group_bytes: int, row_group_arrow_
 class SpreadingWriter(BucketWriter):
     """Writes the rows of a group, in the order in which they are appended, to files of like size.
 
-    ``context.max_file_size_bytes`` is the target. ``rows`` is how many there will be.
+    ``context.max_file_size_bytes`` is the target. ``rows`` is how many there will be; ``ordered`` whether
+    readers can skip by their order.
     """
 
-    def __init__(self, context: WriteContext, bucket: Bucket, *, rows: int) -> None:
-        super().__init__(context, bucket, base_rows=rows)
+    def __init__(self, context: WriteContext, bucket: Bucket, *, rows: int, ordered: bool) -> None:
+        super().__init__(context, bucket, base_rows=rows, page_rows=ORDERED_PAGE_ROWS if ordered else None)
 
     def end_file(self) -> None:
         """Let the rows that follow go to another file."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime.base_file_conform import Conformer
-from parquetry.runtime.base_file_encoding import RowGroupEncoder
+from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, RowGroupEncoder
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices
@@ -95,7 +95,7 @@ class TriedRows:
         step = max(min(row_group_bytes, target_bytes) / stored * read, 1 if read == 1 else _FEWEST_ROWS)
         count = max(round(rows.num_rows / step), 1)
         bounds = np.linspace(0, rows.num_rows, count + 1).astype(int)
-        encoder = RowGroupEncoder(policy)
+        encoder = RowGroupEncoder(policy, page_rows=None if order is None else ORDERED_PAGE_ROWS)
         data = written = 0
         for first, end in pairwise(bounds):
             part = rows.slice(first, end - first).combine_chunks()

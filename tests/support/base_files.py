@@ -15,6 +15,8 @@ from parquetry.runtime.avro_schema import table_avro_schema
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, WrittenFile, new_file_id
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet_assembly import PartChunk
+from parquetry.runtime.parquet_thrift import decode_struct
 from parquetry.runtime.spec import Column, FilesPolicy
 from parquetry.runtime.storage import LocalStore, ObjectStore
 
@@ -127,3 +129,11 @@ def read(ctx: WriteContext, files: Iterable[WrittenFile] | WrittenBucket) -> pa.
         with ctx.store.open_input(file.stat.path) as source:
             tables.append(pq.ParquetFile(source).read())
     return pa.concat_tables(tables)
+
+
+def page_starts(chunk: PartChunk) -> list[int]:
+    """The rows of the row group with which the pages of a column chunk begin."""
+    encoded = chunk.offset_index(0)
+    assert encoded is not None
+    (_, pages), *_ = decode_struct(encoded)[0].values()
+    return [page[3][1] for page in pages.items]

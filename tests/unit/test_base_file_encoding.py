@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file_encoding import RowGroupEncoder
+from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, RowGroupEncoder
 from parquetry.runtime.spec import FilesPolicy
+from tests.support.base_files import page_starts
 
 ROWS, EVENTS = 100_000, 20
 PARQUET_MR_ZSTD_LEVEL = 3
@@ -52,3 +53,23 @@ def test_zstd_takes_about_the_bytes_that_hudi_makes_of_the_same_rows():
 def test_other_codecs_have_no_level(codec):
     rows = sessions_in_random_order().slice(0, 1_000)
     assert RowGroupEncoder(FilesPolicy(compression=codec)).encode(rows).parts.stored_bytes(0)
+
+
+@pytest.mark.parametrize("pyarrow_knows_rows", [True, False])
+def test_pages_of_ordered_rows_have_as_many_rows_in_every_column(pyarrow_knows_rows, monkeypatch):
+    rows = sessions_in_random_order().slice(0, 20_000)
+    if not pyarrow_knows_rows:
+        monkeypatch.setattr(pq, "write_table", lambda table, where, *, data_page_size=None: None)
+    encoded = RowGroupEncoder(FilesPolicy(), page_rows=ORDERED_PAGE_ROWS).encode(rows)
+    for chunk in encoded.parts.chunks(0):
+        assert page_starts(chunk) == list(range(0, 20_000, ORDERED_PAGE_ROWS))
+
+
+def test_a_page_size_in_bytes_is_kept_for_ordered_rows():
+    rows = sessions_in_random_order().slice(0, 20_000)
+    policy = FilesPolicy(page_size_bytes=64 * 1024)
+    plain = RowGroupEncoder(policy).encode(rows)
+    ordered = RowGroupEncoder(policy, page_rows=ORDERED_PAGE_ROWS).encode(rows)
+    assert ordered.parts.content.read_at(ordered.parts.size_bytes, 0) == plain.parts.content.read_at(
+        plain.parts.size_bytes, 0
+    )

@@ -19,8 +19,20 @@ from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.spec import Column
-from tests.support.base_files import FIRST, MIB, SECOND, Incoming, bucket, context, read, slice_of, write
+from tests.support.base_files import (
+    FIRST,
+    MIB,
+    SECOND,
+    Incoming,
+    bucket,
+    context,
+    page_starts,
+    read,
+    slice_of,
+    write,
+)
 
 COLUMNS = (
     Column(name="n", type="bigint"),
@@ -96,6 +108,16 @@ def test_the_rows_are_the_same_with_their_commit_columns(small_files, order, bud
         assert file.stat.path == f"p=1/{name}"
         assert (file.stat.prev_commit, file.stat.num_inserts) == (None, 0)
         assert file.statistics.clustering == "0123456789abcdef"
+
+
+@pytest.mark.parametrize(("order", "pages"), [(None, 1), (RowOrder(strategy="sort", columns=("n",)), 2)])
+def test_pages_are_fine_where_rows_were_put_in_order(small_files, tmp_path, order, pages):
+    ctx, files = small_files
+    (file,) = rewrite_group(ctx, work(files, order=order)).files
+    assert file.stat.num_writes == 3510
+    with pa.OSFile(str(tmp_path / file.stat.path)) as content:
+        chunks = ParquetParts(content).chunks(0)
+        assert {len(page_starts(chunk)) for chunk in chunks} == {pages}
 
 
 @pytest.mark.parametrize("budget_bytes", [512 * MIB, 300_000])
