@@ -45,7 +45,8 @@ def list_files(
 
     A relative path starts at ``base``. A path without wildcards is one file, or a folder read
     with everything below it. Names that begin with ``_`` or ``.`` are left out, as Spark does.
-    Raises :class:`InvalidDataError` when a path without wildcards does not exist.
+    Raises :class:`InvalidDataError` when a path without wildcards does not exist, and for a name
+    that is no UTF-8.
     """
     root, pattern = split_pattern(path)
     store, infos = _files_below(join_base(base, root), options)
@@ -57,6 +58,13 @@ def list_files(
             raise InvalidDataError(f"there is no file or folder {path}; correct the path of the source")
         root, infos = folder, [one] if one else []
     expression = glob_expression(pattern) if pattern else None
+    found = [
+        info
+        for info in sorted(infos, key=lambda i: i.path)
+        if not _is_hidden(info.path) and (expression is None or expression.fullmatch(info.path))
+    ]
+    for info in found:
+        _check_spelling(info.path, path)
     return tuple(
         FoundFile(
             file=SourceFile(
@@ -68,8 +76,7 @@ def list_files(
             uri=f"{store.uri}/{info.path}",
             spark_uri=store.spark_uri(info.path),
         )
-        for info in sorted(infos, key=lambda i: i.path)
-        if not _is_hidden(info.path) and (expression is None or expression.fullmatch(info.path))
+        for info in found
     )
 
 
@@ -131,6 +138,16 @@ def _character_class(body: str) -> str:
     negated = body[0] in "!^"
     members = re.escape(body[negated:]).replace("\\-", "-")
     return f"[^/{members}]" if negated else f"[{members}]"
+
+
+def _check_spelling(name: str, path: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        spelled = name.encode(errors="surrogateescape")
+        raise InvalidDataError(
+            f"{path} matches a file called {spelled!r}, which is no UTF-8, so Spark cannot open it; rename it"
+        ) from error
 
 
 def _is_hidden(path: str) -> bool:

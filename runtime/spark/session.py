@@ -21,6 +21,9 @@ _ROWS_MOST = 65_536
 _GONE = re.compile(
     r"PATH_NOT_FOUND|FILE_NOT_EXIST|SparkFileNotFoundException|java\.io\.FileNotFoundException"
 )
+_NO_FILE = re.compile(
+    r"(?<=FILE_NOT_EXIST\] ).*?File does not exist|(?<=PATH_NOT_FOUND\] ).*?(?=\. SQLSTATE|$)"
+)
 _OURS = re.compile(r"parquetry\.(?:runtime\.)?errors\.(?P<name>\w+Error): (?P<message>.*)")
 _DATA_FAULTS = re.compile(
     r"ArithmeticException|NumberFormatException|DateTimeException|DateTimeParseException"
@@ -126,8 +129,10 @@ def _translated(error: Exception, what: str) -> Exception:
         if isinstance(kind, type) and issubclass(kind, ParquetryError):
             return kind(found["message"])
     if _GONE.search(text):
-        first = " ".join(text.strip().splitlines()[0].split())
-        return NotFoundError(f"{what}: {first}; run again, and read what is there now")
+        line = next((line for line in text.splitlines() if _GONE.search(line)), text)
+        told = _NO_FILE.search(line)
+        said = " ".join((told[0] if told else line).split())
+        return NotFoundError(f"{what}: {said}; run again, and read what is there now")
     if _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(text.partition("\n")[0]):
         first = " ".join(text.strip().splitlines()[0].split())
         return InvalidDataError(f"{what}: Spark cannot compute the rows: {first}; mend the query or the data")

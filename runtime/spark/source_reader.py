@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import fastavro
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
+from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.source_files import FoundFile, open_file
 from parquetry.runtime.spark.session import failures_translated
-from parquetry.runtime.spark.source_failures import UnreadableFileError, is_nameless, unreadable_file
+from parquetry.runtime.spark.source_failures import (
+    UnreadableFileError,
+    gone_file,
+    is_gone,
+    is_nameless,
+    is_of_different_types,
+    unreadable_file,
+    unreadable_files,
+)
+from parquetry.runtime.spark.source_types import check_one_type, with_undeclared_fields
 from parquetry.runtime.spark.sql_guard import check_query
 from parquetry.runtime.spec import Column, Source
 
 _VIEW = "source"
 _HEADER_BYTES = 64 * 1024
 _CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+_Part: TypeAlias = tuple[DataFrame, FoundFile]
 
 
 def read_files(
@@ -47,7 +58,7 @@ def read_files(
                 raise _without_columns(files[0])
             return frame
         case _:
-            return _load(spark, source, files, {"mergeSchema": "true"})
+            return _union_of_one_type(_loaded_apart(spark, source, files, {"mergeSchema": "true"}))
 
 
 def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: str) -> DataFrame:
@@ -81,14 +92,32 @@ def _load(
     try:
         return reader.load([file.spark_uri for file in files])
     except (PySparkException, Py4JJavaError) as error:
+        if is_gone(error):
+            raise gone_file(error) from error
         if not is_nameless(error):
+            if isinstance(error, AnalysisException | IllegalArgumentException):
+                raise unreadable_files(error) from error
             raise
         if len(files) == 1:
             raise unreadable_file(files[0].file.path, error) from error
         middle = len(files) // 2
         for half in (files[:middle], files[middle:]):
             _load(spark, source, half, defaults, schema)
-        raise
+        raise unreadable_files(error) from error
+
+
+def _loaded_apart(
+    spark: SparkSession, source: Source, files: Sequence[FoundFile], defaults: Mapping[str, str]
+) -> list[_Part]:
+    """One frame, or several where a column has other types in some files, which Spark does not merge."""
+    try:
+        return [(_load(spark, source, files, defaults), files[0])]
+    except Py4JJavaError as error:
+        if len(files) == 1 or not is_of_different_types(error):
+            raise
+    middle = len(files) // 2
+    halves = (files[:middle], files[middle:])
+    return [part for half in halves for part in _loaded_apart(spark, source, half, defaults)]
 
 
 def _read_text(
@@ -139,9 +168,19 @@ def _by_header(
 
 def _first_line(file: FoundFile, storage: Mapping[str, Any]) -> bytes:
     codec = _CODECS.get(file.uri.rpartition(".")[2])
-    with open_file(file, storage) as raw:
+    with _opened(file, storage) as raw:
         handle = pa.CompressedInputStream(raw, codec) if codec else raw
-        return bytes(handle.read(_HEADER_BYTES).partition(b"\n")[0])
+        try:
+            return bytes(handle.read(_HEADER_BYTES).partition(b"\n")[0])
+        except OSError as error:
+            raise UnreadableFileError(file.file.path, str(error)) from error
+
+
+def _opened(file: FoundFile, storage: Mapping[str, Any]) -> Any:
+    try:
+        return open_file(file, storage)
+    except NotFoundError as error:
+        raise gone_file(file.file.path) from error
 
 
 def _read_avro(
@@ -151,15 +190,22 @@ def _read_avro(
     by_schema: dict[str, list[FoundFile]] = {}
     for file in files:
         by_schema.setdefault(_avro_schema(file, storage), []).append(file)
-    return _union([_load(spark, source, group, {"avroSchema": text}) for text, group in by_schema.items()])
+    groups = by_schema.items()
+    return _union_of_one_type([(_load(spark, source, g, {"avroSchema": text}), g[0]) for text, g in groups])
 
 
 def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
-    with open_file(file, storage) as handle:
+    with _opened(file, storage) as handle:
         try:
             return str(fastavro.reader(handle).metadata["avro.schema"])
         except (ValueError, KeyError, EOFError) as error:
             raise UnreadableFileError(file.file.path, f"it is no Avro file ({error})") from error
+
+
+def _union_of_one_type(parts: Sequence[_Part]) -> DataFrame:
+    """The rows of all parts; UnreadableFileError when a column holds things that no type of its own does."""
+    check_one_type([(frame.schema, file.file.path) for frame, file in parts])
+    return _union([frame for frame, _ in parts])
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
@@ -171,4 +217,4 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 
 def _type_of(declared: str | None, found: T.DataType) -> T.DataType:
     # DataType.fromDDL, the public way back from text, needs Spark 4.
-    return found if declared is None else T._parse_datatype_string(declared)  # noqa: SLF001
+    return found if declared is None else with_undeclared_fields(T._parse_datatype_string(declared), found)  # noqa: SLF001

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fastavro import parse_schema, writer
+from pyarrow import orc
 
 from parquetry.compiler.workspace import avro_package
-from parquetry.runtime.errors import InvalidDataError, StalePlanError
+from parquetry.runtime.errors import InvalidDataError, NotFoundError, StalePlanError
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, digest_of
 from parquetry.runtime.main import execute
+from parquetry.runtime.spark import ingest
 from parquetry.runtime.spark.read import read_table
+from parquetry.runtime.spark.source_reader import read_files
 from parquetry.runtime.spec import Column, Operation, Source, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
@@ -114,6 +121,28 @@ def test_parquet_files_of_one_batch_may_have_different_columns(world):
         part.rename(world.root / "in" / f"{number}.parquet")
     world.ingest()
     assert world.rows() == {1: ("a", None), 2: (None, 2.5)}
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_a_column_that_became_wider_between_two_files_of_one_batch(world, file_format):
+    world.create(source(format=file_format, path=f"in/*.{file_format}"))
+    write = {"parquet": pq.write_table, "orc": orc.write_table}[file_format]
+    for number, kind in enumerate((pa.int64(), pa.int32(), pa.int64())):
+        rows = {"name": ["x"], "id": pa.array([number], kind)}
+        write(
+            pa.table(dict(reversed(rows.items())) if number else rows),
+            world.root / f"in/{number}.{file_format}",
+        )
+    world.ingest()
+    assert world.rows() == dict.fromkeys(range(3), ("x", None))
+
+    write(pa.table({"id": [3], "name": pa.array([7], pa.int64())}), world.root / f"in/b.{file_format}")
+    write(pa.table({"id": [4], "name": ["y"]}), world.root / f"in/a.{file_format}")
+    os.utime(world.root / f"in/b.{file_format}", (0, 0))  # the older file is looked at first
+    with pytest.raises(
+        InvalidDataError, match=r"^source s of t: column 'name' is bigint in in/b\S+ and string in in/a\S+; "
+    ):
+        world.ingest()
 
 
 def test_csv_files_of_one_batch_may_have_their_columns_in_another_order(world):
@@ -382,6 +411,65 @@ def test_a_file_that_is_no_avro_is_named_with_the_remedy(world):
         InvalidDataError, match=r"source s of t: in/a\.avro cannot be read: it is no Avro file"
     ):
         world.ingest()
+
+
+def test_a_file_that_is_compressed_by_its_name_only(world):
+    world.create(source(format="csv", path="in/*.csv.gz"))
+    packed = world.root / "in/a.csv.gz"
+    packed.write_text("id,name\n1,x\n")
+    with pytest.raises(
+        InvalidDataError, match=r"source s of t: in/a\.csv\.gz cannot be read: .*remove the file"
+    ):
+        world.ingest()
+    packed.write_bytes(gzip.compress(packed.read_bytes()))
+    world.ingest()
+    assert world.rows() == {1: ("x", None)}
+
+
+def test_a_json_field_that_comes_twice_is_told_with_its_file(world):
+    world.create(source(path="in/*.json"))
+    (world.root / "in/a.json").write_text(lines({"id": 1, "name": "x"}))
+    (world.root / "in/b.json").write_text('{"id": 2, "name": "x", "name": "y"}\n')
+    with pytest.raises(
+        InvalidDataError, match=r"source s of t: in/b\.json cannot be read: .*`name`.*correct or"
+    ):
+        world.ingest()
+
+
+def test_a_json_field_that_the_table_does_not_have_is_refused_at_any_depth(world):
+    """Spark passes over what the type it is given does not have."""
+    columns = (*COLUMNS, Column(name="n", type="array<struct<a:int>>"))
+    world.create(source(path="in/*.json"), columns=columns)
+    (world.root / "in/a.json").write_text(lines({"id": 1, "n": [{"a": 1}]}, {"id": 2, "n": [{"zz": 5}]}))
+    with pytest.raises(
+        InvalidDataError, match=r"^source s of t: column 'n\.element\.zz' is not in the table"
+    ):
+        world.ingest()
+    (world.root / "in/a.json").write_text(lines({"id": 1, "n": [{"a": 1}]}, {"id": 2, "n": [{}]}))
+    world.ingest()
+    assert set(world.rows()) == {1, 2}
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+def test_a_file_that_goes_before_it_is_read_is_named(world, monkeypatch, file_format, late):
+    """Whoever cleans the landing folder up does not wait for us."""
+    world.create(source(format=file_format, path=f"in/*.{file_format}"))
+    for number in range(2):
+        row = f"id\n{number}\n" if file_format == "csv" else lines({"id": number})
+        (world.root / f"in/{number}.{file_format}").write_text(row)
+
+    def read(*arguments, **options):
+        frame = read_files(*arguments, **options) if late else None
+        (world.root / f"in/1.{file_format}").unlink()
+        return frame or read_files(*arguments, **options)
+
+    monkeypatch.setattr(ingest, "read_files", read)
+    with pytest.raises(NotFoundError, match=rf"^source s of t: .*in/1\.{file_format}\b.*; run again"):
+        world.ingest()
+    monkeypatch.undo()
+    world.ingest()
+    assert set(world.rows()) == {0}
 
 
 def test_two_runs_at_once_take_a_file_once(world):

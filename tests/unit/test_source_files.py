@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
@@ -68,6 +70,17 @@ def test_special_characters_in_names_are_no_pattern_for_spark(tmp_path):
     (tmp_path / "landing" / "a[1].csv").write_text("x")
     (found,) = list_files("landing/*.csv", base=str(tmp_path))
     assert found.spark_uri.endswith(r"a\[1\].csv")
+
+
+def test_a_name_that_is_no_utf_8_is_shown(tmp_path):
+    (tmp_path / "landing").mkdir()
+    with open(os.fsencode(tmp_path / "landing") + b"/caf\xe9.csv", "w"):
+        pass
+    with pytest.raises(
+        InvalidDataError, match=r"landing/\*\.csv matches a file called b'caf\\xe9\.csv'.*rename"
+    ):
+        list_files("landing/*.csv", base=str(tmp_path))
+    assert list_files("landing/*.json", base=str(tmp_path)) == ()
 
 
 def test_patterns_split_before_the_first_wildcard():
