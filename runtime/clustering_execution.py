@@ -1,24 +1,19 @@
-"""From a clustering plan on the timeline to what its groups become, and which of them may be published.
-
-Writers always win: a group of which a file was changed, or that a living writer has announced, is left
-out at the last moment, under the lock, and its new files are deleted before the others are published.
-"""
+"""From a clustering plan on the timeline to what its groups become."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from parquetry.runtime.base_file_result import FileResult
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
-from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, KeptSample
+from parquetry.runtime.clustering_sample_file import kept_sample
 from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy, Scope
 from parquetry.runtime.layout.clustering_scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
@@ -30,10 +25,8 @@ from parquetry.runtime.services.clustering_avro import (
     SORT_COLUMNS_PARAM,
     execution_of,
 )
-from parquetry.runtime.services.clustering_survey import reserved_groups
-from parquetry.runtime.services.undo import files_of_instant, relative_path
+from parquetry.runtime.services.undo import relative_path
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
-from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction
 
 _LAYOUTS: Final = {"LINEAR": "sort", "ZORDER": "zorder", "HILBERT": "hilbert"}
@@ -50,10 +43,11 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenGroup:
-    """A group and the files that stand for it now."""
+    """A group and the files that stand for it now; ``queries`` are the declared ones, measured on these."""
 
     work: GroupWork
     files: tuple[FileResult, ...]
+    queries: tuple[MeasuredQuery, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +111,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
     works: list[GroupWork] = []
     left_out: list[LeftOut] = []
     index = 0
-    for number, group in enumerate(plan.groups):
+    for group in plan.groups:
         paths = [relative_path(table.store, part.path) for part in group.slices]
         slices = tuple(current[path] for path in paths if path in current)
         if len(slices) < len(paths) or not paths:
@@ -135,7 +129,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
                 target_bytes=target,
                 order=order,
                 tasks=tasks,
-                ranked_by=_kept_sample(plan, number),
+                ranked_by=kept_sample(plan, group),
             )
         )
         index += tasks
@@ -145,11 +139,6 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
         execution=execution,
         digest=execution.digest if planned is not None else None,
     )
-
-
-def _kept_sample(plan: ClusteringPlan, number: int) -> KeptSample | None:
-    path = plan.extra.get(SAMPLE_KEY)
-    return None if path is None else KeptSample(path=path, number=number)
 
 
 def row_order(execution: ExecutionPolicy) -> RowOrder | None:
@@ -173,43 +162,9 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
     return RowOrder(strategy=execution.strategy, columns=execution.columns, split_by=execution.split_by)
 
 
-class Standing:
-    """Which groups of a plan may be published, asked under the lock."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-
-    def still_hold(
-        self, groups: Sequence[RewrittenGroup], now: Timeline, *, works: Sequence[GroupWork]
-    ) -> tuple[list[RewrittenGroup], list[LeftOut]]:
-        """The groups whose files are still the newest and that no living writer is about to change.
-
-        The new files of all others among ``works`` are deleted.
-        """
-        partitions = sorted({work.partition for work in works})
-        view = self._transaction.table.view(now)
-        current = {part.path for slices in map_each(partitions, view.slices) for part in slices}
-        timing = self._transaction.session.timing
-        reserved = reserved_groups(now, timing=timing, but=self._transaction.instant)
-        standing: list[RewrittenGroup] = []
-        lost: list[LeftOut] = []
-        for group in groups:
-            slices = group.work.slices
-            if not all(part.path in current for part in slices):
-                lost.append(_lost(group, "a writer has changed its files"))
-            elif why := next((reserved[key] for key in _keys(slices) if key in reserved), None):
-                lost.append(_lost(group, f"of one of its files: {why}"))
-            else:
-                standing.append(group)
-        self._delete_others(partitions, standing)
-        return standing, lost
-
-    def _delete_others(self, partitions: Iterable[str], standing: Iterable[RewrittenGroup]) -> None:
-        transaction = self._transaction
-        kept = {file.stat.path for group in standing for file in group.files}
-        for partition in partitions:
-            written = files_of_instant(transaction.store, partition, transaction.instant)
-            transaction.store.delete_all([path for path in written if path not in kept])
+def lost_group(group: RewrittenGroup, reason: str) -> LeftOut:
+    """A group that was rewritten for nothing."""
+    return LeftOut(partition=group.work.partition, files=len(group.work.slices), reason=reason)
 
 
 def description(
@@ -244,7 +199,7 @@ def clustered(
     """What became of a plan; groups of a run that was lost as a whole are left out, and measures of it."""
     if commit.instant is None:
         reason = "; ".join(commit.retry_reasons) or "no group of the plan was left"
-        left_out = [*left_out, *(_lost(group, reason) for group in standing)]
+        left_out = [*left_out, *(lost_group(group, reason) for group in standing)]
         standing, queries = [], ()
     files = [file for group in standing for file in group.files]
     slices = [part for group in standing for part in group.work.slices]
@@ -288,10 +243,6 @@ def _of_hudi(plan: ClusteringPlan) -> ExecutionPolicy:
     return ExecutionPolicy(strategy=_LAYOUTS.get(layout, "sort"), columns=columns)
 
 
-def _keys(slices: Iterable[FileSlice]) -> Iterable[FileKey]:
-    return ((part.partition, part.file_id) for part in slices)
-
-
 def _share(slices: Sequence[FileSlice], group: ClusteringGroup) -> int:
     return max(sum(part.size_bytes for part in slices) // max(group.output_files, 1), 1)
 
@@ -299,7 +250,3 @@ def _share(slices: Sequence[FileSlice], group: ClusteringGroup) -> int:
 def _left_out(group: ClusteringGroup, reason: str) -> LeftOut:
     partition = group.slices[0].partition if group.slices else ""
     return LeftOut(partition=partition, files=len(group.slices), reason=reason)
-
-
-def _lost(group: RewrittenGroup, reason: str) -> LeftOut:
-    return LeftOut(partition=group.work.partition, files=len(group.work.slices), reason=reason)

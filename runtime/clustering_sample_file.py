@@ -14,9 +14,10 @@ from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.statistics import FOLDER
 from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 
 SAMPLE_KEY: Final = "parquetry.sample"
-"""Where a plan says in which file its sample is."""
+"""Where a plan says in which file its sample is, and a group which one of that file is its own."""
 
 _GROUP: Final = "__group"
 
@@ -28,7 +29,7 @@ def sample_path(instant: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSample:
-    """Where the sample of a group is: the file of its plan, and its number in the plan."""
+    """Where the sample of a group is: the file of its plan, and its number in that."""
 
     path: str
     number: int
@@ -47,8 +48,14 @@ class KeptSample:
         return pa.Table.from_batches([conformer(batch) for batch in found.to_batches()], schema=wanted)
 
 
+def kept_sample(plan: ClusteringPlan, group: ClusteringGroup) -> KeptSample | None:
+    """Where the sample of a group of the plan is; None where it has none."""
+    path, number = plan.extra.get(SAMPLE_KEY), group.extra.get(SAMPLE_KEY, "")
+    return KeptSample(path=path, number=int(number)) if path is not None and number.isdecimal() else None
+
+
 def encode_samples(samples: Sequence[pa.Table | None]) -> bytes | None:
-    """The samples of the groups of a plan as one file; None when no group has one."""
+    """The samples of groups as one file, each under its place among them; None when no group has one."""
     known = [(number, sample) for number, sample in enumerate(samples) if sample is not None]
     if not known:
         return None

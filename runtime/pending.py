@@ -166,13 +166,14 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
     return None
 
 
-def withdraw_waiting(groups: Collection[tuple[str, str]], timeline: Timeline) -> None:
+def withdraw_waiting(groups: Collection[tuple[str, str]], timeline: Timeline, *, but: str) -> None:
     """Take back the clustering plans that wait for a process and name one of the groups; the lock is held.
 
     Whoever carries such a plan out from its files alone, as Hudi does, would undo the change of them.
+    ``but`` is the instant that changes them.
     """
     plans = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}
-    for time in sorted(plans):
+    for time in sorted(plans - {but}):
         claim = read_claim(timeline.store, time)
         if claim is not None and claim.purpose == SCHEDULED:
             requested = Instant(time=time, action=Action.REPLACECOMMIT, state=State.REQUESTED)

@@ -35,7 +35,7 @@ from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import TaskGuard, Transaction, begin
-from parquetry.runtime.validation import NONCE_KEY, SOURCES_KEY, Validation, revalidate, validate
+from parquetry.runtime.validation import NONCE_KEY, SOURCES_KEY, look_ahead, revalidate, validate
 from parquetry.version import VERSION
 
 __all__ = [
@@ -55,8 +55,8 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 
-Narrow = Callable[[WriteOutcome], WriteOutcome | None]
-"""Which part of a write still holds, asked while the lock is held."""
+Narrow = Callable[[WriteOutcome, Timeline], WriteOutcome | None]
+"""Which part of a write still holds by the timeline as it is now, asked while the lock is held."""
 
 VERSION_KEY: Final = "parquetry.version"
 TABLE_ID_KEY: Final = "parquetry.table_id"
@@ -179,8 +179,8 @@ def run_once(
     """The result of one attempt of a write that gives way to every other one: clustering.
 
     ``narrow`` is asked under the lock which part of the outcome still holds, and has deleted the files
-    of the rest when it answers; None means no part. What is lost is not tried again: the result then
-    has no instant, and says why.
+    of the rest when it answers: the same outcome for all of it, None for no part. What is lost is not
+    tried again: the result then has no instant, and says why.
     """
     reasons: list[str] = []
     outcome: WriteOutcome | None = None
@@ -208,24 +208,26 @@ def _publish(
     """
     published: Timeline | None = None
     try:
+        ahead = look_ahead(transaction, outcome)
+        content = _content(transaction, outcome)
         while True:
             with transaction.table_lock() as lock:
-                if published is None and narrow is not None:
-                    narrowed = narrow(outcome)
-                    if narrowed is None:
-                        transaction.undo(also=_paths(outcome), is_locked=True)
-                        return None, ()
-                    outcome = narrowed
                 if published is not None:
                     conflict = revalidate(transaction, outcome, published)
                 else:
-                    validation = validate(transaction, outcome)
-                    conflict = validation.conflict
+                    now = ahead.timeline.reload()
+                    narrowed = outcome if narrow is None else narrow(outcome, now)
+                    if narrowed is None:
+                        transaction.undo(also=_paths(outcome), is_locked=True)
+                        return None, ()
+                    if narrowed is not outcome:
+                        outcome, content = narrowed, _content(transaction, narrowed)
+                    conflict = validate(transaction, outcome, ahead, now)
                 if conflict is not None:
                     _undo_loser(transaction, outcome)
                     raise _Lost(conflict)  # noqa: TRY301 - the lock is to be released on the way
-                if published is None and lock.is_held() and _put_commit(transaction, outcome, validation):
-                    published = validation.timeline
+                if published is None and lock.is_held() and _put_commit(transaction, outcome, content, now):
+                    published = now
                 # After a pause longer than the lease somebody else may have published beside us.
                 if published is not None and lock.is_held():
                     break
@@ -243,23 +245,26 @@ def _publish(
     return outcome, _tidy(transaction)
 
 
-def _put_commit(transaction: Transaction, outcome: WriteOutcome, validation: Validation) -> bool:
+def _content(transaction: Transaction, outcome: WriteOutcome) -> bytes:
+    return CommitMetadata(
+        operation=outcome.operation,
+        stats=outcome.stats,
+        replaced=outcome.replaced,
+        extra=_extra(transaction, outcome),
+    ).to_json()
+
+
+def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes, now: Timeline) -> bool:
     """Put the completed file and read it back; True when it is there.
 
     Clustering plans that it puts out of date are withdrawn before.
 
     False when the file is gone again: another writer has rolled the write back.
     """
-    withdraw_waiting(work_of_outcome(transaction.instant, outcome).touched, validation.timeline)
+    touched = work_of_outcome(transaction.instant, outcome).touched
+    withdraw_waiting(touched, now, but=transaction.instant)
     completed = transaction.state(State.COMPLETED)
     nonce = transaction.session.claim.owner.nonce
-    metadata = CommitMetadata(
-        operation=outcome.operation,
-        stats=outcome.stats,
-        replaced=outcome.replaced,
-        extra=_extra(transaction, outcome),
-    )
-    content = metadata.to_json()
     put = transaction.store.put_if_absent(completed.path, content, nonce=nonce)
     for _ in range(_ATTEMPTS_TO_READ_BACK):
         try:

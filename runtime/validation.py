@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,7 +17,9 @@ from parquetry.runtime.conflicts import (
     work_of_outcome,
 )
 from parquetry.runtime.effective import effective_instants
+from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.inserted_keys import inserted_keys_of
+from parquetry.runtime.intents import KeyRanges
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
@@ -34,37 +37,63 @@ NONCE_KEY: Final = "parquetry.nonce"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
-    """Whether a write may be published, and the timeline by which that was judged."""
+class Ahead:
+    """What a writer has read before it takes the lock, so that others need not wait for it.
 
-    conflict: Conflict | None
+    ``timeline`` remembers what the writes did that completed before, ``inserted`` between which keys they
+    inserted, by instant. ``taken`` is what the ledger says against the write.
+    """
+
     timeline: Timeline
+    inserted: Mapping[str, KeyRanges]
+    taken: Conflict | None
 
 
-def validate(transaction: Transaction, outcome: WriteOutcome) -> Validation:
-    """Why the write may not be published, to be called while the lock is held.
+def look_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
+    """Read what :func:`validate` will ask for, as far as it is there already.
+
+    What completes afterwards is read under the lock. The ledger is not asked again there: what others
+    took after ``Ahead.timeline`` they say in commits that are then looked at, and a restore between is
+    noticed by itself.
+    """
+    before = transaction.timeline
+    timeline = before.reload()
+    others = [instant.time for instant in _completed_since(before, timeline)]
+    inserted: dict[str, KeyRanges] = {}
+    metadata = zip(others, map_each(others, lambda time: _commit_of(timeline, time)), strict=True)
+    known = {time: found for time, found in metadata if found is not None}
+    if outcome.footprint.inserted_keys:
+        times = list(known)
+        keys = map_each(times, lambda time: inserted_keys_of(transaction.store, time, known[time]))
+        inserted = dict(zip(times, keys, strict=True))
+    with suppress(CorruptTableError):
+        # Remembered; whoever needs it is told then.
+        _ = timeline.groups_in_pending_clustering
+    taken = _taken_before(transaction, outcome, timeline)
+    return Ahead(timeline=timeline, inserted=inserted, taken=taken)
+
+
+def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now: Timeline) -> Conflict | None:
+    """Why the write may not be published, to be called while the lock is held; ``now`` was read under it.
 
     Raises UnsupportedTableError when the table may not be written to any more.
     """
     before = transaction.timeline
-    now = before.reload()
     reason = (
         _lost_files(transaction, now)
         or _undone_meanwhile(transaction, now)
         or _missing_data(transaction, outcome)
     )
     if reason is not None:
-        return Validation(conflict=Conflict(verdict=Verdict.RETRY, reason=reason), timeline=now)
+        return Conflict(verdict=Verdict.RETRY, reason=reason)
     _check_table(transaction, now)
     groups = (
         frozenset() if outcome.operation == CLUSTER else work_of_outcome(transaction.instant, outcome).touched
     )
     if reason := clustered_by_hudi(groups, now):
-        return Validation(conflict=Conflict(verdict=Verdict.REFUSED, reason=reason), timeline=now)
-    conflict = _taken_before(transaction, outcome, now) or _first_conflict(
-        transaction, outcome, _completed_since(before, now), now
-    )
-    return Validation(conflict=conflict, timeline=now)
+        return Conflict(verdict=Verdict.REFUSED, reason=reason)
+    others = _completed_since(before, now)
+    return ahead.taken or _first_conflict(transaction, outcome, others, now, inserted=ahead.inserted)
 
 
 def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timeline) -> Conflict | None:
@@ -89,7 +118,7 @@ def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timel
         and NONCE_KEY not in now.commit_metadata(instant.time).extra
         and _begun_ms(instant, now) <= visible_ms
     ]
-    return _first_conflict(transaction, outcome, unaware, now)
+    return _first_conflict(transaction, outcome, unaware, now, inserted={})
 
 
 def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> Conflict | None:
@@ -120,6 +149,14 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
 
 def _completed_since(before: Timeline, now: Timeline) -> list[Instant]:
     return [instant for instant in now.completed_writes if not before.is_completed(instant.time)]
+
+
+def _commit_of(timeline: Timeline, time: str) -> CommitMetadata | None:
+    """What a completed write did; None when it cannot be read now: it is read again under the lock."""
+    try:
+        return timeline.commit_metadata(time)
+    except (StaleTimelineError, CorruptTableError):
+        return None
 
 
 def _begun_ms(instant: Instant, timeline: Timeline) -> int:
@@ -155,6 +192,9 @@ def _undone_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
         # What left the timeline at its old end was archived, anything else was undone.
         if not now.is_completed(instant.time) and (first is None or instant.time > first):
             return f"{instant.time}, which the write built on, was rolled back"
+    for instant in before.pending_writes:
+        if not now.contains(instant.time) and first is not None and instant.time < first:
+            return f"{instant.time}, which was pending, may have been completed and archived meanwhile"
     return None
 
 
@@ -180,16 +220,23 @@ def _check_table(transaction: Transaction, now: Timeline) -> None:
 
 
 def _first_conflict(
-    transaction: Transaction, outcome: WriteOutcome, others: Iterable[Instant], now: Timeline
+    transaction: Transaction,
+    outcome: WriteOutcome,
+    others: Iterable[Instant],
+    now: Timeline,
+    *,
+    inserted: Mapping[str, KeyRanges],
 ) -> Conflict | None:
-    """The gravest conflict with one of these completed writes."""
+    """The gravest conflict with one of these completed writes; ``inserted`` is known of some."""
     mine = work_of_outcome(transaction.instant, outcome)
     schema_before = _newest_schema(transaction.timeline)
     found: list[Conflict] = []
     for instant in others:
         metadata = now.commit_metadata(instant.time)
         consumed = tuple(_consumed(transaction.store, instant.time, metadata, outcome.footprint.consumed))
-        keys = inserted_keys_of(transaction.store, instant.time, metadata) if mine.inserted_keys else {}
+        keys = inserted.get(instant.time)
+        if keys is None and mine.inserted_keys:
+            keys = inserted_keys_of(transaction.store, instant.time, metadata)
         theirs = work_of_commit(instant.time, metadata, consumed, keys)
         conflict = find_conflict(mine, theirs, footprint=outcome.footprint, schema_before=schema_before)
         if conflict is not None:

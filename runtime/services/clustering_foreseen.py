@@ -54,21 +54,39 @@ def foresee_under(
     return found | foresee(store, spec, policy, row_order(policy.execution), others, limits=limits)
 
 
+def keep_samples(
+    store: ObjectStore, instant: str, foreseen: Mapping[FileKey, GroupForecast]
+) -> Mapping[FileKey, int]:
+    """Put the samples of what is foreseen beside the timeline; the number of each, by first file.
+
+    That is done before anything is locked, so some groups of the file may not come into the plan.
+    """
+    samples = encode_samples([forecast.sample for forecast in foreseen.values()])
+    if samples is None:
+        return {}
+    store.put(sample_path(instant), samples)
+    return {
+        key: number for number, (key, forecast) in enumerate(foreseen.items()) if forecast.sample is not None
+    }
+
+
 def with_forecast(
-    store: ObjectStore, instant: str, plan: ClusteringPlan, foreseen: Mapping[FileKey, GroupForecast]
+    plan: ClusteringPlan,
+    instant: str,
+    foreseen: Mapping[FileKey, GroupForecast],
+    samples: Mapping[FileKey, int],
 ) -> ClusteringPlan:
-    """The plan with what is foreseen of each group; its sample is put beside the timeline."""
-    known = [foreseen.get(_key(group)) for group in plan.groups]
-    samples = encode_samples([None if forecast is None else forecast.sample for forecast in known])
-    if samples is not None:
-        store.put(sample_path(instant), samples)
-        plan = replace(plan, extra={**plan.extra, SAMPLE_KEY: sample_path(instant)})
-    groups = (
-        group if forecast is None else replace(group, extra={**group.extra, **prediction_of(forecast)})
-        for group, forecast in zip(plan.groups, known, strict=True)
-    )
-    return replace(plan, groups=tuple(groups))
+    """The plan with what is foreseen of each group, and where its sample is."""
+    extra = {**plan.extra, SAMPLE_KEY: sample_path(instant)} if samples else plan.extra
+    groups = tuple(_foreseen_group(group, foreseen, samples) for group in plan.groups)
+    return replace(plan, extra=extra, groups=groups)
 
 
-def _key(group: ClusteringGroup) -> FileKey:
-    return group.slices[0].partition, group.slices[0].file_id
+def _foreseen_group(
+    group: ClusteringGroup, foreseen: Mapping[FileKey, GroupForecast], samples: Mapping[FileKey, int]
+) -> ClusteringGroup:
+    key = group.slices[0].partition, group.slices[0].file_id
+    said = dict(prediction_of(foreseen[key])) if key in foreseen else {}
+    if key in samples:
+        said[SAMPLE_KEY] = str(samples[key])
+    return replace(group, extra={**group.extra, **said})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from parquetry.runtime.claims import (
@@ -25,14 +25,17 @@ from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample_file import sample_path
 from parquetry.runtime.clustering_scope_choice import Foreseen
 from parquetry.runtime.conflicts import CLUSTER
-from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.errors import ConflictError, InvalidDataError, StorageError
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
+from parquetry.runtime.lock import TableLock
 from parquetry.runtime.owner import Owner
+from parquetry.runtime.parallel import map_each
 from parquetry.runtime.pending import SCHEDULED, settle
 from parquetry.runtime.services.clustering_avro import PlannedExecution, avro_plan, execution_of
-from parquetry.runtime.services.clustering_foreseen import foresee_groups, with_forecast
+from parquetry.runtime.services.clustering_foreseen import foresee_groups, keep_samples, with_forecast
 from parquetry.runtime.services.clustering_survey import (
+    changed_groups,
     commits_since_clustering,
     observe,
     reserved_groups,
@@ -40,7 +43,7 @@ from parquetry.runtime.services.clustering_survey import (
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.storage import PutOutcome
 from parquetry.runtime.table import TableHandle, check_writable
-from parquetry.runtime.timeline.clustering_plan import RequestedReplace
+from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -173,40 +176,63 @@ def _request(
     store = table.store
     spec = table.effective_spec(timeline)
     policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{store.uri}: applied spec.extra")
-    requested = Instant(time=session.instant, action=Action.REPLACECOMMIT, state=State.REQUESTED)
-    with table_lock(table, session) as lock:
-        now = timeline.reload()
-        check_writable(table, now, store.now_ms())
-        standing = _standing(table, now, groups, timing=session.timing)
-        if not standing:
-            return None
-        plan = avro_plan(store, standing, policy)
-        plan = with_forecast(store, session.instant, plan, foreseen)
-        request = RequestedReplace(operation=CLUSTER, plan=plan)
-        if store.put_if_absent(requested.path, request.encode()) is PutOutcome.LOST:
-            _LOG.warning("%s: another program has taken %s", store.uri, requested.file_name)
-            return None
-        if lock.is_held():
-            return standing
-        # Who took the lock from a process that slept may have published, or planned, the same files.
-        store.delete_all([requested.path, sample_path(session.instant)])
-        _LOG.warning("%s: the lock was lost while %s was planned; plan again", store.uri, session.instant)
+    groups = _current(table, timeline, groups)
+    if not groups:
         return None
+    wanted = {group.files[0].key for group in groups}
+    foreseen = {key: forecast for key, forecast in foreseen.items() if key in wanted}
+    samples = keep_samples(store, session.instant, foreseen)
+    requested: tuple[PlannedGroup, ...] | None = None
+    try:
+        with table_lock(table, session) as lock:
+            now = timeline.reload()
+            check_writable(table, now, store.now_ms())
+            standing = _standing(table, timeline, now, groups, timing=session.timing)
+            if standing:
+                plan = with_forecast(avro_plan(store, standing, policy), session.instant, foreseen, samples)
+                requested = standing if _put_plan(session, lock, plan) else None
+    finally:
+        if samples and requested is None:
+            with suppress(StorageError):
+                store.delete(sample_path(session.instant))
+    return requested
+
+
+def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
+    store = session.store
+    requested = Instant(time=session.instant, action=Action.REPLACECOMMIT, state=State.REQUESTED)
+    request = RequestedReplace(operation=CLUSTER, plan=plan)
+    if store.put_if_absent(requested.path, request.encode()) is PutOutcome.LOST:
+        _LOG.warning("%s: another program has taken %s", store.uri, requested.file_name)
+        return False
+    if lock.is_held():
+        return True
+    # Who took the lock from a process that slept may have published, or planned, the same files.
+    store.delete(requested.path)
+    _LOG.warning("%s: the lock was lost while %s was planned; plan again", store.uri, session.instant)
+    return False
+
+
+def _current(
+    table: TableHandle, timeline: Timeline, groups: Sequence[PlannedGroup]
+) -> tuple[PlannedGroup, ...]:
+    """The groups all of whose files are the newest by that timeline."""
+    view = table.view(timeline)
+    partitions = sorted({group.partition for group in groups})
+    current = {part.path for slices in map_each(partitions, view.slices) for part in slices}
+    return tuple(group for group in groups if all(file.path in current for file in group.files))
 
 
 def _standing(
-    table: TableHandle, now: Timeline, groups: Sequence[PlannedGroup], *, timing: Timing
+    table: TableHandle, before: Timeline, now: Timeline, groups: Sequence[PlannedGroup], *, timing: Timing
 ) -> tuple[PlannedGroup, ...]:
-    """The groups all of whose files are still the newest, and that nobody has reserved."""
-    view = table.view(now)
-    partitions = {group.partition for group in groups}
-    current = {part.path for partition in sorted(partitions) for part in view.slices(partition)}
-    reserved = reserved_groups(now, timing=timing)
-    return tuple(
-        group
-        for group in groups
-        if all(file.path in current and file.key not in reserved for file in group.files)
-    )
+    """Of groups that were current ``before`` those that still are, and that nobody has reserved."""
+    if not all(now.is_completed(write.time) for write in before.completed_writes):
+        # Something was rolled back, or archived: only the files can tell.
+        groups = _current(table, now, groups)
+    keys = [file.key for group in groups for file in group.files]
+    gone = {*changed_groups(before, now, keys), *reserved_groups(now, timing=timing)}
+    return tuple(group for group in groups if gone.isdisjoint(file.key for file in group.files))
 
 
 def _check_waiting(table: TableHandle, instant: str, timing: Timing) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Final
 
 from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
-from parquetry.runtime.conflicts import CLUSTER
+from parquetry.runtime.conflicts import CLUSTER, Work, conflicting_groups, work_of_commit
 from parquetry.runtime.layout.clustering_model import (
     OWES_STEPS,
     ClusteringFile,
@@ -169,6 +169,20 @@ def reserved_groups(timeline: Timeline, *, timing: Timing, but: str | None = Non
         if time != but:
             reserved[key] = f"in the pending clustering {time}"
     return reserved
+
+
+def changed_groups(before: Timeline, now: Timeline, groups: Collection[FileKey]) -> frozenset[FileKey]:
+    """Those of the file groups that writes have changed or replaced which completed after ``before``.
+
+    Only what these writes say is read. A write that was rolled back since is not noticed.
+    """
+    mine = Work(instant="", operation=CLUSTER, replaced=frozenset(groups))
+    changed: set[FileKey] = set()
+    for write in now.completed_writes:
+        if not before.is_completed(write.time):
+            theirs = work_of_commit(write.time, now.commit_metadata(write.time))
+            changed |= conflicting_groups(mine, theirs)
+    return frozenset(changed)
 
 
 def commits_since_clustering(timeline: Timeline) -> int:

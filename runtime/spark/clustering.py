@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_name import BaseFileName
-from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
+from parquetry.runtime.base_file_result import RESULT_DDL, FileResult, WriteResults, read_results
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import (
     Clustered,
@@ -18,14 +18,12 @@ from parquetry.runtime.clustering_execution import (
     LeftOut,
     PlannedWork,
     RewrittenGroup,
-    Standing,
     clustered,
-    description,
     planned_work,
     summed,
 )
 from parquetry.runtime.clustering_measure import QueryMeasure
-from parquetry.runtime.clustering_queries import MeasuredQuery, in_commit
+from parquetry.runtime.clustering_standing import Standing, narrowed, replaced_by
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter
 from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.errors import InvalidDataError
@@ -36,7 +34,6 @@ from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.publish import run_once
 from parquetry.runtime.services.clustering_lost import note_lost
 from parquetry.runtime.services.clustering_plans import begin_clustering, take_up
-from parquetry.runtime.services.clustering_survey import RUN_KEY
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spark.attempt import Attempt, TableState
 from parquetry.runtime.spark.clustering_shuffle import rewrite_by_ranges
@@ -99,7 +96,7 @@ def _execute(spark: SparkSession, transaction: Transaction) -> Clustered:
     commit = run_once(transaction, body=run.body, narrow=run.narrow)
     if commit.instant is None and run.planned:
         note_lost(transaction.timeline, transaction.instant, run.planned)
-    return clustered(commit, run.groups, run.left_out, run.measured)
+    return clustered(commit, run.standing.groups, run.standing.left_out, run.standing.queries)
 
 
 class _Run:
@@ -109,11 +106,8 @@ class _Run:
         self._spark = spark
         self._transaction = transaction
         self._planned: PlannedWork | None = None
-        self._measure: QueryMeasure | None = None
         self.planned: frozenset[FileKey] = frozenset()
-        self.groups: list[RewrittenGroup] = []
-        self.left_out: list[LeftOut] = []
-        self.measured: tuple[MeasuredQuery, ...] = ()
+        self.standing = Standing(transaction)
 
     def body(self, transaction: Transaction) -> WriteOutcome | None:
         """The outcome of all groups of the plan that can still be rewritten; None without any."""
@@ -125,13 +119,13 @@ class _Run:
             )
         self.planned = frozenset((s.partition, s.file_id) for group in plan.groups for s in group.slices)
         self._planned = planned_work(transaction, plan)
-        self.left_out = list(self._planned.left_out)
         works = self._planned.works
+        self.standing.begin(works, self._planned.left_out)
         if not works:
             return None
         attempt = self._attempt(transaction.timeline)
-        self._measure = QueryMeasure(attempt.state.spec, plan)
-        self._measure.look_up(transaction.store, [part for work in works for part in work.slices])
+        measure = QueryMeasure(attempt.state.spec, plan)
+        measure.look_up(transaction.store, [part for work in works for part in work.slices])
         buckets = [work.bucket(transaction.instant, task) for work in works for task in range(work.tasks)]
         first = (
             BaseFileName(partition=b.partition, file_id=b.file_id, instant=transaction.instant).path
@@ -139,47 +133,50 @@ class _Run:
         )
         transaction.mark({MarkerKind.CREATE: first})
         context = replace(attempt.context(ordering=None), clustering=self._planned.digest)
-        results = _rewrite(self._spark, context, works)
-        self._sort_out(works, results)
-        return self._outcome(attempt) if self.groups else None
+        self._sort_out(works, _rewrite(self._spark, context, works), measure)
+        return self._outcome(attempt) if self.standing.groups else None
 
-    def narrow(self, outcome: WriteOutcome) -> WriteOutcome | None:
+    def narrow(self, outcome: WriteOutcome, now: Timeline) -> WriteOutcome | None:
         """What of the outcome may be published, on the table as it is now."""
-        now = self._transaction.timeline.reload()
         assert self._planned is not None
-        works = self._planned.works
-        self.groups, lost = Standing(self._transaction).still_hold(self.groups, now, works=works)
-        self.left_out += lost
-        if not self.groups:
+        if self.standing.leave_out_changed(now):
+            said = self.standing.said(self._planned.execution)
+            outcome = narrowed(outcome, self.standing.groups, said)
+        if not self.standing.groups:
             return None
-        fresh = self._outcome(self._attempt(now))
-        return replace(fresh, sidecars=outcome.sidecars)
+        if now.completed_writes == self._transaction.timeline.completed_writes:
+            return outcome
+        schema = self._attempt(now).state.schema_json
+        return outcome if schema == outcome.schema_json else replace(outcome, schema_json=schema)
 
     def _attempt(self, timeline: Timeline) -> Attempt:
         state = TableState(handle=self._transaction.table, timeline=timeline)
         return Attempt(spark=self._spark, transaction=self._transaction, state=state)
 
-    def _sort_out(self, works: Sequence[GroupWork], results: WriteResults) -> None:
+    def _sort_out(self, works: Sequence[GroupWork], results: WriteResults, measure: QueryMeasure) -> None:
+        files: dict[int, list[FileResult]] = {}
+        for file in results.files:
+            files.setdefault(file.bucket, []).append(file)
         for work in works:
             if all(number in results.buckets for number in work.numbers):
-                files = tuple(file for file in results.files if file.bucket in work.numbers)
-                self.groups.append(RewrittenGroup(work=work, files=files))
+                group = RewrittenGroup(
+                    work=work, files=tuple(file for number in work.numbers for file in files.get(number, ()))
+                )
+                self.standing.groups.append(replace(group, queries=measure.measured([group])))
             else:
                 reason = "a file of it was cleaned while it was read"
-                self.left_out.append(LeftOut(partition=work.partition, files=len(work.slices), reason=reason))
+                left = LeftOut(partition=work.partition, files=len(work.slices), reason=reason)
+                self.standing.left_out.append(left)
 
     def _outcome(self, attempt: Attempt) -> WriteOutcome:
         assert self._planned is not None
-        assert self._measure is not None
-        files = tuple(file for group in self.groups for file in group.files)
-        replaced: dict[str, tuple[str, ...]] = {}
-        for group in self.groups:
-            ids = tuple(part.file_id for part in group.work.slices)
-            replaced[group.work.partition] = (*replaced.get(group.work.partition, ()), *ids)
-        outcome = attempt.outcome(CLUSTER, results=WriteResults(files=files, buckets={}), replaced=replaced)
-        self.measured = self._measure.measured(self.groups)
-        said = description(self._planned.execution, self.groups, self.left_out)
-        return replace(outcome, extra={**outcome.extra, RUN_KEY: said, **in_commit(self.measured)})
+        files = tuple(file for group in self.standing.groups for file in group.files)
+        outcome = attempt.outcome(
+            CLUSTER,
+            results=WriteResults(files=files, buckets={}),
+            replaced=replaced_by(self.standing.groups),
+        )
+        return replace(outcome, extra={**outcome.extra, **self.standing.said(self._planned.execution)})
 
 
 def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:

@@ -39,10 +39,10 @@ _COMPLETES_AS = {Action.COMPACTION: Action.COMMIT, Action.LOGCOMPACTION: Action.
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """An immutable snapshot; what it has read of completed instants is remembered and passed on.
+    """An immutable snapshot; what it has read of requested and completed ones is remembered and passed on.
 
     ``instants`` has one entry per time and action, its highest state, in the order of time. ``files``
-    maps every state file (by name) to its facts. A completed instant's content never changes.
+    maps every state file (by name) to its facts. What an instant was requested for, or did, never changes.
     """
 
     store: ObjectStore
@@ -264,8 +264,7 @@ class Timeline:
             raise CorruptTableError(
                 f"{error}. Restore the file from a copy; or delete it: {_CONSEQUENCES[instant.action]}"
             ) from error
-        if instant.is_completed:
-            self._contents[instant.file_name] = decoded
+        self._contents[instant.file_name] = decoded
         return decoded
 
     def _read(self, instant: Instant) -> bytes:

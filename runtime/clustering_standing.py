@@ -1,0 +1,111 @@
+"""Which groups of a clustering may be published: asked at the last moment, while other writers wait.
+
+Writers always win: a group of which a file was changed, or that a living writer has announced, is left
+out, and its new files are deleted before the others are published. The timeline alone is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from parquetry.runtime.clustering_execution import LeftOut, RewrittenGroup, description, lost_group
+from parquetry.runtime.clustering_queries import MeasuredQuery, added_up, in_commit
+from parquetry.runtime.clustering_task import GroupWork
+from parquetry.runtime.layout.clustering_model import FileKey
+from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
+from parquetry.runtime.outcome import WriteOutcome
+from parquetry.runtime.parallel import for_each
+from parquetry.runtime.services.clustering_survey import RUN_KEY, changed_groups, reserved_groups
+from parquetry.runtime.services.undo import files_of_instant
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.transaction import Transaction
+
+
+class Standing:
+    """The groups of one plan that may be published, and those that may not; ever fewer of the former."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._works: tuple[GroupWork, ...] = ()
+        self.groups: list[RewrittenGroup] = []
+        self.left_out: list[LeftOut] = []
+
+    def begin(self, works: Sequence[GroupWork], left_out: Iterable[LeftOut]) -> None:
+        """Take note of what is rewritten, and of what was not even begun."""
+        self._works = tuple(works)
+        self.left_out += left_out
+
+    @property
+    def queries(self) -> tuple[MeasuredQuery, ...]:
+        """What declared queries read of the groups before, and read now."""
+        return added_up(query for group in self.groups for query in group.queries)
+
+    def said(self, execution: ExecutionPolicy) -> dict[str, str]:
+        """What a replacecommit of these groups says about itself."""
+        return {RUN_KEY: description(execution, self.groups, self.left_out), **in_commit(self.queries)}
+
+    def leave_out_changed(self, now: Timeline) -> bool:
+        """Whether a group does not hold any more since ``transaction.timeline``; it is left out then.
+
+        The new files of all groups that are not published are deleted, unless none is: then the whole
+        write has to be undone. The caller holds the lock.
+        """
+        before = len(self.groups)
+        keys = [key for group in self.groups for key in _keys(group)]
+        changed = changed_groups(self._transaction.timeline, now, keys)
+        timing = self._transaction.session.timing
+        reserved = reserved_groups(now, timing=timing, but=self._transaction.instant)
+        standing = []
+        for group in self.groups:
+            if not changed.isdisjoint(_keys(group)):
+                self.left_out.append(lost_group(group, "a writer has changed its files"))
+            elif why := next((reserved[key] for key in _keys(group) if key in reserved), None):
+                self.left_out.append(lost_group(group, f"of one of its files: {why}"))
+            else:
+                standing.append(group)
+        self.groups = standing
+        if standing:
+            self._delete_others()
+        return len(standing) < before
+
+    def _delete_others(self) -> None:
+        """Delete the new files of groups that are lost; found by listing, since a task may have left some."""
+        store, instant = self._transaction.store, self._transaction.instant
+        published = {group.work.index for group in self.groups}
+        kept = {file.stat.path for group in self.groups for file in group.files}
+        partitions = {work.partition for work in self._works if work.index not in published}
+
+        def delete_in(partition: str) -> None:
+            written = files_of_instant(store, partition, instant)
+            if others := [path for path in written if path not in kept]:
+                store.delete_all(others)
+
+        for_each(sorted(partitions), delete_in)
+
+
+def narrowed(outcome: WriteOutcome, groups: Sequence[RewrittenGroup], said: dict[str, str]) -> WriteOutcome:
+    """The part of an outcome that these groups are; the statistics that were put beside it may say more."""
+    kept = {file.stat.path for group in groups for file in group.files}
+    stats = {
+        partition: tuple(stat for stat in listed if stat.path in kept)
+        for partition, listed in outcome.stats.items()
+    }
+    return replace(
+        outcome,
+        stats={partition: listed for partition, listed in stats.items() if listed},
+        replaced=replaced_by(groups),
+        extra={**outcome.extra, **said},
+    )
+
+
+def replaced_by(groups: Iterable[RewrittenGroup]) -> dict[str, tuple[str, ...]]:
+    """The file groups that go when these are published, by partition."""
+    replaced: dict[str, list[str]] = {}
+    for group in groups:
+        replaced.setdefault(group.work.partition, []).extend(part.file_id for part in group.work.slices)
+    return {partition: tuple(ids) for partition, ids in replaced.items()}
+
+
+def _keys(group: RewrittenGroup) -> list[FileKey]:
+    return [(part.partition, part.file_id) for part in group.work.slices]
