@@ -188,6 +188,24 @@ class DueSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedFile:
+    """A file that clustering leaves as it is; ``detail`` says the reason in words."""
+
+    path: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedFiles:
+    """``total`` files that the next clustering leaves, counted by reason; the first of them by path."""
+
+    total: int
+    reasons: Mapping[str, int]
+    files: tuple[ExcludedFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFigures:
     """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit.
 
@@ -221,8 +239,8 @@ class Evidence:
     """What was seen, and when (milliseconds since 1970, UTC).
 
     ``figures`` are of the tables that change; ``due``, where it was asked for, says what every table
-    owes the policy that is applied to it, and ``ingest`` what the next run would take from its
-    sources.
+    owes the policy that is applied to it, ``ingest`` what the next run would take from its
+    sources, and ``excluded`` (asked for by itself) which files its clustering would leave.
     """
 
     created_ms: int
@@ -230,6 +248,7 @@ class Evidence:
     figures: Mapping[str, TableFigures] = field(default_factory=dict)
     due: Mapping[str, Debt] | None = None
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
+    excluded: Mapping[str, ExcludedFiles] | None = None
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()
 

@@ -19,6 +19,7 @@ from parquetry.compiler.plan import (
     Debt,
     DueSource,
     Evidence,
+    ExcludedFiles,
     Intent,
     JobReference,
     Plan,
@@ -102,10 +103,14 @@ class TableReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What a run would do, by table: the debt it would pay, and what it would take from sources."""
+    """What a run would do, by table: the debt it would pay, and what it would take from sources.
+
+    ``excluded`` are the files that it would leave, None where that was not asked for.
+    """
 
     debts: Mapping[str, Debt]
     ingest: Mapping[str, tuple[DueSource, ...]]
+    excluded: Mapping[str, ExcludedFiles] | None = None
 
 
 def make_plan(
@@ -150,6 +155,7 @@ def make_plan(
         figures=figures,
         due=None if due is None else due.debts,
         ingest=None if due is None else due.ingest,
+        excluded=None if due is None else due.excluded,
         drift=drift,
         warnings=unused(((table.spec.name, table.allowed) for table in tables), outcomes),
     )

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from parquetry.compiler.allowing import Allowance
 from parquetry.compiler.drift import Drift, observed_drift, unusable
+from parquetry.compiler.excluded import excluded_files
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
 from parquetry.compiler.next_run import due_sources
 from parquetry.compiler.observation import Observation, admit, observe
-from parquetry.compiler.plan import Change, ChangeClass, Debt, JobReference, Plan
+from parquetry.compiler.plan import Change, ChangeClass, Debt, ExcludedFiles, JobReference, Plan
 from parquetry.compiler.planner import Declared, Due, Elsewhere, PlanContext, TableReader, make_plan
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
@@ -24,11 +25,11 @@ from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table_schema import live_columns
 
 
-def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> Plan:
+def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excluded: bool = False) -> Plan:
     """The plan for the selected tables; raises what reading their stores raises.
 
     With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
-    and its sources are listed.
+    and its sources are listed; with ``excluded`` besides, the files that clustering would leave.
     """
     stores = {table.name: workspace.store(table) for table in workspace.tables}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
@@ -57,7 +58,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False) -> P
         context=context,
         reader=reader,
         undeclared=find_undeclared(workspace) if workspace.is_whole else (),
-        due=_due(workspace, seen) if due else None,
+        due=_due(workspace, seen, excluded=excluded) if due else None,
         drift=_drift_lines(drifts),
     )
 
@@ -88,7 +89,7 @@ def job_references(workspace: Workspace, table: ResolvedTable) -> tuple[JobRefer
     return tuple(JobReference(name=job.name, digest=job.digest) for job in jobs)
 
 
-def _due(workspace: Workspace, seen: Mapping[str, _Seen]) -> Due:
+def _due(workspace: Workspace, seen: Mapping[str, _Seen], *, excluded: bool) -> Due:
     """What a run would do for the tables that have an applied spec."""
     budget_bytes = workspace.project.target.budget.services_bytes
     observed = {name: table.observation for name, table in seen.items()}
@@ -99,7 +100,14 @@ def _due(workspace: Workspace, seen: Mapping[str, _Seen]) -> Due:
     return Due(
         debts={name: debt for name, debt in zip(applied, debts, strict=True) if debt is not None},
         ingest={name: found for name, found in zip(applied, ingest, strict=True) if found},
+        excluded=_excluded(applied, budget_bytes) if excluded else None,
     )
+
+
+def _excluded(applied: Mapping[str, Observation], budget_bytes: int) -> dict[str, ExcludedFiles]:
+    """The files that clustering would leave, of the tables that have it."""
+    found = map_each(applied.values(), lambda o: excluded_files(o, budget_bytes=budget_bytes))
+    return {name: files for name, files in zip(applied, found, strict=True) if files is not None}
 
 
 def _debt(observation: Observation, budget_bytes: int) -> Debt | None:

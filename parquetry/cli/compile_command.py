@@ -31,5 +31,5 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     from parquetry.compiler.exports import export_tables
 
     view = DdlView() if output.format == "ddl" else OptionsView()
-    output.show(view, export_tables(workspace_of(request)))
+    output.show(view, export_tables(workspace_of(request)), verbatim=True)
     return 0

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from parquetry.cli.fitting import fitted
 from parquetry.cli.telling import tell
 from parquetry.errors import ParquetryError
 
@@ -75,12 +76,16 @@ class Output:
         automatic = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         return Paint(enabled=self.color == "always" or (self.color == "auto" and automatic))
 
-    def show(self, view: View[_Outcome_contra], outcome: _Outcome_contra) -> None:
-        """Write the outcome to stdout in the format that was asked for."""
+    def show(self, view: View[_Outcome_contra], outcome: _Outcome_contra, *, verbatim: bool = False) -> None:
+        """Write the outcome to stdout in the format that was asked for.
+
+        Text is broken into lines that fit the terminal, unless it is for programs: ``verbatim``.
+        """
         if self.format == "json":
             click.echo(json.dumps(view.json(outcome), indent=2, ensure_ascii=False))
         else:
-            click.echo(view.text(outcome, self.paint), color=self.paint.enabled)
+            text = view.text(outcome, self.paint)
+            click.echo(text if verbatim else fitted(text), color=self.paint.enabled)
 
     def save_json(self, view: View[_Outcome_contra], outcome: _Outcome_contra, file: Path) -> None:
         """Write the outcome's JSON to a file, whatever format stdout gets."""

@@ -22,7 +22,7 @@ from parquetry.cli.output import Output
     "--due",
     is_flag=True,
     envvar="PARQUETRY_DUE",
-    help="Add what the next run would do: files to ingest, debt to pay.",
+    help="Add what the next run would do: files to ingest, debt to pay; -v: files it leaves.",
 )
 @project_options
 @output_options("text", "json")
@@ -38,7 +38,7 @@ def command(
     from parquetry.cli.workspaces import plan_for
     from parquetry.compiler.plan_codec import encode
 
-    plan = plan_for(request, due=due)
+    plan = plan_for(request, due=due, excluded=output.verbose)
     if out is not None:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from parquetry.cli.fitting import terminal_width
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import (
     commit_text,
@@ -15,6 +16,7 @@ from parquetry.cli.plan_words import (
     creation_lines,
     drift_line,
     due_lines,
+    excluded_lines,
     files_text,
     kind_of,
     query_lines,
@@ -23,7 +25,7 @@ from parquetry.cli.plan_words import (
     summary,
     value_text,
 )
-from parquetry.cli.views import human_size, terminal_width
+from parquetry.cli.views import human_size
 from parquetry.compiler.plan import (
     Action,
     Blocked,
@@ -111,9 +113,15 @@ def _due(plan: Plan, paint: Paint) -> Iterator[str]:
     """What tables owe the policies that are applied to them, and what their sources have for them."""
     yield paint.bold("due")
     lines = due_lines(plan)
+    excluded = plan.evidence.excluded or {}
     width = max((len(name) for name, _ in lines), default=0)
-    for name, text in lines:
+    for place, (name, text) in enumerate(lines):
         yield from _wrapped(f"{name.ljust(width)}  {text}")
+        is_last = place + 1 == len(lines) or lines[place + 1][0] != name
+        if is_last and name in excluded and excluded[name].total:
+            yield "      left as they are:"
+            for line in excluded_lines(name, excluded[name]):
+                yield from _wrapped(line, indent=8)
     if not lines:
         yield "    no table is applied"
 

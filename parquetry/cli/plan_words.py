@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any, assert_never
 
 from parquetry.cli.views import count, human_size
-from parquetry.compiler.plan import Action, Debt, DueSource, Plan, Step, TableFigures
+from parquetry.compiler.plan import Action, Debt, DueSource, ExcludedFiles, Plan, Step, TableFigures
 from parquetry.compiler.review import quoted
 from parquetry.compiler.words import format_size
 
@@ -88,6 +88,16 @@ def due_lines(plan: Plan) -> list[tuple[str, str]]:
         if name in due:
             lines.append((name, f"now 0 B; debt {debt_text(due[name])}{_waiting(due[name])}"))
         lines += [(name, f"ingest {ingest_text(source)}") for source in ingest.get(name, ())]
+    return lines
+
+
+def excluded_lines(table: str, excluded: ExcludedFiles) -> list[str]:
+    """The files that clustering leaves, each with its reason, and how many more there are."""
+    lines = [f"{file.path}: {file.detail}" for file in excluded.files]
+    if more := excluded.total - len(excluded.files):
+        lines.append(
+            f"and {count(more, 'file')} more; `parquetry service cluster {table} --plan-only -v` names all"
+        )
     return lines
 
 

@@ -42,5 +42,5 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
     if directory is not None:
         output.show(WrittenSchemasView(), write_schemas(directory, schemas))
     else:
-        output.show(SchemaView(), schemas[kinds[0]])
+        output.show(SchemaView(), schemas[kinds[0]], verbatim=True)
     return 0

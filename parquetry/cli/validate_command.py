@@ -23,5 +23,5 @@ def command(*, request: ProjectRequest, output: Output) -> int:
 
     result = validated(request)
     github = GithubView(prefix=path_in_repository(request.directory))
-    output.show(github if output.format == "github" else DiagnosticsView(), result)
+    output.show(github if output.format == "github" else DiagnosticsView(), result, verbatim=True)
     return 1 if errors(result.diagnostics) else 0

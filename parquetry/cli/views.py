@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from parquetry.cli.fitting import terminal_width
 from parquetry.cli.output import Paint
 
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _COUNTS = ((10**9, "B"), (10**6, "M"), (10**3, "K"))
 _STEP = 1000
 _WHOLE = 100
-_WIDEST = 100
+_NARROWEST = 20
 
 
 def human_size(size_bytes: float) -> str:
@@ -39,11 +39,6 @@ def short_count(number: int) -> str:
     return f"{number // size}{unit}"
 
 
-def terminal_width() -> int:
-    """The terminal's, or COLUMNS, and never so wide that lines are hard to read."""
-    return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
-
-
 def wrapped(text: str, *, indent: int = 0) -> str:
     """Prose in lines that fit the terminal; words stay whole."""
     margin = " " * indent
@@ -60,15 +55,25 @@ def wrapped(text: str, *, indent: int = 0) -> str:
 def columns(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, paint: Paint, right: frozenset[int] = frozenset()
 ) -> str:
-    """Rows in aligned columns below a header; ``right`` are the indexes of columns aligned right."""
+    """Rows in aligned columns below a header; ``right`` are the indexes of columns aligned right.
+
+    Where a row does not fit the terminal, the prose of its last column goes on below itself.
+    """
     cells = [tuple(row) for row in rows]
     widths = [max(len(row[i]) for row in [tuple(header), *cells]) for i in range(len(header))]
+    before = sum(widths[:-1]) + 2 * (len(widths) - 1)
+    room = terminal_width() - before
+    is_prose = len(header) - 1 not in right and _NARROWEST <= room < widths[-1]
 
     def line(row: Sequence[str]) -> str:
         padded = (
             text.rjust(width) if i in right else text.ljust(width)
             for i, (text, width) in enumerate(zip(row, widths, strict=True))
         )
-        return "  ".join(padded).rstrip()
+        said = "  ".join(padded).rstrip()
+        if not is_prose or len(row[-1]) <= room:
+            return said
+        first, *below = textwrap.wrap(row[-1], room, break_long_words=False, break_on_hyphens=False)
+        return "\n".join([said[:before] + first, *(" " * before + text for text in below)])
 
     return "\n".join([paint.bold(line(header)), *(line(row) for row in cells)])

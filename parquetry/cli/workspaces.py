@@ -60,11 +60,14 @@ def store_named(request: ProjectRequest, table: str) -> ObjectStore:
     return workspace.store(workspace.table(table))
 
 
-def plan_for(request: ProjectRequest, *, due: bool = False) -> Plan:
-    """The plan of the request's project and tables, as of now; ``due`` adds what every table owes."""
+def plan_for(request: ProjectRequest, *, due: bool = False, excluded: bool = False) -> Plan:
+    """The plan of the request's project and tables, as of now.
+
+    ``due`` adds what every table owes, ``excluded`` which files clustering would leave.
+    """
     from parquetry.compiler.planning import plan_workspace
 
-    return plan_workspace(workspace_of(request), now_ms=now_ms(), due=due)
+    return plan_workspace(workspace_of(request), now_ms=now_ms(), due=due, excluded=excluded)
 
 
 def now_ms() -> int:

@@ -1,5 +1,7 @@
 """Every folder here is a case: a project, a script of commands, and what they are to answer.
 
+Text that a command writes to stdout fits 80 columns: only what cannot be broken is wider.
+
 `pytest tests/golden --update-golden` writes the answers anew; review them in the diff.
 """
 
@@ -18,6 +20,8 @@ from parquetry.cli.main import command_line
 
 HERE = Path(__file__).parent
 CASES = sorted(path.parent.name for path in HERE.glob("*/script"))
+WIDTH = 80
+FOR_PROGRAMS = {"validate", "schema"}
 _VARYING = (
     (re.compile(r"sha256:[0-9a-f]{64}"), "sha256:<digest>"),
     (re.compile(r"\b20[2-8]\d{14}\b"), "<----instant---->"),
@@ -56,6 +60,7 @@ def transcript(script, directory, monkeypatch):
             continue
         assert words[0] == "parquetry"
         result = CliRunner().invoke(command_line, words[1:], prog_name="parquetry")
+        assert too_wide(words, result.stdout) == [], line
         lines.append(result.output)
         if result.exit_code:
             lines.append(f"[exit {result.exit_code}]\n")
@@ -65,13 +70,22 @@ def transcript(script, directory, monkeypatch):
     return text
 
 
+def too_wide(words, stdout):
+    """The lines for people that could be narrower; findings keep one line each, as compilers' do."""
+    if words[1] in FOR_PROGRAMS or "--format" in words:
+        return []
+    wide = (line for line in stdout.splitlines() if len(line) > WIDTH)
+    return [line for line in wide if len(line.split()) > 1 and not line.lstrip().startswith("$ ")]
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_commands_answer_as_recorded(case, tmp_path, monkeypatch, request):
     folder = HERE / case
-    work = tmp_path / "work"
+    # So long that a path in it is never on one line with words, wherever pytest keeps its folders.
+    work = tmp_path / ("work" * (WIDTH // 4))
     shutil.copytree(folder / "project", work)
     monkeypatch.chdir(work)
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("COLUMNS", raising=False)
     for name in [name for name in os.environ if name.startswith("PARQUETRY_")]:
         monkeypatch.delenv(name)
     # Keeps the plan from naming a commit of this repository.

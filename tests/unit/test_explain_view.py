@@ -16,6 +16,7 @@ def test_a_code_is_explained_within_the_width(monkeypatch, width):
     for code, meaning in {**CODES, **TEXTS}.items():
         answer = CliRunner().invoke(command_line, ["explain", code])
         assert answer.exit_code == 0
-        _, *prose = answer.stdout.splitlines()
-        assert max(map(len, prose)) <= width, code
-        assert " ".join(prose) == f"{meaning.explanation} {meaning.remedy}"
+        assert max(map(len, answer.stdout.splitlines())) <= width, code
+        said = " ".join(answer.stdout.split())
+        assert said.startswith(f"{code} (")
+        assert said.endswith(f" {meaning.explanation} {meaning.remedy}")

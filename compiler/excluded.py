@@ -1,0 +1,50 @@
+"""The files that the next clustering of a table leaves as they are, each with its reason.
+
+No rows are read: where a sample of them would choose the scope, statistics do. What is kept is bounded,
+since a plan is read on a screen: `service cluster TABLE --plan-only` lists all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from parquetry.compiler.observation import Observation
+from parquetry.compiler.plan import ExcludedFile, ExcludedFiles
+from parquetry.compiler.rereading import read_again
+from parquetry.runtime.layout.clustering import debt, within
+from parquetry.runtime.layout.clustering_policy import Trigger
+from parquetry.runtime.personal_data import masked_path
+from parquetry.runtime.services.clustering_survey import observe
+
+NAMED: Final = 100
+"""How many files of a table are named."""
+
+
+@read_again
+def excluded_files(observation: Observation, *, budget_bytes: int) -> ExcludedFiles | None:
+    """What a run within the budget leaves; None where nothing is applied or clustering is off.
+
+    One listing of each partition and the statistics of all files. Personal partitions are masked.
+    """
+    handle = observation.handle
+    if not observation.is_applied or handle.spec is None:
+        return None
+    policy, files, situation = observe(handle, handle.timeline())
+    if policy.trigger is Trigger.OFF:
+        return None
+    owed = debt(policy, files, situation, budget_bytes=budget_bytes)
+    left = within(owed, budget_bytes=budget_bytes, max_groups=policy.plan.max_groups).excluded
+    named = sorted(left, key=lambda excluded: excluded.file.path)[:NAMED]
+    return ExcludedFiles(
+        total=len(left),
+        reasons=dict(sorted(Counter(str(excluded.reason) for excluded in left).items())),
+        files=tuple(
+            ExcludedFile(
+                path=masked_path(excluded.file.path, excluded.file.partition, handle.spec),
+                reason=str(excluded.reason),
+                detail=excluded.words,
+            )
+            for excluded in named
+        ),
+    )

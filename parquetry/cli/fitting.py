@@ -1,0 +1,70 @@
+"""Lines no wider than where they are read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Final
+
+_IN_A_PIPE: Final = 80
+_WIDEST: Final = 100
+_HANG: Final = 2
+_COMMAND: Final = "$ "
+_STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def terminal_width() -> int:
+    """The terminal's, or COLUMNS, 80 in a pipe; never so wide that prose is hard to read."""
+    return min(_columns(), _WIDEST)
+
+
+def fitted(text: str) -> str:
+    """The text with lines that are wider than the terminal broken between words, and the rest indented.
+
+    Words stay whole, so that paths can be copied, and so do lines with a command to type (``$ ...``).
+    """
+    width = _columns()
+    return "\n".join(part for line in text.split("\n") for part in _broken(line, width))
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((_IN_A_PIPE, 24)).columns
+
+
+def _broken(line: str, width: int) -> Iterator[str]:
+    if len(line) <= width or line.lstrip().startswith(_COMMAND):
+        yield line
+        return
+    line = line.rstrip()
+    margin = " " * (len(line) - len(line.lstrip(" ")) + _HANG)
+    start, indent = 0, ""
+    while (place := _gap(line, start, width - len(indent))) is not None:
+        yield indent + line[start:place].rstrip()
+        start, indent = place, margin
+        while line[start] == " ":
+            start += 1
+    yield indent + line[start:]
+
+
+def _gap(line: str, start: int, room: int) -> int | None:
+    """Where to break what begins at ``start``: the last blank behind a word that fits, else the first one.
+
+    None where all of it fits, or is one word. Escape sequences take no room.
+    """
+    at, seen, last, is_behind_a_word = start, 0, None, False
+    while at < len(line):
+        if style := _STYLE.match(line, at):
+            at = style.end()
+            continue
+        if line[at] != " ":
+            if seen >= room and last is not None:
+                return last
+            is_behind_a_word = True
+        elif is_behind_a_word and seen > room:
+            return at if last is None else last
+        elif is_behind_a_word:
+            last = at
+        seen += 1
+        at += 1
+    return None

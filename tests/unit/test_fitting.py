@@ -1,0 +1,68 @@
+"""Text fits the terminal, 80 columns in a pipe; what is to be copied stays whole."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parquetry.cli.fitting import fitted
+from parquetry.cli.output import Paint
+from parquetry.cli.views import columns
+
+WIDTH = 80
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(autouse=True)
+def pipe(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("sys.__stdout__", None)
+
+
+def words(text):
+    return STYLE.sub("", text).split()
+
+
+WORDS = st.lists(st.text("ab/=", min_size=1, max_size=30), min_size=1, max_size=40)
+
+
+@given(WORDS, st.integers(0, 30), st.booleans())
+def test_lines_are_broken_between_words_and_no_wider_than_the_width_allows(parts, indent, styled):
+    line = " " * indent + " ".join(click.style(part, bold=True) if styled else part for part in parts)
+    said = fitted(line)
+    assert words(said) == words(line)
+    for number, part in enumerate(said.split("\n")):
+        shown = STYLE.sub("", part)
+        assert len(shown) <= WIDTH, number
+        assert shown.startswith(" " * (indent + 2 * (number > 0)))
+
+
+@pytest.mark.parametrize("line", ["x" * 200, "   $ " + "word " * 40, "", "short  with   gaps"])
+def test_what_cannot_or_must_not_be_broken_stays(line):
+    assert fitted(line) == line
+
+
+def test_a_long_word_has_a_line_of_its_own():
+    path = "a/" * 60
+    assert fitted(f"adopted orders at {path} with 3 columns").splitlines() == [
+        "adopted orders at",
+        f"  {path}",
+        "  with 3 columns",
+    ]
+
+
+def test_a_long_line_is_broken_in_linear_time():
+    assert len(fitted("word " * 200_000).splitlines()) > 10_000
+
+
+def test_the_last_column_goes_on_below_itself():
+    table = columns(("name", "why"), [("a", "word " * 30), ("b", "short")], paint=Paint(enabled=False))
+    head, *rows, last = table.splitlines()
+    assert (head, last) == ("name  why", "b     short")
+    assert [row[:6] for row in rows] == ["a     ", "      "]
+    assert max(map(len, rows)) <= WIDTH
+    assert words(table)[3:-2] == ["word"] * 30
