@@ -1,28 +1,37 @@
 """A live table in numbers: its files, what its queries read, and what it owes a policy.
 
-Everything is read from listings, commits and recorded statistics; nothing is written.
+Everything is read from listings, commits and recorded statistics, and where that is asked for from a
+bounded sample of rows; nothing is written.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from statistics import median
 from typing import Final
 
 from parquetry.compiler.plan import Debt, QueryFigures, TableFigures
-from parquetry.compiler.prediction import predicted_files
+from parquetry.compiler.prediction import estimated_files
+from parquetry.runtime.clustering_forecast import GroupForecast
+from parquetry.runtime.clustering_sample import IN_REVIEW
+from parquetry.runtime.clustering_scope_choice import ScopeBySample
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import debt as clustering_debt
 from parquetry.runtime.layout.clustering_model import Debt as ClusteringDebt
+from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping import column_types, parse_where, touched
 from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
+from parquetry.runtime.services.clustering_foreseen import foresee_under
 from parquetry.runtime.services.clustering_survey import clustering_file, further_steps, situation_of
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import look_up
+from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
@@ -35,11 +44,17 @@ _PAST_WRITES: Final = 10
 
 
 def figures_of(
-    handle: TableHandle, before: TableSpec, after: TableSpec, *, budget_bytes: int
+    handle: TableHandle,
+    before: TableSpec,
+    after: TableSpec,
+    *,
+    budget_bytes: int,
+    looks_at_rows: bool = False,
 ) -> TableFigures:
     """The table under the spec that is in force and the one that would be.
 
-    ``debt`` is what it would owe ``after``; one run may rewrite ``budget_bytes``.
+    ``debt`` is what it would owe ``after``; one run may rewrite ``budget_bytes``. What queries will read
+    is estimated by statistics, or where it ``looks_at_rows`` foreseen from a bounded sample of them.
     """
     timeline = handle.timeline()
     view = handle.view(timeline)
@@ -48,7 +63,8 @@ def figures_of(
     policy = ClusteringSpec.of_extra(after.extra, after.sizing)
     wants_statistics = bool(names) or policy.trigger is not Trigger.OFF
     statistics = look_up(handle.store, slices) if wants_statistics else {}
-    clustering = _clustering(handle, timeline, slices, statistics, after)
+    sample = _Sample(handle.store, after, policy) if looks_at_rows and names else None
+    clustering = _clustering(handle, timeline, slices, statistics, after, sample=sample)
     sizes = [part.size_bytes for part in slices]
     largest = after.sizing.max_file_size_bytes
     return TableFigures(
@@ -59,9 +75,7 @@ def figures_of(
         small_files_after=sum(is_small(size, after.sizing) for size in sizes),
         sizes_before=_histogram(sizes, largest),
         sizes_after=_histogram(_sizes_after(slices, clustering), largest),
-        queries=_queries(
-            names, list(statistics.values()), predicted_files(statistics, clustering, policy.execution), after
-        ),
+        queries=_queries(names, statistics, clustering, after, sample),
         debt=_debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes),
     )
 
@@ -99,6 +113,8 @@ def _clustering(
     slices: Sequence[FileSlice],
     statistics: Mapping[str, FileStatistics],
     spec: TableSpec,
+    *,
+    sample: _Sample | None,
 ) -> ClusteringDebt:
     """What clustering would rewrite; nothing where it is off."""
     policy = ClusteringSpec.of_extra(spec.extra, spec.sizing)
@@ -107,27 +123,61 @@ def _clustering(
     situation = situation_of(handle, timeline, spec, policy)
     steps = further_steps(handle, policy)
     files = [clustering_file(part, statistics.get(part.path), steps) for part in slices]
-    return clustering_debt(policy, files, situation)
+    return clustering_debt(policy, files, situation, choose=None if sample is None else sample.choose)
 
 
 def _queries(
     conditions: Mapping[str, str],
-    files: Sequence[FileStatistics],
-    expected: Sequence[FileStatistics],
+    statistics: Mapping[str, FileStatistics],
+    clustering: ClusteringDebt,
     spec: TableSpec,
+    sample: _Sample | None,
 ) -> tuple[QueryFigures, ...]:
     types = column_types(spec.columns)
     parsed = {name: parse_where(where, types=types, time_zone=UTC) for name, where in conditions.items()}
+    foreseen = {} if sample is None else sample.foreseen(clustering.groups)
+    others = [group for group in clustering.groups if group.files[0].key not in foreseen]
+    rewritten = {file.path for group in clustering.groups for file in group.files}
+    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing)
+    files = list(statistics.values())
+    expected = [
+        *(file for file in files if file.path not in rewritten),
+        *estimated_files(statistics, others, policy.execution),
+    ]
+    read_of_foreseen: Counter[str] = Counter()
+    for query in (query for forecast in foreseen.values() for query in forecast.queries):
+        read_of_foreseen[query.query] += query.expected.files
     return tuple(
         QueryFigures(
             name=name,
             read=touched(files, condition, types).files,
             total=len(files),
-            read_after=touched(expected, condition, types).files,
-            total_after=len(expected),
+            read_after=touched(expected, condition, types).files + read_of_foreseen[name],
+            total_after=len(expected) + sum(len(forecast.files) for forecast in foreseen.values()),
+            sampled=bool(foreseen) and not others,
         )
         for name, condition in parsed.items()
     )
+
+
+class _Sample:
+    """What is foreseen of a policy from a bounded sample of the rows, instead of by statistics alone."""
+
+    def __init__(self, store: ObjectStore, spec: TableSpec, policy: ClusteringSpec) -> None:
+        self._store = store
+        self._spec = spec
+        self.choose = ScopeBySample(store, spec, policy, limits=IN_REVIEW)
+
+    def foreseen(self, groups: Sequence[PlannedGroup]) -> dict[FileKey, GroupForecast]:
+        """The forecasts of groups, by their first file, as far as the limits suffice."""
+        try:
+            found = foresee_under(
+                self._store, self._spec, groups, known=self.choose.foreseen, limits=IN_REVIEW
+            )
+        except InvalidDataError:
+            # A strategy or a step that is not installed here: whoever runs it may have it.
+            return {}
+        return {key: forecast for key, forecast in found.items() if forecast.queries}
 
 
 def _expired(handle: TableHandle, view: FileSystemView, retention: RetentionPolicy) -> list[int]:

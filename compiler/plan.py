@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from parquetry.compiler.plan_outlook import Outlook
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.spec import TableSpec
 
@@ -130,13 +131,17 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFigures:
-    """How many files a declared query reads, of how many, now and (expected) with the debt paid."""
+    """How many files a declared query reads, of how many, now and (expected) with the debt paid.
+
+    ``sampled`` says that rows were looked at for what is expected; else it is by statistics alone.
+    """
 
     name: str
     read: int
     total: int
     read_after: int
     total_after: int
+    sampled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,14 +244,16 @@ class Evidence:
     """What was seen, and when (milliseconds since 1970, UTC).
 
     ``figures`` are of the tables that change; ``due``, where it was asked for, says what every table
-    owes the policy that is applied to it, ``ingest`` what the next run would take from its
-    sources, and ``excluded`` (asked for by itself) which files its clustering would leave.
+    owes the policy that is applied to it, ``outlooks`` what the next run's clustering would be good for,
+    ``ingest`` what it would take from its sources, and ``excluded`` (asked for by itself) which files
+    its clustering would leave.
     """
 
     created_ms: int
     tables: int
     figures: Mapping[str, TableFigures] = field(default_factory=dict)
     due: Mapping[str, Debt] | None = None
+    outlooks: Mapping[str, Outlook] | None = None
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
     excluded: Mapping[str, ExcludedFiles] | None = None
     warnings: tuple[PlanWarning, ...] = ()

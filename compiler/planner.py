@@ -28,6 +28,7 @@ from parquetry.compiler.plan import (
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_of
+from parquetry.compiler.plan_outlook import Outlook
 from parquetry.compiler.recipes import REMEDY, copy_recipe
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.job import Requirements
@@ -105,10 +106,12 @@ class TableReader:
 class Due:
     """What a run would do, by table: the debt it would pay, and what it would take from sources.
 
-    ``excluded`` are the files that it would leave, None where that was not asked for.
+    ``outlooks`` say what its clustering would be good for. ``excluded`` are the files that it would leave,
+    None where that was not asked for.
     """
 
     debts: Mapping[str, Debt]
+    outlooks: Mapping[str, Outlook]
     ingest: Mapping[str, tuple[DueSource, ...]]
     excluded: Mapping[str, ExcludedFiles] | None = None
 
@@ -154,6 +157,7 @@ def make_plan(
         tables=len(tables) + len(gone),
         figures=figures,
         due=None if due is None else due.debts,
+        outlooks=None if due is None else due.outlooks,
         ingest=None if due is None else due.ingest,
         excluded=None if due is None else due.excluded,
         drift=drift,

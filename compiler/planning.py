@@ -13,6 +13,7 @@ from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
 from parquetry.compiler.next_run import due_sources
 from parquetry.compiler.observation import Observation, admit, observe
+from parquetry.compiler.outlook import outlook_of
 from parquetry.compiler.plan import Change, ChangeClass, Debt, ExcludedFiles, JobReference, Plan
 from parquetry.compiler.planner import Declared, Due, Elsewhere, PlanContext, TableReader, make_plan
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
@@ -29,7 +30,8 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
     """The plan for the selected tables; raises what reading their stores raises.
 
     With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
-    and its sources are listed; with ``excluded`` besides, the files that clustering would leave.
+    what paying that is good for is foreseen from a bounded sample of rows, and its sources are listed;
+    with ``excluded`` besides, the files that clustering would leave.
     """
     stores = {table.name: workspace.store(table) for table in workspace.tables}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
@@ -50,7 +52,11 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         admit=admit,
         live_columns=_live_columns,
         measure=lambda table, observation: figures_of(
-            observation.handle, observation.spec or table.spec, table.spec, budget_bytes=budget_bytes
+            observation.handle,
+            observation.spec or table.spec,
+            table.spec,
+            budget_bytes=budget_bytes,
+            looks_at_rows=due,
         ),
     )
     return make_plan(
@@ -96,9 +102,14 @@ def _due(workspace: Workspace, seen: Mapping[str, _Seen], *, excluded: bool) -> 
     applied = {name: o for name, o in observed.items() if o is not None and o.is_applied}
     debts = map_each(applied.values(), lambda observation: _debt(observation, budget_bytes))
     directory, storage = str(workspace.project.root), workspace.storage
+    # One after the other: the samples of many tables are not to be in memory at once.
+    outlooks = {
+        name: outlook_of(observation, budget_bytes=budget_bytes) for name, observation in applied.items()
+    }
     ingest = map_each(applied.values(), lambda o: due_sources(o, directory=directory, storage=storage))
     return Due(
         debts={name: debt for name, debt in zip(applied, debts, strict=True) if debt is not None},
+        outlooks={name: outlook for name, outlook in outlooks.items() if outlook is not None},
         ingest={name: found for name, found in zip(applied, ingest, strict=True) if found},
         excluded=_excluded(applied, budget_bytes) if excluded else None,
     )

@@ -1,7 +1,8 @@
-"""What files will look like when clustering has rewritten them, by the statistics they have now.
+"""What files will look like when clustering has rewritten them, by statistics alone.
 
-An estimate: values are taken to be spread evenly over the range of each column. A text's range is not
-divided, so that what is said of it is an upper bound.
+For plans that may read no rows; `plan --due` looks at a sample of them. An estimate: values are taken
+to be spread evenly over the range of each column. A text's range is not divided, so that what is said
+of it is an upper bound.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from parquetry.runtime.layout.clustering_model import Debt, PlannedGroup
+from parquetry.runtime.layout.clustering_model import PlannedGroup
 from parquetry.runtime.layout.clustering_policy import STITCH, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import (
     ColumnStatistics,
@@ -22,13 +23,11 @@ from parquetry.runtime.layout.file_statistics import (
 _LINEAR = "sort"
 
 
-def predicted_files(
-    statistics: Mapping[str, FileStatistics], debt: Debt, execution: ExecutionPolicy
+def estimated_files(
+    statistics: Mapping[str, FileStatistics], groups: Iterable[PlannedGroup], execution: ExecutionPolicy
 ) -> list[FileStatistics]:
-    """The statistics, by path now, of the files there will be when the debt is paid."""
-    rewritten = {file.path for group in debt.groups for file in group.files}
-    kept = [file for path, file in statistics.items() if path not in rewritten]
-    return [*kept, *(made for group in debt.groups for made in _outputs(group, statistics, execution))]
+    """The files that groups become; ``statistics`` are those of the files there are, by path."""
+    return [made for group in groups for made in _outputs(group, statistics, execution)]
 
 
 def _outputs(

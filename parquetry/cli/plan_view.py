@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.cli.fitting import terminal_width
+from parquetry.cli.outlook_words import outlook_lines
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import (
     commit_text,
@@ -25,6 +26,7 @@ from parquetry.cli.plan_words import (
     summary,
     value_text,
 )
+from parquetry.cli.scope_choice_view import scope_lines
 from parquetry.cli.views import human_size
 from parquetry.compiler.plan import (
     Action,
@@ -38,6 +40,7 @@ from parquetry.compiler.plan import (
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_json
+from parquetry.compiler.plan_outlook import Outlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,17 +116,25 @@ def _due(plan: Plan, paint: Paint) -> Iterator[str]:
     """What tables owe the policies that are applied to them, and what their sources have for them."""
     yield paint.bold("due")
     lines = due_lines(plan)
-    excluded = plan.evidence.excluded or {}
+    excluded, outlooks = plan.evidence.excluded or {}, plan.evidence.outlooks or {}
     width = max((len(name) for name, _ in lines), default=0)
     for place, (name, text) in enumerate(lines):
         yield from _wrapped(f"{name.ljust(width)}  {text}")
         is_last = place + 1 == len(lines) or lines[place + 1][0] != name
+        if is_last and name in outlooks:
+            yield from _outlook(outlooks[name], paint)
         if is_last and name in excluded and excluded[name].total:
             yield "      left as they are:"
             for line in excluded_lines(name, excluded[name]):
                 yield from _wrapped(line, indent=8)
     if not lines:
         yield "    no table is applied"
+
+
+def _outlook(outlook: Outlook, paint: Paint) -> Iterator[str]:
+    for line in outlook_lines(outlook):
+        yield from _wrapped(line, indent=6)
+    yield from scope_lines(outlook.scopes, paint, spec=None, indent=6)
 
 
 def _blocked(blocked: Blocked, paint: Paint) -> Iterator[str]:

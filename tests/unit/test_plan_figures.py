@@ -6,16 +6,23 @@ import json
 from dataclasses import replace
 
 import pytest
+from jsonschema import validate
 
 from parquetry.cli.output import Paint
+from parquetry.cli.output_schema import answer_schema
 from parquetry.cli.plan_view import PlanView
+from parquetry.compiler import figures, outlook
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.figures import BUCKETS
 from parquetry.compiler.plan_codec import decode, encode
 from parquetry.compiler.planning import plan_workspace
+from parquetry.runtime.clustering_due import schedule_clustering
+from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS as SMALL_EVENTS
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, SmallTable
@@ -56,6 +63,31 @@ def events(folder):
 
 def due(folder, **options):
     return plan_workspace(folder.workspace(**options), now_ms=NOW, due=True)
+
+
+def applied(folder):
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+
+
+def counted(folder, tmp_path):
+    """A workspace whose stores refuse to write, and what they are asked."""
+    logs = []
+
+    def opened(location, options):
+        logs.append(
+            CountingStore(ReadOnlyStore(open_store(location, options)), tmp_path / f"{len(logs)}.log")
+        )
+        return logs[-1]
+
+    return replace(folder.workspace(), open=opened), logs
+
+
+def data_files_read(logs):
+    """The data files that were read, as often as they were."""
+    read = [path for log in logs for kind, path in log.calls() if kind in ("read", "open_input")]
+    assert read
+    return [path for path in read if path.endswith(".parquet") and "/stats/" not in path]
 
 
 def test_debt_counts_small_files_and_expired_versions(folder):
@@ -116,16 +148,29 @@ def test_queries_say_how_many_files_they_read(folder):
         ({"strategy": "stitch"}, 3),
     ],
 )
-def test_queries_say_what_they_will_read_when_the_debt_is_paid(folder, execution, read_after):
+def test_without_due_statistics_estimate_what_queries_will_read(folder, execution, read_after):
     # Values of v from 0 to 5 in 3 files: 0 to 1, 1 to 3, 3 to 5.
     plan = {"target_file_size": "4300B", "small_file_limit": "4000B", "max_group_size": "1MiB"}
     clustering = CLUSTERING | {"plan": plan, "execution": execution}
     sizing = {"max_file_size": "4300B", "small_file_limit": "4000B"}
     folder.write("tables/events.yml", EVENTS | {"sizing": sizing, "clustering": clustering})
-    figures = due(folder).evidence.figures["events"]
+    figures = plan_workspace(folder.workspace(), now_ms=NOW).evidence.figures["events"]
     (query,) = figures.queries
     assert query.total_after == figures.debt.files_after == 3
     assert query.read_after == read_after
+    assert not query.sampled
+
+
+def test_with_due_queries_say_what_they_read_when_the_debt_was_paid(folder):
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
+    (query,) = due(folder).evidence.figures["events"].queries
+    assert query.sampled
+    applied(folder)
+    cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING | {"every_commits": 9}})
+    (paid,) = due(folder).evidence.figures["events"].queries
+    assert (paid.read, paid.total) == (query.read_after, query.total_after)
+    assert paid.total < query.total
 
 
 def test_sizes_are_counted_in_tenths_of_the_largest(folder):
@@ -146,20 +191,91 @@ def test_figures_are_evidence_and_no_part_of_the_plans_id(folder):
     assert json.loads(encode(after))["evidence"]["due"]["events"]["small_files"] == 7
 
 
-def test_measuring_writes_nothing_and_reads_no_data_file(folder, tmp_path):
+def test_measuring_writes_nothing_and_without_due_reads_no_data_file(folder, tmp_path):
     folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
-    logs = []
+    workspace, logs = counted(folder, tmp_path)
+    assert plan_workspace(workspace, now_ms=NOW).evidence.figures["events"].debt.rewrite_files == 6
+    assert not data_files_read(logs)
 
-    def opened(location, options):
-        logs.append(
-            CountingStore(ReadOnlyStore(open_store(location, options)), tmp_path / f"{len(logs)}.log")
-        )
-        return logs[-1]
 
-    assert plan_workspace(replace(folder.workspace(), open=opened), now_ms=NOW, due=True).evidence.due
-    read = [path for log in logs for kind, path in log.calls() if kind in ("read", "open_input")]
-    assert read
-    assert not [path for path in read if path.endswith(".parquet") and "/stats/" not in path]
+def test_with_due_rows_are_looked_at_within_limits(folder, tmp_path, monkeypatch):
+    limits = replace(IN_REVIEW, row_groups=4)
+    for module in (figures, outlook):
+        monkeypatch.setattr(module, "IN_REVIEW", limits)
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
+    applied(folder)
+    for number in range(20):
+        events(folder).insert({f"x{number}": (number, "a")})
+    workspace, logs = counted(folder, tmp_path)
+    found = plan_workspace(workspace, now_ms=NOW, due=True).evidence
+    assert found.figures == {}, "nothing changes"
+    assert found.outlooks["events"].files > 20
+    read = data_files_read(logs)
+    assert 0 < len(read) <= limits.openings
+    # A table that changes is measured for the change too.
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING | {"every_commits": 9}})
+    (tmp_path / "changed").mkdir()
+    workspace, logs = counted(folder, tmp_path / "changed")
+
+    assert plan_workspace(workspace, now_ms=NOW, due=True).evidence.figures["events"].queries[0].sampled
+    assert len(data_files_read(logs)) <= 2 * limits.openings
+
+
+@pytest.mark.parametrize("changes", [{"queries": []}, {"clustering": CLUSTERING | {"trigger": "off"}}])
+def test_without_queries_or_clustering_no_row_is_looked_at(folder, tmp_path, changes):
+    curve = CLUSTERING | {"execution": {"strategy": "zorder", "columns": ["v", "id"]}}
+    folder.write("tables/events.yml", EVENTS | {"clustering": curve} | changes)
+    applied(folder)
+    workspace, logs = counted(folder, tmp_path)
+    plan_workspace(workspace, now_ms=NOW, due=True)
+    assert not data_files_read(logs)
+
+
+def test_due_foresees_what_the_plan_of_the_run_foresees(folder):
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
+    applied(folder)
+    before = due(folder)
+    (foreseen,) = before.evidence.outlooks["events"].queries
+    assert (foreseen.query, foreseen.now.files) == ("low", 3)
+    table = events(folder)
+    scheduled = schedule_clustering(table.handle, timing=FAST)
+    assert scheduled.queries[0].expected == foreseen.expected
+    waiting = due(folder)
+    (plan,) = waiting.evidence.outlooks["events"].waiting
+    assert (plan.instant, plan.queries) == (scheduled.instant, (foreseen,))
+    assert waiting.evidence.outlooks["events"].queries == (), "nothing else is due"
+    execute(OneProcessSpark(), table.handle, scheduled.instant, timing=FAST)
+    for number in range(2):
+        table.insert({f"n{number}": (number, "a")})
+    after = due(folder)
+    hindsight = after.evidence.outlooks["events"].hindsight
+    assert (hindsight.clusterings, hindsight.predictions) == (1, 1)
+    assert decode(encode(after), name="plan.json") == after
+    validate(json.loads(encode(after)), answer_schema("plan"))
+    for plan, words in (
+        (before, "query low: 3 -> "),
+        (waiting, f"of the files of the waiting plan {scheduled.instant}: query low: 3 -> "),
+        (after, "1 past prediction of 1 clustering, off by in the median: files "),
+    ):
+        assert words in " ".join(PlanView().text(plan, Paint(enabled=False)).split())
+
+
+def test_due_says_which_scope_is_chosen_and_what_both_are_good_for(folder):
+    plan = {"target_file_size": "4300B", "small_file_limit": "4000B", "max_group_size": "8600B"}
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING | {"plan": plan}})
+    applied(folder)
+    for number in range(6):
+        events(folder).insert({f"y{number}-{v}": (v, "a") for v in range(6)})
+    found = due(folder)
+    (choice,) = found.evidence.outlooks["events"].scopes
+    assert choice.chosen_by == "sample"
+    assert choice.group.groups > choice.whole.groups == 1
+    assert decode(encode(found), name="plan.json") == found
+    validate(json.loads(encode(found)), answer_schema("plan"))
+    text = PlanView().text(found, Paint(enabled=False))
+    assert "scope auto: " in text
+    (marked,) = [line.split()[1] for line in text.splitlines() if line.lstrip().startswith("* ")]
+    assert marked == choice.scope
 
 
 def test_without_due_an_unchanged_table_is_not_measured(folder):

@@ -1,0 +1,67 @@
+"""What a run would be good for, foreseen by the functions that plans of runs are made by.
+
+Rows are read within :data:`~parquetry.runtime.clustering_sample.IN_REVIEW` for the choice of scopes and
+once more for groups that no choice was about, of tables that declare queries only. Of plans that wait
+already what they say themselves is shown, and no row is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from parquetry.compiler.observation import Observation
+from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook, WaitingPlan
+from parquetry.compiler.rereading import read_again
+from parquetry.runtime.clustering_due import Outlook as RunOutlook
+from parquetry.runtime.clustering_due import due_clustering, outlook
+from parquetry.runtime.clustering_forecast import QueryForecast, read_prediction
+from parquetry.runtime.clustering_queries import added_up
+from parquetry.runtime.clustering_sample import IN_REVIEW
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
+from parquetry.runtime.personal_data import masked_choice
+from parquetry.runtime.table import TableHandle
+
+_LOG = logging.getLogger(__name__)
+
+
+@read_again
+def outlook_of(observation: Observation, *, budget_bytes: int) -> Outlook | None:
+    """Of the next run within the budget; None where nothing is applied, or clustering is off."""
+    handle, spec = observation.handle, observation.handle.spec
+    if not observation.is_applied or spec is None:
+        return None
+    if ClusteringSpec.of_extra(spec.extra, spec.sizing).trigger is Trigger.OFF:
+        return None
+    due = due_clustering(handle, budget_bytes=budget_bytes, limits=IN_REVIEW)
+    try:
+        expected = outlook(handle, due, limits=IN_REVIEW)
+    except InvalidDataError as failure:
+        # A strategy or a step that is not installed here: whoever runs it may have it.
+        _LOG.warning("%s: nothing is foreseen of its clustering: %s", handle.store.uri, failure)
+        expected = RunOutlook(queries=(), hindsight=None)
+    return Outlook(
+        files=due.debt.files_before,
+        rewrite_bytes=due.debt.rewritten_bytes,
+        queries=_queries(expected.queries),
+        scopes=tuple(masked_choice(choice, spec) for choice in due.debt.choices),
+        waiting=_waiting(handle),
+        hindsight=expected.hindsight,
+    )
+
+
+def _waiting(handle: TableHandle) -> tuple[WaitingPlan, ...]:
+    """The plans on the timeline of which something was foreseen."""
+    found = []
+    for instant, request in sorted(handle.timeline().pending_clusterings.items()):
+        groups = () if request.plan is None else request.plan.groups
+        said = added_up(query for group in groups for query in read_prediction(group.extra))
+        if said:
+            found.append(WaitingPlan(instant=instant, queries=_queries(said)))
+    return tuple(found)
+
+
+def _queries(forecasts: Iterable[QueryForecast]) -> tuple[ForeseenQuery, ...]:
+    """Without conditions, which may hold personal data."""
+    return tuple(ForeseenQuery(query=one.query, now=one.before, expected=one.expected) for one in forecasts)

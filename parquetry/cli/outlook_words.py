@@ -1,0 +1,37 @@
+"""What the next clustering of a table is expected to be good for, in lines below what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from parquetry.cli.measured_view import hindsight_lines
+from parquetry.cli.views import count, human_size
+from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook
+
+
+def outlook_lines(outlook: Outlook) -> list[str]:
+    """What queries read now and are expected to, of the files of the next run and of plans that wait.
+
+    The last line is how good such predictions were before.
+    """
+    lines: list[str] = []
+    if outlook.queries:
+        lines.append(f"of the {count(outlook.files, 'file')} that the next run rewrites:")
+        lines += _query_lines(outlook.queries)
+    for plan in outlook.waiting:
+        lines.append(f"of the files of the waiting plan {plan.instant}:")
+        lines += _query_lines(plan.queries)
+    if outlook.hindsight is not None:
+        lines.append(" ".join(hindsight_lines(outlook.hindsight).split()))
+    return lines
+
+
+def _query_lines(queries: Iterable[ForeseenQuery]) -> Iterator[str]:
+    for query in queries:
+        now, expected = query.now, query.expected
+        yield (
+            f"query {query.query}: {now.files:,} -> {expected.files:,} files, "
+            f"{now.row_groups:,} -> {expected.row_groups:,} row groups, "
+            f"{now.rows:,} -> {expected.rows:,} rows, "
+            f"{human_size(now.data_bytes)} -> {human_size(expected.data_bytes)}"
+        )
