@@ -9,7 +9,8 @@ import pytest
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.storage import open_store
-from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
+from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder, columns_with
+from tests.support.small_table import FAST, SmallTable
 from tests.support.stores import CountingStore, Kind
 
 NOW = 1_800_000_000_000
@@ -48,6 +49,20 @@ def test_an_unchanged_plan_costs_at_most_four_reads_and_two_listings_per_table(f
         assert 0 < store.counts()["read"] <= 4, store.calls()
         assert 0 < store.counts()["list"] <= 2, store.calls()
         assert set(store.counts()) == {"read", "list"}
+
+
+def test_five_requests_and_a_list_per_partition_are_not_exceeded(folder):
+    """An unpartitioned table with rows is one partition: its plan makes six requests, however it was filled."""
+    unpartitioned = {key: value for key, value in EVENTS.items() if key != "partition_by"}
+    folder.write("tables/events.yml", unpartitioned)
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    table = SmallTable(open_store(folder.root / "warehouse/events"), timing=FAST)
+    for n in range(3):
+        table.insert({f"k{n}": (n, "")})
+    workspace, stores = counted(folder)
+    assert plan_workspace(workspace, now_ms=NOW).is_empty
+    assert len(stores["events"].calls()) <= 5 + 1, stores["events"].calls()
 
 
 def test_an_unchanged_plan_reads_no_data_file_and_writes_nothing(folder):
