@@ -18,7 +18,7 @@ from typing import Final
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StorageError, UnsupportedTableError
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.storage import ObjectStore, PutOutcome
-from parquetry.runtime.timeline.instant import Timezone, format_instant, next_instant, parse_instant_ms
+from parquetry.runtime.timeline.instant import Timezone, next_instant, parse_instant_ms
 from parquetry.runtime.timing import Timing
 
 CLAIMS_FOLDER: Final = ".hoodie/.parquetry/instants"
@@ -116,9 +116,11 @@ def _reached_instant(store: ObjectStore, after: str | None, zone: Timezone, timi
     while True:
         now_ms = store.now_ms()
         instant = next_instant(after, now_ms, zone)
-        if instant <= format_instant(now_ms, zone):
+        ahead_ms = parse_instant_ms(instant, zone) - now_ms
+        # Moments, not digits: in the hour that a local zone repeats, the clock reads less than `after`
+        # although that has passed.
+        if ahead_ms <= 0:
             return instant
-        ahead_ms = max(parse_instant_ms(instant, zone) - now_ms, 1)
         if ahead_ms > timing.clock_skew_seconds * 1000:
             raise UnsupportedTableError(
                 f"{store.uri}: instant {after} lies {ahead_ms / 1000:.0f} s ahead of the store's clock; "

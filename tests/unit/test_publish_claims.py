@@ -10,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,32 @@ def session(store: ObjectStore, **settings: object):
 def forgotten(owner: Owner, **changes: object) -> Owner:
     """The owner as another machine, boot or process would be."""
     return replace(owner, **changes)
+
+
+def test_in_the_hour_that_a_local_zone_repeats_instants_go_on(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock reads 01:30 for the second time; waiting for 01:59 would take half an hour."""
+    monkeypatch.setenv("TZ", "America/Los_Angeles")
+    time.tzset()
+    try:
+        second_half_past_one = int(datetime(2026, 11, 1, 9, 30, tzinfo=UTC).timestamp() * 1000)
+        monkeypatch.setattr(type(store), "now_ms", lambda _: second_half_past_one)
+        claims = [
+            claim_instant(
+                store,
+                Owner.here(),
+                purpose="test",
+                after="20261101015900000",
+                zone=Timezone.LOCAL,
+                timing=replace(FAST, sleep=pytest.fail),
+            ).instant
+            for _ in range(2)
+        ]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert claims == ["20261101015900001", "20261101015900002"]
 
 
 def test_an_owner_is_gone_when_its_work_or_its_process_is(store: ObjectStore) -> None:
