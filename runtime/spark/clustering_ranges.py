@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_model import WriteContext, WrittenBucket
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import Cuts, OrderKeys, RowOrder, cuts_of, gathered, taken
 from parquetry.runtime.clustering_runs import in_order, runs_of
+from parquetry.runtime.clustering_share import sample_share
 from parquetry.runtime.clustering_task import (
     GroupWork,
     Tally,
@@ -30,7 +30,6 @@ from parquetry.runtime.clustering_task import (
     context_of,
     readers_of,
     run_bytes_of,
-    sample_of,
 )
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.layout.model import FileSlice
@@ -129,13 +128,13 @@ def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: i
     def sample(numbers: Iterable[pa.RecordBatch]) -> Batches:
         for number in _numbers(numbers):
             try:
-                found = sample_of(context, shares[number], order, stride=stride)
-                rows = sum(reader.rows for reader in readers_of(context, shares[number]))
-                row_bytes = _row_bytes(context, shares[number])
+                found = sample_share(context, shares[number], order, stride=stride)
             except (RetryWrite, NotFoundError):
                 yield _message(run=number, taken=_GONE)
             else:
-                yield _message(run=number, rows=rows, taken=row_bytes, content=_packed(found))
+                yield _message(
+                    run=number, rows=found.rows, taken=found.row_bytes, content=_packed(found.sample)
+                )
 
     return sample
 
@@ -319,17 +318,6 @@ def _scattered(context: WriteContext, division: Division, slices: Sequence[FileS
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> list[int]:
     return [number for batch in batches for number in batch.column(0).to_pylist()]
-
-
-def _row_bytes(context: WriteContext, slices: Sequence[FileSlice]) -> int:
-    """What a row takes in memory, by the first rows of the first file that has some."""
-    for reader in readers_of(context, slices):
-        for part in reader.row_groups:
-            for batch in reader.batches(part):
-                if batch.num_rows:
-                    arrow_bytes: int = batch_arrow_bytes(batch)
-                    return -(-arrow_bytes // int(batch.num_rows))
-    return 0
 
 
 def _message(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from parquetry.errors import ParquetryError
+from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_result import read_results
 from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_task import rewrite_group
+from parquetry.runtime.clustering_share import sample_share
+from parquetry.runtime.clustering_task import readers_of, rewrite_group
 from parquetry.runtime.spark import clustering_ranges
 from parquetry.runtime.spark.base_file import BUCKET
 from parquetry.runtime.spark.clustering_ranges import (
@@ -28,6 +30,7 @@ from parquetry.runtime.spark.clustering_ranges import (
 )
 from parquetry.runtime.spark.clustering_shuffle import checked, shares_of
 from tests.support.base_files import MIB, SECOND, bucket, context, read, write
+from tests.support.stores import CountingStore, Kind
 from tests.unit.test_clustering_task import COLUMNS, as_rows, some_rows, work
 
 TASKS = 4
@@ -229,6 +232,38 @@ def test_one_task_and_several_agree_on_the_rows(many_files):
     alone = rewrite_group(replace(ctx, instant="20260104000000000"), work(files, order=order))
     several = rewritten(ctx, work(files, order=order, tasks=TASKS))
     assert alone.consumed_hash == sum(b.consumed_hash for b in several.buckets.values()) % 2**64
+
+
+def test_the_sample_opens_each_file_once(many_files, tmp_path):
+    ctx, files = many_files
+    group = work(files, order=ORDERS[3], tasks=TASKS)
+    store = CountingStore(ctx.store, tmp_path / "calls")
+    sample = sampler(replace(ctx, store=store), group.order, [group.slices[:5], group.slices[5:]], stride=7)
+    messages = [message for part in numbers(2) for message in sample(part)]
+    assert [message.column("row_count")[0].as_py() for message in messages] == [1260, 768]
+    assert Counter(store.calls()) == {(Kind.OPEN_INPUT, part.path): 1 for part in group.slices}
+
+
+def test_how_wide_rows_are_is_judged_by_rows_of_all_files(tmp_path):
+    rnd = random.Random(11)
+    ctx = context(tmp_path, COLUMNS, instant=SECOND, max_file_size_bytes=64 * MIB)
+    files = []
+    for number in range(6):
+        rows = some_rows(rnd, 400, 1000 * number)
+        for row in rows:
+            row.values["word"] = "" if number == 0 else "x" * rnd.randrange(900, 1100)
+        files += write(ctx, bucket(ctx, number), rows).files
+    slices = work(files).slices
+    bytes_of_all = sum(
+        batch_arrow_bytes(batch)
+        for reader in readers_of(ctx, slices)
+        for part in reader.row_groups
+        for batch in reader.batches(part)
+    )
+    found = sample_share(ctx, slices, ORDERS[0], stride=3)
+    assert (found.rows, found.sample.num_rows) == (2400, 800)
+    assert found.row_bytes == pytest.approx(bytes_of_all / 2400, rel=0.05)
+    assert found.row_bytes > 2 * sample_share(ctx, slices[:1], ORDERS[0], stride=3).row_bytes
 
 
 def test_shares_have_about_the_same_bytes(many_files):
