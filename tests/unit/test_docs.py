@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from parquetry import project
+from parquetry.cli.main import command_line
 from parquetry.compiler.changes import CODES as CHANGE_CODES
 from parquetry.project.codes import CODES
 from tools.command_reference import PAGE, commands, page
@@ -120,6 +122,18 @@ def test_blocks_without_kind_are_marked_as_fragments():
             assert info.split()[:1] != ["yml"], f"{name_of(manual)}: write yaml"
             if info == "yaml":
                 assert "apiVersion" in body, f"{name_of(manual)}: complete it, or mark it as a fragment"
+
+
+def test_the_screens_of_explain_are_those_of_the_tutorial_s_project(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    blocks = [
+        body for manual in MANUALS for info, body in fenced(manual.read_text("utf-8")) if info == "console"
+    ]
+    screens = [body.partition("\n") for body in blocks if body.startswith("$ parquetry explain ")]
+    assert screens
+    for command, _, screen in screens:
+        words = [*command.split()[2:], "-p", str(ROOT / "examples" / "shop")]
+        assert CliRunner().invoke(command_line, words).stdout == screen, command
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
