@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from parquetry.project.diagnostics import did_you_mean
 from parquetry.runtime.clustering_execution import row_order
 from parquetry.runtime.clustering_forecast import Forecaster, declared_queries
-from parquetry.runtime.clustering_sample import SampleLimits
+from parquetry.runtime.clustering_sample import IN_REVIEW, SampleLimits
+from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import debt
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup, Situation
@@ -135,7 +136,9 @@ class TrialTable:
         order = row_order(layout)
         # A digest that no file carries: every file in scope is due, whatever it was clustered by.
         files = [self._known(file) for file in self._files]
-        groups = debt(replace(self.policy, execution=layout), files, self._situation).groups
+        policy = replace(self.policy, execution=layout)
+        choose = ScopeBySample(self._handle.store, self.spec, policy, limits=IN_REVIEW)
+        groups = debt(policy, files, self._situation, choose=choose).groups
         rewritten = {file.path for group in groups for file in group.files}
         kept = [known for path, known in self._statistics.items() if path not in rewritten]
         size = sum(group.size_bytes for group in groups)

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
+from parquetry.compiler.clustering_suggestion import try_layouts
 from parquetry.runtime.clustering_due import due_clustering, is_due, outlook, schedule_clustering
 from parquetry.runtime.clustering_forecast import Forecaster, read_prediction
 from parquetry.runtime.clustering_order import RowOrder
@@ -241,12 +242,22 @@ def test_the_plan_shows_both_scopes_and_what_was_gone_by(table):
     rows = {name: lines[name] for name in ("group", "partition")}
     assert rows["partition"].split()[0] == "*"
     assert f"{scope['group']['expected_rows']:,}" in rows["group"]
-    assert f"{scope['whole_partition']['expected_rows']:,}" in rows["partition"]
+    assert f"{scope['whole']['expected_rows']:,}" in rows["partition"]
     assert max(map(len, text.splitlines())) <= 80
     assert "the queries then read at least a tenth less" in " ".join(text.split())
     scheduled = shown(table, "--schedule")
     assert rows["partition"] in scheduled.splitlines()
     assert "narrow" in scheduled
+
+
+def test_layouts_that_are_tried_choose_alike(table):
+    declare(table, NARROW)
+    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
+    assert trial.expected[0].files == 1, "one order"
+    declare(table, WIDE)
+    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
+    (group,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)], scopes=[Scope.GROUP]).trials
+    assert trial.files_after == group.files_after
 
 
 def test_without_queries_the_plan_says_so(table):
