@@ -74,7 +74,7 @@ def _merged(
         BucketWriter(context, bucket, base_rows=reader.rows, base_clustering=reader.clustering) as writer,
     ):
         for group in reader.row_groups:
-            _merge_group(reader, group, incoming, merger, writer)
+            _merge_group(context, reader, group, incoming, merger=merger, writer=writer)
         if incoming.has_below(_ANYWHERE):
             raise CorruptTableError(
                 f"{reader.place} has {reader.rows} rows, but one was found behind them; the file was "
@@ -86,21 +86,43 @@ def _merged(
 
 
 def _merge_group(
-    reader: BaseFileReader, group: StoredRows, incoming: IncomingRows, merger: Merger, writer: BucketWriter
+    context: WriteContext,
+    reader: BaseFileReader,
+    group: StoredRows,
+    incoming: IncomingRows,
+    *,
+    merger: Merger,
+    writer: BucketWriter,
 ) -> None:
     """Bring one row group of the base file up to date, touching as little of it as is right."""
     parts = writer.copyable(reader, group)
     is_touched = incoming.has_below(group.end)
-    if parts is not None and not is_touched and writer.copy(reader, parts, group):
-        return
-    batches = iter([reader.whole(group)]) if parts is not None and is_touched else reader.batches(group)
+    if parts is not None:
+        if not is_touched and writer.copy(reader, parts, group):
+            return
+        if is_touched and incoming.bound(group.end, context.row_group_arrow_bytes) == group.end:
+            stored = reader.whole(group)
+            changes = merger.changes(stored, group.first, _present(incoming.below(group.end)))
+            if not writer.patch(reader, parts, group, stored=stored, changes=changes):
+                rows = merged(stored, changes)
+                del stored, changes
+                writer.append(rows)
+            return
     first = group.first
-    for stored in batches:
-        arrived = incoming.below(first + stored.num_rows)
-        if arrived is None:
-            writer.append(with_origin(stored, Origin.COPIED))
-        else:
-            changes = merger.changes(stored, first, arrived)
-            if parts is None or not writer.patch(reader, parts, group, stored=stored, changes=changes):
-                writer.append(merged(stored, changes))
-        first += stored.num_rows
+    for batch in reader.batches(group):
+        end = first + batch.num_rows
+        start = first
+        while first < end:
+            bound = incoming.bound(end, context.batch_bytes)
+            stored = batch.slice(first - start, bound - first)
+            arrived = incoming.below(bound)
+            if arrived is None:
+                writer.append(with_origin(stored, Origin.COPIED))
+            else:
+                writer.append(merged(stored, merger.changes(stored, first, arrived)))
+            first = bound
+
+
+def _present(rows: pa.RecordBatch | None) -> pa.RecordBatch:
+    assert rows is not None, "rows that were there a moment ago"
+    return rows

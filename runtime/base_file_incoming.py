@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.base_file_rows import one_batch
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import RECORD_KEY
+
+Positions = npt.NDArray[np.int64]
 
 _NOWHERE = np.iinfo(np.int64).max
 _CONTROL = pa.schema(
@@ -43,26 +48,42 @@ class IncomingRows:
         self._wanted = incoming_schema(schema)
         self._place = place
         self._conformer: Conformer | None = None
-        self._rows: pa.RecordBatch | None = None
-        self._positions: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self._ready: deque[tuple[pa.RecordBatch, Positions]] = deque()
         self._last = -1
         self.consumed_rows = 0
         self.consumed_hash = 0
 
     def has_below(self, position: int) -> bool:
         """Whether there is a next row and its position is smaller."""
-        return self._fill() and bool(self._positions[0] < position)
+        return self._fill() and bool(self._ready[0][1][0] < position)
+
+    def bound(self, position: int, most_bytes: int) -> int:
+        """The position, or the first smaller one below which the next rows have about ``most_bytes`` already.
+
+        There is a row below it if there is one below the position.
+        """
+        arrow_bytes = 0
+        for index in count():
+            if not self._fill(index + 1):
+                return position
+            rows, positions = self._ready[index]
+            if index and (arrow_bytes >= most_bytes or positions[0] >= position):
+                return min(int(positions[0]), position)
+            if positions[-1] >= position:
+                return position
+            arrow_bytes += batch_arrow_bytes(rows)
+        raise AssertionError
 
     def below(self, position: int) -> pa.RecordBatch | None:
         """The next rows whose position is smaller; None when there is none."""
         taken: list[pa.RecordBatch] = []
         while self._fill():
-            assert self._rows is not None
-            count = int(np.searchsorted(self._positions, position))
-            if count:
-                taken.append(self._rows.slice(0, count))
-            self._drop(count)
-            if self._rows is not None:
+            rows, positions = self._ready[0]
+            number = int(np.searchsorted(positions, position))
+            if number:
+                taken.append(rows.slice(0, number))
+            self._drop(number)
+            if number < len(positions):
                 break
         if not taken:
             return None
@@ -71,22 +92,16 @@ class IncomingRows:
     def rest(self) -> Iterator[pa.RecordBatch]:
         """All rows that were not taken, batch by batch."""
         while self._fill():
-            assert self._rows is not None
-            rows = self._rows
-            self._drop(rows.num_rows)
-            yield rows
+            yield self._ready.popleft()[0]
 
-    def _drop(self, count: int) -> None:
-        assert self._rows is not None
-        if count == self._rows.num_rows:
-            self._rows = None
-        else:
-            self._rows = self._rows.slice(count)
-            self._positions = self._positions[count:]
+    def _drop(self, number: int) -> None:
+        rows, positions = self._ready.popleft()
+        if number < len(positions):
+            self._ready.appendleft((rows.slice(number), positions[number:]))
 
-    def _fill(self) -> bool:
-        """Whether there are rows at hand."""
-        while self._rows is None:
+    def _fill(self, batches: int = 1) -> bool:
+        """Whether there are so many batches with rows at hand."""
+        while len(self._ready) < batches:
             batch = next(self._batches, None)
             if batch is None:
                 return False
@@ -103,14 +118,14 @@ class IncomingRows:
                 f"{self._place}: {rows.column(0).null_count} rows have no record key; "
                 "drop them or give every part of the key a value"
             )
-        positions: npt.NDArray[np.int64] = rows.column(1).fill_null(_NOWHERE).to_numpy()
+        positions: Positions = rows.column(1).fill_null(_NOWHERE).to_numpy()
         known = positions[positions != _NOWHERE]
         steps = np.diff(known, prepend=self._last)
         in_order = bool((steps > 0).all()) and bool((positions[: len(known)] == known).all())
         if not in_order or (len(known) and self._last == _NOWHERE):
             raise AssertionError(f"{self._place}: rows are not sorted by position, or two rows have the same")
         self._last = int(positions[-1])
-        self._rows, self._positions = rows, positions
+        self._ready.append((rows, positions))
         self.consumed_rows += rows.num_rows
         hashes = rows.column(3).fill_null(0).to_numpy().view(np.uint64)
         self.consumed_hash = (self.consumed_hash + int(hashes.sum(dtype=np.uint64))) % 2**64

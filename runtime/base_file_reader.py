@@ -29,6 +29,7 @@ _READ_AHEAD = 1024 * 1024
 _SMALL_BYTES_PER_VALUE = 2.5
 _SMALL_DICTIONARY_BYTES = 16 * 1024
 _MOST_ROWS: Final = 131_072
+_UNKNOWN_ROWS: Final = 4096
 _COPIED_WRITERS = ("parquet-cpp-arrow ",)
 
 
@@ -63,6 +64,7 @@ class BaseFileReader:
         self._conformer = conformer
         self._batch_bytes = batch_bytes
         self._arrow_bytes_per_row = 4 * self._stored_bytes_per_row()
+        self._most_rows = _UNKNOWN_ROWS if _may_repeat_long_values(file.metadata) else _MOST_ROWS
         self.place = place
         self.rows: int = file.metadata.num_rows
         self.schema = conformer.schema
@@ -97,7 +99,7 @@ class BaseFileReader:
     def batches(self, group: StoredRows) -> Iterator[pa.RecordBatch]:
         """The rows of a row group; where batches end depends on the file alone."""
         wanted = int(self._batch_bytes / self._arrow_bytes_per_row)
-        rows = min(max(wanted, 1), _MOST_ROWS)
+        rows = min(max(wanted, 1), self._most_rows)
         seen_rows = seen_bytes = 0
         for batch in self._read(group, self._conformer.source.names, rows):
             conformed = self._conformer(batch)
@@ -106,6 +108,7 @@ class BaseFileReader:
             yield conformed
         if seen_rows:
             self._arrow_bytes_per_row = max(seen_bytes / seen_rows, 1)
+            self._most_rows = _MOST_ROWS
 
     def whole(self, group: StoredRows) -> pa.RecordBatch:
         """All rows of a row group at once."""
@@ -223,6 +226,20 @@ def _has_small_dictionary(column: pq.ColumnChunkMetaData) -> bool:
     if not column.has_dictionary_page:
         return False
     return bool(column.data_page_offset - column.dictionary_page_offset <= _SMALL_DICTIONARY_BYTES)
+
+
+def _may_repeat_long_values(metadata: pq.FileMetaData) -> bool:
+    """Whether rows may take many times more in memory than in the file, by the first row group."""
+    if not metadata.num_row_groups:
+        return False
+    group = metadata.row_group(0)
+    columns = (group.column(index) for index in range(group.num_columns))
+    return any(
+        column.physical_type == "BYTE_ARRAY"
+        and column.has_dictionary_page
+        and column.data_page_offset - column.dictionary_page_offset > _SMALL_DICTIONARY_BYTES
+        for column in columns
+    )
 
 
 def _largest_row_group(metadata: pq.FileMetaData) -> int:

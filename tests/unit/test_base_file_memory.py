@@ -72,6 +72,37 @@ def test_rows_of_a_mib_stay_within_the_budget(tmp_path, pool):
     assert pool.max_memory() <= budget["memory_budget_bytes"]
 
 
+def repeated_texts(rows: int, length: int, *, stored: bool) -> Iterator[pa.RecordBatch]:
+    """Rows whose text is one of 200, which parquet keeps as a dictionary: many times smaller than in memory."""
+    rng = np.random.default_rng(1)
+    texts = pa.array([rng.bytes(length // 2).hex() for _ in range(200)])
+    for first in range(0, rows, 1000):
+        places = np.arange(first, min(first + 1000, rows))
+        yield pa.RecordBatch.from_pydict(
+            {
+                "_hoodie_record_key": pa.array(places).cast(pa.string()),
+                "__position": pa.array(places) if stored else pa.nulls(len(places), pa.int64()),
+                "__delete": pa.array(np.zeros(len(places), bool)),
+                "__hash": pa.array(places),
+                "c": texts.take(pa.array(rng.integers(0, len(texts), len(places)))),
+            }
+        )
+
+
+def test_rows_of_repeated_texts_that_grow_threefold_stay_within_the_budget(tmp_path, pool):
+    columns = [Column(name="c", type="string")]
+    budget, rows = {"memory_budget_bytes": 96 * MIB}, 100_000
+    ctx = context(tmp_path, columns, **budget)
+    incoming = repeated_texts(rows, 1000, stored=False)
+    (first,) = write_bucket(ctx, bucket(ctx, expected_inserts=rows), incoming).files
+    assert first.stat.file_size_bytes < rows * 1000 / 50
+    ctx = context(tmp_path, columns, instant=SECOND, **budget)
+    incoming = repeated_texts(rows, 3000, stored=True)
+    (second,) = write_bucket(ctx, merging(first, expected_updates=rows), incoming).files
+    assert second.stat.num_update_writes == rows
+    assert pool.max_memory() <= budget["memory_budget_bytes"]
+
+
 @pytest.mark.soak
 def test_a_full_file_whose_every_row_is_updated_fits_a_worker(tmp_path):
     found = merge(tmp_path, 120)
