@@ -7,6 +7,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ class Peer:
         assert process.stdin is not None
         assert process.stdout is not None
         with self._lock, measured(process.pid) as cost:
-            process.stdin.write(json.dumps({"do": command, **arguments}) + "\n")
-            process.stdin.flush()
+            with suppress(BrokenPipeError):  # it ended earlier, so that no answer comes
+                process.stdin.write(json.dumps({"do": command, **arguments}) + "\n")
+                process.stdin.flush()
             for line in process.stdout:
                 if line.startswith("ANSWER "):
                     answer = json.loads(line[7:])
@@ -58,6 +60,7 @@ class Peer:
     def close(self) -> None:
         """End the process."""
         if self._process.stdin:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
         self._process.wait(timeout=60)
         self._log.close()

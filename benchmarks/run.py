@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks import clustering, data, growth, peers, report, results, writing
 from benchmarks.bench import MIB, Bench
+from benchmarks.peer import PeerFailedError
 from parquetry.runtime.base_file_encoding import ZSTD_LEVEL
 from tests.interop.environment import cache_folder
 
@@ -50,6 +51,7 @@ def main() -> None:
     maximum = max(2 * MIB, int(32 * MIB * min(scale, 1)))
     logs = out / "results"
     logs.mkdir(parents=True, exist_ok=True)
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="parquetry-bench-", dir=os.environ.get("BENCH_TMP")) as folder:
         bench = Bench(
             inputs=inputs, tables=Path(folder), reps=reps, counts=counts, scale=scale, maximum=maximum
@@ -68,7 +70,14 @@ def main() -> None:
         warm_up(bench)
         for name in chosen:
             machine = peers.machine(scale, reps, named, max_file_size=maximum)
-            WORKLOADS[name](bench)
+            try:
+                WORKLOADS[name](bench)
+            except PeerFailedError as error:  # the others' results are hours of work
+                failed.append(f"{name}: {error}")
+                print(failed[-1], flush=True)
+                bench.rows.clear()
+                bench.held = 0
+                continue
             for workload in dict.fromkeys(row["workload"] for row in bench.rows):
                 mine = [row for row in bench.rows if row["workload"] == workload]
                 results.save(logs, workload, machine, mine)
@@ -76,6 +85,8 @@ def main() -> None:
             report.write(logs, out / "RESULTS.md")
         for peer in bench.peers.values():
             peer.close()
+    if failed:
+        raise SystemExit("\n".join(["without results:", *failed]))
 
 
 def warm_up(bench: Bench) -> None:
