@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from parquetry.compiler.locks import held_lock
 from parquetry.compiler.observation import admit, observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
-from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.errors import LockHeldError, UnsupportedTableError
 from parquetry.runtime.java import find_java
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.storage import open_store, probe_put_if_absent
+from parquetry.runtime.timing import DEFAULT_TIMING
 from parquetry.version import VERSION
 
 _OLDEST_PYTHON = (3, 11)
@@ -96,4 +98,22 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
     if warnings := property_warnings(observation.handle.store):
         raise UnsupportedTableError("; ".join(warnings))
     admit(observation)
-    return f"can be written at {table.location}"
+    return f"can be written at {table.location}{_lock(workspace, table)}"
+
+
+def _lock(workspace: Workspace, table: ResolvedTable) -> str:
+    """What to know of a lock that stands; LockHeldError for one that no write will wait for so long."""
+    lock = held_lock(workspace.store(table), name=table.name)
+    if lock is None:
+        return ""
+    if lock.abandoned:
+        return (
+            f"; the next write of parquetry removes the lock of a dead one ({lock.holder}), Hudi's writers "
+            f"wait for that: `parquetry unlock {table.name}` removes it now"
+        )
+    if lock.instant is None and lock.age_seconds > DEFAULT_TIMING.foreign_lock_seconds:
+        raise LockHeldError(
+            f"{lock.path} is held by {lock.holder} since {lock.age_seconds} s, longer than a write waits; "
+            f"release it with `parquetry unlock {table.name}` when that program has ended"
+        )
+    return ""

@@ -38,7 +38,8 @@ class ReleaseView:
 
 def _lines(lock: HeldLock, paint: Paint) -> str:
     advice = (
-        "its writer is dead: the next write removes it"
+        f"its writer is dead: the next write of parquetry removes it; Hudi's writers wait for that, or for "
+        f"`parquetry unlock {lock.table}`"
         if lock.abandoned
         else f"wait for it to end; once its holder is really dead: `parquetry unlock {lock.table}`"
     )

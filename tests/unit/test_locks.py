@@ -2,14 +2,24 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import parquetry
 from parquetry.cli.main import command_line
+from parquetry.compiler.checkup import check_project
 from parquetry.compiler.locks import held_lock
-from parquetry.runtime.claims import open_session
+from parquetry.runtime.claims import Claim, Heartbeat, Session, claim_path, heartbeat_path, open_session
+from parquetry.runtime.lock import DEFAULT_LOCK_PATH, TableLock
+from parquetry.runtime.owner import Owner
 from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.instant import next_instant
+from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, make_table
 
 
@@ -47,6 +57,68 @@ def test_the_age_is_that_of_the_lock_file(table, tmp_path):
     code, text = said(tmp_path / "t", "--list")
     assert (code, "held by another program (job 12)" in text, "for 2 h" in text) == (0, True, True)
     assert place.exists()
+
+
+def left_by_an_apply(path):
+    """A project with a table, and the lock of an apply on another machine that was stopped when it was done."""
+    folder = ProjectFolder.create(path)
+    parquetry.load(folder.root).plan().apply()
+    store = open_store(folder.root / "warehouse/orders")
+    handle = open_table(store)
+    instant = next_instant(handle.timeline().last_instant, store.now_ms(), handle.config.timezone)
+    elsewhere = replace(Owner.here(), host="elsewhere")
+    claim = Claim(instant=instant, purpose="apply", run=instant, attempt=0, owner=elsewhere)
+    heartbeat = Heartbeat(store, instant, FAST)
+    store.put(claim_path(instant), claim.to_bytes())
+    heartbeat.beat()
+    TableLock(
+        Session(store=store, claim=claim, heartbeat=heartbeat, timing=FAST), DEFAULT_LOCK_PATH, fence=print
+    ).acquire()
+    return folder, store, instant
+
+
+def long_ago(store, instant):
+    then = time.time() - 200
+    for path in (heartbeat_path(instant), claim_path(instant), DEFAULT_LOCK_PATH):
+        place = Path(store.uri.removeprefix("file://")) / path
+        os.utime(place, (then, then))
+
+
+def checked(folder):
+    return next(check for check in check_project(folder.workspace()) if check.name == "table orders")
+
+
+def test_the_lock_of_an_apply_that_was_killed_blocks_nothing_of_ours(tmp_path):
+    """Until its heart has been silent for three minutes nobody can tell that it does not live."""
+    folder, store, instant = left_by_an_apply(tmp_path / "shop")
+    assert parquetry.load(folder.root).plan().is_empty
+    code, text = said("orders", "--list", "--project", folder.root)
+    assert (code, "once its holder is really dead" in text) == (0, True)
+    assert checked(folder).found.startswith("can be written")
+    long_ago(store, instant)
+    assert parquetry.load(folder.root).plan().is_empty
+    code, text = said("--list", "--project", folder.root)
+    text = " ".join(text.split())
+    assert (code, "the next write of parquetry removes it" in text) == (0, True)
+    check = checked(folder)
+    assert (check.ok, "`parquetry unlock orders`" in check.found) == (True, True)
+    folder.orders(clustering={"trigger": "async", "execution": {"columns": ["amount"]}})
+    parquetry.load(folder.root).plan().apply()
+    assert held_lock(store) is None
+    assert checked(folder).found.endswith("warehouse/orders")
+
+
+def test_a_lock_by_another_program_that_writes_will_not_wait_for_is_told_by_doctor(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    parquetry.load(folder.root).plan().apply()
+    place = folder.root / "warehouse/orders" / DEFAULT_LOCK_PATH
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("job 12")
+    assert checked(folder).ok
+    then = time.time() - 200
+    os.utime(place, (then, then))
+    check = checked(folder)
+    assert (check.ok, "held by another program (job 12)" in check.found) == (False, True)
 
 
 def test_releasing_asks_first_and_no_leaves_the_lock(table, tmp_path, monkeypatch):
