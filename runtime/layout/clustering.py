@@ -159,11 +159,12 @@ class _Planner:
         if self._scope is not Scope.AUTO or len(groups) < 2:  # noqa: PLR2004 - one is one order
             return part
         execution, situation = self._spec.execution, self._situation
-        if may_gain(groups, execution, situation):
+        in_order = whole() if may_gain(groups, execution, situation) else []
+        if in_order:
             part.question = ScopeQuestion(
                 partition=path,
                 groups=tuple(groups),
-                whole=tuple(whole()),
+                whole=tuple(in_order),
                 by_statistics=chosen_by_statistics(groups, execution, situation),
             )
         else:

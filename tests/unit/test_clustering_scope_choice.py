@@ -15,7 +15,7 @@ from parquetry.compiler.clustering_suggestion import try_layouts
 from parquetry.runtime.clustering_due import due_clustering, is_due, outlook, schedule_clustering
 from parquetry.runtime.clustering_forecast import Forecaster, read_prediction
 from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_sample import GroupSample, regrouped
+from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, regrouped
 from parquetry.runtime.layout.clustering_model import ChosenBy
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy, Scope
 from parquetry.runtime.layout.clustering_scope import better_scope
@@ -160,6 +160,18 @@ def test_where_the_forecast_fails_statistics_choose(table, caplog):
     assert (choice.scope, choice.chosen_by) == (Scope.PARTITION, ChosenBy.STATISTICS)
     assert choice.whole.expected_bytes is None
     assert "statistics choose the scope of its clustering" in caplog.text
+
+
+def test_where_the_limits_of_a_sample_are_spent_statistics_choose(table):
+    declare(table, NARROW)
+    scarce = SampleLimits(row_groups=4)
+    (choice,) = due_clustering(table.handle, limits=scarce, timing=FAST).debt.choices
+    assert choice.group.groups > 1
+    assert (choice.scope, choice.chosen_by) == (Scope.PARTITION, ChosenBy.STATISTICS)
+    assert choice.whole.expected_rows is None
+    enough = scarce.for_each_of(choice.group.groups)
+    (choice,) = due_clustering(table.handle, limits=enough, timing=FAST).debt.choices
+    assert choice.chosen_by is ChosenBy.SAMPLE
 
 
 def test_nothing_is_sampled_of_encrypted_files(table, tmp_path):
