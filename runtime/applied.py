@@ -114,6 +114,12 @@ def read_applied(store: ObjectStore) -> AppliedRecord | None:
     return _record_from_bytes(store.read(path), max(numbers), place=f"{store.uri}/{path}")
 
 
+def read_newer(store: ObjectStore, applied: AppliedRef | None) -> AppliedRecord | None:
+    """The newest applied record if there is one after that; one request when there is none."""
+    number = 0 if applied is None else applied.number
+    return None if store.stat(_applied_path(number + 1)) is None else read_applied(store)
+
+
 def applied_history(store: ObjectStore) -> Iterator[tuple[int, TableSpec]]:
     """When each applied record was made (milliseconds since 1970) and its spec, the newest first.
 

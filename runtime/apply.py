@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.claims import open_session
-from parquetry.runtime.errors import NotFoundError, StalePlanError
+from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, digest_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.properties import read_table_properties
@@ -20,11 +20,12 @@ from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.publish import Transaction, run_write
 from parquetry.runtime.requirements import check_requirements, table_is_there
 from parquetry.runtime.services.locking import table_lock
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.table_schema import live_columns, reconcile
 from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 ALTER_SCHEMA = "ALTER_SCHEMA"
@@ -70,10 +71,20 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     applied = read_applied(store)
     if change.restores and applied is not None:
         restore_properties(store, applied.spec, timing=timing)
-    instant = _alter_schema(store, change, timing) if change.alters_schema else None
-    if not change.records:
-        return Applied(created=False, applied_number=applied.ref.number if applied else 0, instant=instant)
-    return Applied(created=False, applied_number=_record_locked(store, change, timing), instant=instant)
+    instant: str | None = None
+    for _ in range(timing.retries + 1):
+        instant = (_alter_schema(store, change, timing) if change.alters_schema else None) or instant
+        if not change.records:
+            return Applied(
+                created=False, applied_number=applied.ref.number if applied else 0, instant=instant
+            )
+        number = _record_locked(store, change, timing)
+        if number is not None:
+            return Applied(created=False, applied_number=number, instant=instant)
+    raise ConflictError(
+        f"{store.uri}: other writers brought the schema back {timing.retries + 1} times before it could be "
+        "recorded; apply again when fewer of them write"
+    )
 
 
 def _create(store: ObjectStore, change: TableChange) -> Applied:
@@ -100,8 +111,12 @@ def _check_created_alike(store: ObjectStore, change: TableChange) -> None:
         raise table_is_there(store)
 
 
-def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> int:
-    """Record the spec under the table's lock, where the requirements are checked once more."""
+def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> int | None:
+    """Record the spec under the table's lock, where the requirements are checked once more.
+
+    None, and nothing recorded, when a write by the spec before has brought a schema of its own meanwhile.
+    From the record on no write by that spec is published.
+    """
     table = open_table(store)
     after = table.timeline().last_instant
     with open_session(
@@ -109,7 +124,8 @@ def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> i
     ) as session:
         with table_lock(table, session):
             check_requirements(store, change.requirements, plan_id=change.plan_id)
-            number = _record(store, change)
+            stands = not change.alters_schema or _schema_stands(table, table.timeline(), change.spec)
+            number = _record(store, change) if stands else None
         session.acknowledge()
     return number
 
@@ -135,9 +151,9 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
     def body(transaction: Transaction) -> WriteOutcome | None:
         check_requirements(store, change.requirements, plan_id=change.plan_id)
         handle, timeline = transaction.table, transaction.timeline
-        schema = handle.schema_json(timeline, _columns_to_be(transaction, change.spec))
-        if schema == _newest_schema(transaction):
+        if _schema_stands(handle, timeline, change.spec):
             return None
+        schema = _schema_to_be(handle, timeline, change.spec)
         return WriteOutcome(operation=ALTER_SCHEMA, schema_json=schema, extra=marks)
 
     result: CommitResult = run_write(
@@ -151,18 +167,20 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
     return result.instant
 
 
-def _columns_to_be(transaction: Transaction, spec: TableSpec) -> tuple[Column, ...]:
-    """The declared columns and those that another program has added: nobody asked to drop these."""
-    handle = transaction.table
+def _schema_to_be(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> str:
+    """Of the declared columns and those that another program has added: nobody asked to drop these."""
     before = {column.name for column in handle.spec.columns} if handle.spec else set()
     declared = {column.name for column in spec.columns}
-    live = live_columns(handle.store, transaction.timeline, handle.config)
-    return reconcile(spec.columns, (c for c in live if c.name in declared or c.name not in before))
+    live = live_columns(handle.store, timeline, handle.config)
+    kept = (column for column in live if column.name in declared or column.name not in before)
+    return handle.schema_json(timeline, reconcile(spec.columns, kept))
 
 
-def _newest_schema(transaction: Transaction) -> str | None:
-    writes = transaction.timeline.completed_writes
-    return transaction.timeline.commit_metadata(writes[-1].time).schema if writes else None
+def _schema_stands(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> bool:
+    """Whether the newest commit carries the schema that the spec asks for."""
+    writes = timeline.completed_writes
+    newest = timeline.commit_metadata(writes[-1].time).schema if writes else None
+    return newest == _schema_to_be(handle, timeline, spec)
 
 
 def _stands(store: ObjectStore) -> bool:

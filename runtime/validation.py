@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from parquetry.runtime.applied import read_newer
 from parquetry.runtime.conflicts import (
     CLUSTER,
     Conflict,
@@ -20,11 +21,13 @@ from parquetry.runtime.effective import effective_instants
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import KeyRanges
+from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, undone_writes
 from parquetry.runtime.sources import Consumption, consumed_by, history, newest_until
+from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import check_writable
 from parquetry.runtime.timeline.commit import CommitMetadata
@@ -83,6 +86,7 @@ def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now:
         _lost_files(transaction, now)
         or _undone_meanwhile(transaction, now)
         or _missing_data(transaction, outcome)
+        or _applied_meanwhile(transaction)
     )
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
@@ -210,6 +214,23 @@ def _missing_data(transaction: Transaction, outcome: WriteOutcome) -> str | None
         if partition_metadata_path(partition) not in sizes:
             put_partition_metadata(store, partition, instant=transaction.instant)
     return None
+
+
+def _applied_meanwhile(transaction: Transaction) -> str | None:
+    """Whether another spec was applied since, by which the files would not be what they are.
+
+    Who applies holds the lock too. What only decides how rows lie in files does not count.
+    """
+    table = transaction.table
+    newer = read_newer(transaction.store, table.applied)
+    if newer is None or (table.spec is not None and _of_files(table.spec) == _of_files(newer.spec)):
+        return None
+    return f"record {newer.ref.number} was applied meanwhile, and its spec wants other files"
+
+
+def _of_files(spec: TableSpec) -> TableSpec:
+    """The part of a spec that says which files are right: not how large, how ordered, or how long kept."""
+    return replace(spec, sizing=SizingPolicy(), retention=RetentionPolicy(), sources=(), extra={})
 
 
 def _check_table(transaction: Transaction, now: Timeline) -> None:

@@ -1,4 +1,4 @@
-"""Which versions of files are kept: pure rules, in agreement with Hudi's cleaner.
+"""Which versions of files are kept: rules in agreement with Hudi's cleaner.
 
 Source: CleanPlanner and CleanerUtils.getEarliestCommitToRetain of Hudi 0.15. Where Hudi knows one
 policy at a time, a version stays here while any of the rules asks for it.
@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from parquetry.runtime.applied import read_newer
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.table import TableHandle
@@ -21,8 +22,13 @@ KEEP_LATEST_FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
 
 
 def retention_of(table: TableHandle) -> RetentionPolicy:
-    """The applied policy, or Hudi's defaults for a table to which nothing was applied."""
-    return RetentionPolicy() if table.spec is None else table.spec.retention
+    """The applied policy, or Hudi's defaults for a table to which nothing was applied.
+
+    What was applied after the table was opened counts: what is deleted cannot be had back.
+    """
+    newer = read_newer(table.store, table.applied)
+    spec = table.spec if newer is None else newer.spec
+    return RetentionPolicy() if spec is None else spec.retention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

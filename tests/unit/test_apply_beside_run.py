@@ -7,11 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from parquetry.runtime import apply
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.errors import ConflictError, StalePlanError
 from parquetry.runtime.job import Requirements, digest_of
-from parquetry.runtime.spec import Column
+from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.services.clean import clean, clean_if_due
+from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy
 from parquetry.runtime.table_schema import live_columns
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, view_rows
 
@@ -114,3 +117,89 @@ def test_of_two_applies_and_a_writer_one_apply_is_stale_and_nothing_is_lost(tabl
     assert sorted(map(str, outcomes)) == sorted(map(str, [2, StalePlanError]))
     assert read_applied(table.store).ref.number == 2
     assert view_rows(tmp_path / "t") == {f"k{n}": (n, "a") for n in range(WRITES)}
+
+
+def with_a_column_more(table):
+    spec = read_applied(table.store).spec
+    wider = spec.with_columns((*spec.columns, Column(name="secret", type="string")))
+    apply_change(table.store, change(table, wider, alters_schema=True), timing=PATIENT)
+    return change(table, spec, alters_schema=True)
+
+
+def live_names(table):
+    handle = table.handle
+    return [c.name for c in live_columns(table.store, handle.timeline(), handle.config)]
+
+
+def test_a_write_between_schema_and_record_does_not_bring_a_dropped_column_back(table, monkeypatch):
+    dropping = with_a_column_more(table)
+    pending = [lambda: table.upsert({"k": (1, "a")})]
+    record = apply._record_locked
+
+    def recorded(*arguments):
+        if pending:
+            pending.pop()()
+            assert live_names(table)[-1] == "secret"
+        return record(*arguments)
+
+    monkeypatch.setattr(apply, "_record_locked", recorded)
+    assert apply_change(table.store, dropping, timing=PATIENT).applied_number == 3
+    assert live_names(table) == [column.name for column in COLUMNS]
+
+
+def test_a_write_that_ends_behind_the_record_does_not_bring_a_dropped_column_back(
+    table, tmp_path, monkeypatch
+):
+    """It began when the schema was committed already, so the commits alone tell nothing of a conflict."""
+    dropping = with_a_column_more(table)
+    record = apply._record_locked
+    numbers, written = [], []
+
+    def recorded(*arguments):
+        def before_publish(_):
+            if not numbers:
+                numbers.append(record(*arguments))
+
+        written.append(replace(table, before_publish=before_publish).upsert({"k": (1, "a")}))
+        return numbers[0]
+
+    monkeypatch.setattr(apply, "_record_locked", recorded)
+    assert apply_change(table.store, dropping, timing=PATIENT).applied_number == 3
+    assert [result.retries for result in written] == [1]
+    assert "record 3 was applied meanwhile" in written[0].retry_reasons[0]
+    assert live_names(table) == [column.name for column in COLUMNS]
+    assert view_rows(tmp_path / "t") == {"k": (1, "a")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "retries"),
+    [
+        ({"files": FilesPolicy(encryption_key="env:KEY")}, 1),
+        ({"key_scope": KeyScope.TABLE}, 1),
+        ({"sizing": SizingPolicy(max_file_size_bytes=2**20)}, 0),
+        ({"extra": {"clustering": {"trigger": "async"}}}, 0),
+    ],
+)
+def test_what_files_have_to_be_is_told_by_the_spec_in_force_when_they_are_published(table, settings, retries):
+    """A file in the clear, say, may not follow the spec that wants it encrypted."""
+    applying = [change(table, replace(read_applied(table.store).spec, **settings), alters_schema=False)]
+
+    def before_publish(_):
+        if applying:
+            apply_change(table.store, applying.pop(), timing=PATIENT)
+
+    result = replace(table, before_publish=before_publish).upsert({"k": (1, "a")})
+    assert result.retries == retries
+
+
+def test_a_clean_behind_a_write_keeps_what_was_applied_meanwhile(table):
+    keeping = replace(read_applied(table.store).spec, retention=RetentionPolicy(keep_commits=1))
+    apply_change(table.store, change(table, keeping, alters_schema=False), timing=PATIENT)
+    opened = table.handle
+    for number in range(4):
+        table.upsert({"k": (number, "a")})
+    longer = replace(keeping, retention=RetentionPolicy(keep_commits=50))
+    apply_change(table.store, change(table, longer, alters_schema=False), timing=PATIENT)
+    assert clean_if_due(opened, timing=PATIENT) is None
+    assert clean(opened, timing=PATIENT).files_deleted == 0
+    assert clean(opened, policy=keeping.retention, timing=PATIENT).files_deleted > 0

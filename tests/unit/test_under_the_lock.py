@@ -68,6 +68,10 @@ def under_lock_of(store, file_name):
     return calls
 
 
+def applied_path(number):
+    return f".hoodie/.parquetry/applied/{number:020d}.json"
+
+
 def cluster(store):
     return clustering.cluster(OneProcessSpark(), open_table(store), timing=FAST)
 
@@ -118,6 +122,7 @@ def test_publishing_a_clustering_asks_as_little_for_many_files_as_for_few(path, 
         (Kind.LIST, ".hoodie"): 1,
         (Kind.LIST, "p=a"): 1,
         (Kind.LIST, "p=b"): 1,
+        (Kind.STAT, applied_path(4)): 1,
         (Kind.READ, ".hoodie/hoodie.properties"): 1,
         (Kind.PUT_IF_ABSENT, f".hoodie/{instant}.replacecommit"): 1,
         (Kind.READ, f".hoodie/{instant}.replacecommit"): 1,
@@ -138,7 +143,7 @@ def test_what_writers_did_during_a_clustering_is_read_before_it_takes_the_lock(p
     (instant,) = result.instants
     assert [lost.partition for lost in result.left_out] == ["p=a"]
     calls = under_lock_of(store, f"{instant}.replacecommit")
-    assert {p for kind, p in calls if kind in (Kind.READ, Kind.OPEN_INPUT, Kind.STAT)} == {
+    assert {p for kind, p in calls if kind in (Kind.READ, Kind.OPEN_INPUT)} == {
         ".hoodie/hoodie.properties",
         f".hoodie/{instant}.replacecommit",
     }
@@ -176,6 +181,7 @@ def test_an_upsert_reads_neither_footers_nor_rows_under_the_lock(path, store):
         (Kind.LIST, ".hoodie"): 1,
         (Kind.LIST, "p=a"): 1,
         (Kind.LIST, "p=b"): 1,
+        (Kind.STAT, applied_path(3)): 1,
         (Kind.READ, ".hoodie/hoodie.properties"): 1,
         (Kind.PUT_IF_ABSENT, f".hoodie/{instant}.commit"): 1,
         (Kind.READ, f".hoodie/{instant}.commit"): 1,
