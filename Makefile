@@ -43,8 +43,8 @@ interop-env: venv
 interop: setup interop-env ## real Apache Hudi 0.15.0 and 1.2.0 on Spark 3.5 against our tables
 	$(BIN)/python -m pytest -q -m "interop and not soak"
 
-soak: setup interop-env ## everything, the long suites in full
-	$(BIN)/python tools/run_tests.py --soak
+soak: test ## everything: all tests, then the long suites in full
+	$(BIN)/python tools/run_tests.py --long
 
 format: venv ## format the code
 	$(BIN)/ruff format .

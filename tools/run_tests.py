@@ -1,4 +1,4 @@
-"""Run the suites and print how long each phase took; with ``--soak`` the long ones too, and keep their result."""
+"""Run the suites and print how long each phase took; with ``--long`` the long ones, and keep their result."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ LONG = [
 
 def main() -> int:
     """Return the first failing phase's exit code, 0 when all pass; every phase runs in any case."""
-    soak = "--soak" in sys.argv[1:]
-    commit = _git("rev-parse", "--short", "HEAD") if soak else ""
+    long = "--long" in sys.argv[1:]
+    commit = _git("rev-parse", "--short", "HEAD") if long else ""
     REPORTS.mkdir(parents=True, exist_ok=True)
-    outcomes = [outcome for group in ([LONG] if soak else []) + GROUPS for outcome in _together(group)]
+    outcomes = [outcome for group in ([LONG] if long else GROUPS) for outcome in _together(group)]
     print("== phases", *outcomes, sep="\n")
-    if soak:
+    if long:
         KEPT.write_text(_page(commit, outcomes), encoding="utf-8")
         print(f"written: {KEPT.relative_to(ROOT)}")
     return next((outcome.code for outcome in outcomes if outcome.code), 0)
@@ -93,9 +93,9 @@ def _page(commit: str, outcomes: Sequence[Outcome]) -> str:
     day = datetime.now(UTC).date().isoformat()
     dirty = ", with changes that are not committed" if _git("status", "--porcelain") else ""
     lines = [
-        "# The last run of `make soak`",
+        "# The last run of the long suites",
         "",
-        f"At commit {commit}{dirty}, {day}. Written by `make soak`.",
+        f"At commit {commit}{dirty}, {day}. Written by `make soak`, which runs `make test` before them.",
         "",
         "```",
         *map(str, outcomes),
