@@ -28,6 +28,7 @@ _LARGE_ROW_GROUP = 64 * 1024 * 1024
 _READ_AHEAD = 1024 * 1024
 _SMALL_BYTES_PER_VALUE = 2.5
 _SMALL_DICTIONARY_BYTES = 16 * 1024
+_NO_DICTIONARY = 2**31
 _MOST_ROWS: Final = 131_072
 _UNKNOWN_ROWS: Final = 4096
 _COPIED_WRITERS = ("parquet-cpp-arrow ",)
@@ -164,7 +165,7 @@ def open_base_file(
                 # What decrypts a file is set up while its own footer is read.
                 metadata=metadata if decryption is None else None,
                 decryption_properties=decryption,
-                read_dictionary=[COMMIT_TIME, *_dictionary_columns(metadata, schema, decoded)],
+                read_dictionary=[COMMIT_TIME, *(small_dictionaries(metadata, schema).keys() - decoded)],
                 pre_buffer=False,
                 buffer_size=_READ_AHEAD if _largest_row_group(metadata) > _LARGE_ROW_GROUP else 0,
             )
@@ -203,29 +204,38 @@ def _corrupt(place: str, error: Exception) -> CorruptTableError:
     )
 
 
-def _dictionary_columns(metadata: pq.FileMetaData, schema: pa.Schema, decoded: frozenset[str]) -> list[str]:
-    """Text columns that every row group keeps in a small dictionary, judged by their bytes per value."""
-    texts = {field.name for field in schema if pa.types.is_string(field.type)} - decoded
-    stored: dict[str, tuple[int, int]] = {}
+def small_dictionaries(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, int]:
+    """The text columns that every row group keeps in a small dictionary, and the bytes of all of them.
+
+    They are judged by their bytes per value.
+    """
+    texts = {field.name for field in schema if pa.types.is_string(field.type)}
+    stored: dict[str, tuple[int, int, int]] = {}
     for group in (metadata.row_group(index) for index in range(metadata.num_row_groups)):
         for column in (group.column(index) for index in range(group.num_columns)):
             name = column.path_in_schema
             if name in texts:
-                if not _has_small_dictionary(column):
+                dictionary_bytes = _dictionary_bytes(column)
+                if dictionary_bytes > _SMALL_DICTIONARY_BYTES:
                     texts.discard(name)
-                size, values = stored.get(name, (0, 0))
-                stored[name] = (size + column.total_uncompressed_size, values + column.num_values)
-    return sorted(
-        name
-        for name, (size, values) in stored.items()
+                size, values, all_bytes = stored.get(name, (0, 0, 0))
+                stored[name] = (
+                    size + column.total_uncompressed_size,
+                    values + column.num_values,
+                    all_bytes + dictionary_bytes,
+                )
+    return {
+        name: dictionary_bytes
+        for name, (size, values, dictionary_bytes) in sorted(stored.items())
         if name in texts and size <= _SMALL_BYTES_PER_VALUE * values
-    )
+    }
 
 
-def _has_small_dictionary(column: pq.ColumnChunkMetaData) -> bool:
+def _dictionary_bytes(column: pq.ColumnChunkMetaData) -> int:
+    """The bytes of a column chunk's dictionary, beyond all bounds without one."""
     if not column.has_dictionary_page:
-        return False
-    return bool(column.data_page_offset - column.dictionary_page_offset <= _SMALL_DICTIONARY_BYTES)
+        return _NO_DICTIONARY
+    return int(column.data_page_offset - column.dictionary_page_offset)
 
 
 def _may_repeat_long_values(metadata: pq.FileMetaData) -> bool:

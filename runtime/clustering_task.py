@@ -14,7 +14,12 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, new_file_id
-from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, reading
+from parquetry.runtime.base_file_reader import (
+    BaseFileReader,
+    open_base_file,
+    reading,
+    small_dictionaries,
+)
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file_rows import Origin, with_origin
 from parquetry.runtime.clustering_files import SpreadingWriter
@@ -39,6 +44,9 @@ from parquetry.runtime.outcome import RetryWrite
 
 _RUN_SHARE: Final = 6
 _LONGEST_RUN_BYTES: Final = 64 * 1024 * 1024
+
+_DICTIONARY_BYTES: Final = 256 * 1024
+"""Text stays in dictionaries that take this much in all files together: less to copy, hash and encode."""
 
 _RUN_COPIES: Final = 3
 """A run is there as it was decoded, with what the decoder reserved, in one piece, and partly sorted."""
@@ -134,18 +142,18 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
     RetryWrite when a file was cleaned, ConflictError when the run was rolled back, ParquetryError
     when the rows written are not the rows read.
     """
-    rows = _count(context, group)
+    rows, dictionaries = _survey(context, group)
     context = context_of(context, group, rows=rows)
     arrived, written = Tally(), Tally()
+    readers = readers_of(context, group.slices, dictionaries=dictionaries)
     bucket, ordered = group.bucket(context.instant), group.order is not None
     with SpreadingWriter(context, bucket, rows=rows, ordered=ordered) as writer:
         if group.order is None:
-            copied = _stitch(context, group, writer, arrived, written)
+            copied = _stitch(readers, writer, arrived, written)
         else:
             copied = 0
-            append_in_order(
-                writer, group.order, written.counted(_sorted(context, group, group.order, arrived, rows))
-            )
+            batches = _sorted(context, group, group.order, arrived.counted(_batches(readers)), rows)
+            append_in_order(writer, group.order, written.counted(batches))
         files = writer.finish()
     in_files = sum(file.stat.num_writes for file in files)
     _check(group, rows, arrived, written, copied=copied, in_files=in_files)
@@ -207,19 +215,25 @@ def _check(
     )
 
 
-def _count(context: WriteContext, group: GroupWork) -> int:
+def _survey(context: WriteContext, group: GroupWork) -> tuple[int, frozenset[str]]:
+    """How many rows there are, and which text columns all files keep in dictionaries that are small."""
     try:
-        return sum(read_metadata(context.store, part.path).num_rows for part in group.slices)
+        footers = [read_metadata(context.store, part.path) for part in group.slices]
     except NotFoundError as gone:
         raise RetryWrite(f"a file has been cleaned meanwhile: {gone}") from gone
+    kept = [small_dictionaries(footer, context.schema) for footer in footers if footer.num_rows]
+    shared = frozenset(kept[0]).intersection(*kept) if kept else frozenset[str]()
+    return sum(footer.num_rows for footer in footers), frozenset(
+        name for name in shared if sum(sizes[name] for sizes in kept) <= _DICTIONARY_BYTES
+    )
 
 
 def _stitch(
-    context: WriteContext, group: GroupWork, writer: SpreadingWriter, arrived: Tally, written: Tally
+    readers: Iterable[BaseFileReader], writer: SpreadingWriter, arrived: Tally, written: Tally
 ) -> int:
     """One file's rows behind the other's; how many of them were copied without being decoded."""
     copied = 0
-    for reader in readers_of(context, group.slices):
+    for reader in readers:
         for part in reader.row_groups:
             parts = writer.copyable(reader, part)
             if parts is not None and writer.copy(reader, parts, part):
@@ -230,13 +244,11 @@ def _stitch(
     return copied
 
 
-def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, arrived: Tally, rows: int) -> Batches:
-    batches = arrived.counted(
-        batch
-        for reader in readers_of(context, group.slices)
-        for part in reader.row_groups
-        for batch in reader.batches(part)
-    )
+def _batches(readers: Iterable[BaseFileReader]) -> Batches:
+    return (batch for reader in readers for part in reader.row_groups for batch in reader.batches(part))
+
+
+def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, batches: Batches, rows: int) -> Batches:
     held: list[pa.RecordBatch] = []
     size = 0
     run_bytes = run_bytes_of(context)
@@ -263,12 +275,15 @@ def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, arrived: T
         run_bytes=run_bytes,
         held_bytes=room if expected_bytes <= room else 0,
         batch_bytes=context.batch_bytes,
+        sealed=context.files.encryption_key is not None,
     )
 
 
-def readers_of(context: WriteContext, slices: Sequence[FileSlice]) -> Iterator[BaseFileReader]:
-    """The files one after the other; text never comes as a dictionary of one file's own."""
-    decoded = frozenset(context.schema.names)
+def readers_of(
+    context: WriteContext, slices: Sequence[FileSlice], *, dictionaries: frozenset[str] = frozenset()
+) -> Iterator[BaseFileReader]:
+    """The files one after the other; of text columns these alone come as dictionaries, one of each file."""
+    decoded = frozenset(context.schema.names) - dictionaries
     for part in slices:
         with open_base_file(
             context.store, part, context.schema, decoded=decoded, batch_bytes=context.batch_bytes

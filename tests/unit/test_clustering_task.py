@@ -110,6 +110,34 @@ def test_the_rows_are_the_same_with_their_commit_columns(small_files, order, bud
         assert file.statistics.clustering == "0123456789abcdef"
 
 
+@pytest.mark.parametrize("order", [None, RowOrder(strategy="sort", columns=("kind", "n"))])
+@pytest.mark.parametrize("budget_bytes", [512 * MIB, 300_000])
+@pytest.mark.parametrize("last_file", ["few values", "many values", "no such column"])
+def test_text_that_some_or_all_files_keep_in_dictionaries(tmp_path, order, budget_bytes, last_file):
+    columns = (Column(name="n", type="bigint"), Column(name="kind", type="string"))
+    files = []
+    for number in range(4):
+        is_last = number == 3
+        ctx = context(tmp_path, columns[:1] if is_last and last_file == "no such column" else columns)
+        kinds = 1000 if is_last and last_file == "many values" else 3
+        rows = [
+            Incoming(key=f"{number}-{row}", values={"n": row, "kind": f"kind {row % kinds + number:04d}"})
+            for row in range(900)
+        ]
+        files += write(ctx, bucket(ctx, number), rows).files
+    ctx = context(tmp_path, columns, instant=SECOND, memory_budget_bytes=budget_bytes)
+    written = rewrite_group(ctx, work(files, order=order))
+    before = pa.concat_tables([read(ctx, [file]) for file in files], promote_options="default")
+    names = ["_hoodie_record_key", "n", "kind"]
+    after = read(ctx, written).select(names)
+    if order is None:
+        assert after.equals(before.select(names))
+    else:
+        by = [("kind", "ascending"), ("n", "ascending")]
+        assert after.sort_by("_hoodie_record_key").equals(before.select(names).sort_by("_hoodie_record_key"))
+        assert after.equals(after.sort_by(by))
+
+
 @pytest.mark.parametrize(("order", "pages"), [(None, 1), (RowOrder(strategy="sort", columns=("n",)), 2)])
 def test_pages_are_fine_where_rows_were_put_in_order(small_files, tmp_path, order, pages):
     ctx, files = small_files
