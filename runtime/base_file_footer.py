@@ -18,6 +18,8 @@ BLOOM_FILTER: Final = "org.apache.hudi.bloomfilter"
 BLOOM_TYPE: Final = "hoodie_bloom_filter_type_code"
 MIN_KEY: Final = "hoodie_min_record_key"
 MAX_KEY: Final = "hoodie_max_record_key"
+CALENDAR: Final = ("org.apache.spark.version", "3.0.0")
+"""By this Spark knows the calendar; 3.x refuses days before 1582-10-15 and times before 1900 without."""
 
 _EXACT_BYTES_PER_ROW: Final = 431_380
 _EXACT_ROWS: Final = 2
@@ -66,6 +68,7 @@ class FooterKeys:
         entries = {
             AVRO_SCHEMA: self._avro_schema,
             "writer.model.name": "avro",
+            CALENDAR[0]: CALENDAR[1],
             BLOOM_TYPE: TYPE_CODE,
             BLOOM_FILTER: ALWAYS_TRUE if self._bloom is None else self._bloom.text(),
         }

@@ -61,6 +61,7 @@ def test_the_footer_says_what_hudi_asks_for(tmp_path):
     assert footer.metadata == {
         b"parquet.avro.schema": ctx.avro_schema.encode(),
         b"writer.model.name": b"avro",
+        b"org.apache.spark.version": b"3.0.0",
         b"hoodie_bloom_filter_type_code": b"DYNAMIC_V0",
         b"org.apache.hudi.bloomfilter": ALWAYS_TRUE.encode(),
         b"hoodie_min_record_key": b"a",
