@@ -76,7 +76,9 @@ def masked_message(text: str, spec: TableSpec | None) -> str:
     text = _PARTITION.sub(lambda found: f"'{masked_partition(found[0][1:-1], spec)}'", text)
     depth = len(spec.partition_by)
     text = re.sub(
-        rf"((?:[^/\n]+/){{{depth}}})(?={_BASE_FILE})", lambda found: _masked_folders(found[1], spec), text
+        rf"(?<![^/\n])((?:[^/\n]+/){{{depth}}})(?={_BASE_FILE})",
+        lambda found: _masked_folders(found[1], spec),
+        text,
     )
     names = "|".join(re.escape(column) for column in spec.partition_by if column.lower() in pii)
     return re.sub(rf"(?<!\w)({names})=[^/\n'\"]*", rf"\1={MASK}", text)

@@ -26,6 +26,7 @@ from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.markers import MarkerKind, remove_markers
 from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, RetryWrite, WriteOutcome
 from parquetry.runtime.pending import withdraw_waiting
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.services.undo import find_rollback_of
 from parquetry.runtime.storage import PutOutcome
@@ -116,7 +117,8 @@ def run_write(
         else:
             result = _result(transaction, outcome, reasons, warnings=warnings)
             return run_due_services(table, result, timing=timing) if services else result
-        _LOG.info("%s: attempt %d lost: %s", table.store.uri, attempt, conflict.reason)
+        shown = masked_message(conflict.reason, table.spec)
+        _LOG.info("%s: attempt %d lost: %s", table.store.uri, attempt, shown)
         reasons.append(conflict.reason)
         if conflict.verdict is Verdict.SUPERSEDED:
             return CommitResult(

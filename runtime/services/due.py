@@ -10,6 +10,7 @@ from typing import TypeVar
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.archive import archive_if_due
 from parquetry.runtime.services.clean import clean_if_due
 from parquetry.runtime.table import TableHandle
@@ -27,10 +28,10 @@ def run_due_services(table: TableHandle, result: CommitResult, *, timing: Timing
     and when it fails nothing is archived.
     """
     warnings = list(result.warnings)
-    cleaned = _attempt("clean", lambda: clean_if_due(table, timing=timing), warnings)
+    cleaned = _attempt("clean", lambda: clean_if_due(table, timing=timing), warnings, table)
     if warnings != list(result.warnings):
         return replace(result, warnings=tuple(warnings))
-    archived = _attempt("archive", lambda: archive_if_due(table, timing=timing), warnings)
+    archived = _attempt("archive", lambda: archive_if_due(table, timing=timing), warnings, table)
     return replace(
         result,
         files_cleaned=0 if cleaned is None else cleaned.files_deleted + cleaned.orphans_deleted,
@@ -39,7 +40,9 @@ def run_due_services(table: TableHandle, result: CommitResult, *, timing: Timing
     )
 
 
-def _attempt(name: str, service: Callable[[], _Result], warnings: list[str]) -> _Result | None:
+def _attempt(
+    name: str, service: Callable[[], _Result], warnings: list[str], table: TableHandle
+) -> _Result | None:
     try:
         try:
             return service()
@@ -47,6 +50,7 @@ def _attempt(name: str, service: Callable[[], _Result], warnings: list[str]) -> 
             # Another writer archived while this one looked.
             return service()
     except ParquetryError as error:
-        _LOG.warning("%s after the write failed, the commit stands: %s", name, error)
-        warnings.append(f"{name}: {error}")
+        reason = masked_message(str(error), table.spec)
+        _LOG.warning("%s after the write failed, the commit stands: %s", name, reason)
+        warnings.append(f"{name}: {reason}")
         return None

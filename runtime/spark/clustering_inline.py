@@ -13,6 +13,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering_due import is_time, trigger_of
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -43,6 +44,7 @@ def cluster_inline(
             return result
         done = cluster(spark, now, budget_bytes=budget_bytes, timing=timing)
     except (ParquetryError, PySparkException, Py4JJavaError) as error:
-        _LOG.warning("clustering after the write failed, the commit stands: %s", error)
-        return replace(result, warnings=(*result.warnings, f"clustering: {error}"))
+        reason = masked_message(str(error), table.spec)
+        _LOG.warning("clustering after the write failed, the commit stands: %s", reason)
+        return replace(result, warnings=(*result.warnings, f"clustering: {reason}"))
     return replace(result, files_clustered=done.files_before, warnings=(*result.warnings, *done.warnings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 from dataclasses import replace
 
@@ -31,13 +32,14 @@ from parquetry.runtime.applied import read_applied
 from parquetry.runtime.clustering_execution import ClusteringResult, LeftOut
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.main import execute
-from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.outcome import CommitResult, RetryWrite
 from parquetry.runtime.personal_data import (
     masked_clustering,
     masked_commit,
     masked_message,
     masked_partition,
 )
+from parquetry.runtime.services import due
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
@@ -362,3 +364,28 @@ def test_what_a_job_answers_and_fails_with_hides_them(folder):
     )
     assert "Turin" not in str(told)
     assert told.left_out[0].partition == "city=***"
+
+
+def test_what_writers_log_hides_them(personal, caplog):
+    lost = iter(["p=Ada/1_0-0-0_2.parquet has been cleaned meanwhile"])
+
+    def lose_once(_):
+        for reason in lost:
+            raise RetryWrite(reason)
+
+    with caplog.at_level(logging.INFO, logger="parquetry"):
+        result = SmallTable(personal, timing=FAST, before_publish=lose_once).insert({"d": (4, "Ada")})
+    assert result.retries == 1
+    assert "lost: p=***/1_0-0-0_2.parquet has been cleaned meanwhile" in caplog.text
+
+
+def test_a_service_that_fails_after_a_write_hides_them(personal, caplog, monkeypatch):
+    def failing(table, *, timing):
+        raise InvalidDataError(f"{table.store.uri}/p=Ada/1_0-0-0_2.parquet cannot be deleted")
+
+    monkeypatch.setattr(due, "clean_if_due", failing)
+    result = SmallTable(personal, timing=FAST, services=True).insert({"d": (4, "Ada")})
+    (warning,) = result.warnings
+    assert warning.endswith("p=***/1_0-0-0_2.parquet cannot be deleted")
+    assert "p=***/1_0" in caplog.text
+    assert "p=Ada" not in caplog.text
