@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from parquetry.cli.outlook_words import outlook_lines
 from parquetry.cli.plan_words import (
     commit_text,
     cost_text,
@@ -113,6 +114,8 @@ def _sections(plan: Plan) -> Iterator[_Section]:
         yield _Section(action.change_class.rank, "\n" + _details(title, "\n".join(parts)))
     due = due_lines(plan)
     if due:
+        outlooks = (plan.evidence.outlooks or {}).items()
+        due += [(table, line) for table, outlook in outlooks for line in outlook_lines(outlook)]
         body = "".join(f"- `{table}`: {_inline(text)}\n" for table, text in due)
         yield _Section(0, "\n" + _details("What the next run finds to do", body))
     drift = plan.evidence.drift

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from html import unescape
 
 import pytest
 from jsonschema import validate
 
 from parquetry.cli.output import Paint
 from parquetry.cli.output_schema import answer_schema
+from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
 from parquetry.compiler import figures, outlook
 from parquetry.compiler.applying import apply_plan
@@ -258,6 +260,7 @@ def test_due_foresees_what_the_plan_of_the_run_foresees(folder):
         (after, "1 past prediction of 1 clustering, off by in the median: files "),
     ):
         assert words in " ".join(PlanView().text(plan, Paint(enabled=False)).split())
+    assert "query low: 3 -> " in unescape(render_markdown(before, max_bytes=60_000)).replace("\\", "")
 
 
 def test_due_says_which_scope_is_chosen_and_what_both_are_good_for(folder):
