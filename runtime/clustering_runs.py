@@ -7,7 +7,7 @@ An external distribution sort: D. Knuth, The Art of Computer Programming, volume
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.clustering_order import Cuts, OrderKeys, gathered, sort_indices
+from parquetry.runtime.clustering_spill import Seal, SpilledRun
 
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _ROWS_AT_ONCE: Final = 65_536
 
 
@@ -36,14 +36,15 @@ def in_order_by_ranges(
     run_bytes: int,
     held_bytes: int,
     batch_bytes: int,
+    sealed: bool,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all batches sorted; about ``run_bytes`` of them are sorted at a time, and one range.
 
     Sorted runs stay in memory up to ``held_bytes``. Those behind lie in the folder for temporary files
-    until the last row is taken.
+    until the last row is taken, encrypted if they are to be ``sealed``.
     """
     with ExitStack() as resources:
-        runs = _Runs(keys, cuts, held_bytes=held_bytes, resources=resources)
+        runs = _Runs(keys, cuts, held_bytes=held_bytes, sealed=sealed, resources=resources)
         for run in runs_of(batches, run_bytes):
             runs.add(run)
             pa.default_memory_pool().release_unused()
@@ -59,14 +60,18 @@ def in_order_by_ranges(
 class _Runs:
     """Sorted runs, divided into ranges, in memory as far as they have room."""
 
-    def __init__(self, keys: OrderKeys, cuts: Cuts, *, held_bytes: int, resources: ExitStack) -> None:
+    def __init__(
+        self, keys: OrderKeys, cuts: Cuts, *, held_bytes: int, sealed: bool, resources: ExitStack
+    ) -> None:
         self._keys = keys
         self._cuts = cuts
         self._room = held_bytes
         self._resources = resources
         self._held: list[list[list[pa.RecordBatch]]] = []
         self._folder: Path | None = None
-        self._spilled: list[tuple[Path, Sequence[int]]] = []
+        self._sealed = sealed
+        self._seal: Seal | None = None
+        self._spilled: list[SpilledRun] = []
 
     def add(self, run: list[pa.RecordBatch]) -> None:
         """Sort the rows; the list lets go of them."""
@@ -79,24 +84,17 @@ class _Runs:
         if self._folder is None:
             folder = TemporaryDirectory(prefix="parquetry-clustering-")
             self._folder = Path(self._resources.enter_context(folder))
+            self._seal = Seal() if self._sealed else None
         path = self._folder / f"{len(self._spilled)}.arrow"
-        self._spilled.append((path, _write_run(path, rows.schema, ranges)))
+        self._spilled.append(SpilledRun(path, ranges, seal=self._seal))
 
     def range(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, run by run; they can be had once.
-
-        Files are read, not mapped: their pages would count as memory.
-        """
+        """The rows of a range, run by run; they can be had once."""
         for ranges in self._held:
             pieces, ranges[number] = ranges[number], []
             yield from drained(pieces)
-        for path, bounds in self._spilled:
-            first, end = bounds[number], bounds[number + 1]
-            if first < end:
-                with pa.OSFile(str(path)) as source:
-                    reader = pa.ipc.open_file(source)
-                    for at in range(first, end):
-                        yield reader.get_batch(at)
+        for run in self._spilled:
+            yield from run.range(number)
 
 
 def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[pa.RecordBatch]]:
@@ -111,19 +109,6 @@ def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[
             run, size = [], 0
     if run:
         yield run
-
-
-def _write_run(path: Path, schema: pa.Schema, ranges: Iterable[Iterable[pa.RecordBatch]]) -> list[int]:
-    """Write the ranges one behind the other; with which batch of the file each begins, and the end."""
-    bounds = [0]
-    written = 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
-        for pieces in ranges:
-            for piece in pieces:
-                writer.write_batch(piece)
-                written += 1
-            bounds.append(written)
-    return bounds
 
 
 def _divided(rows: pa.Table, keys: OrderKeys, cuts: Cuts) -> Iterator[Iterator[pa.RecordBatch]]:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tomllib
 import traceback
+import uuid
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -24,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from parquetry.runtime import encryption, key_management
+from parquetry.runtime import clustering_spill, encryption, key_management
 from parquetry.runtime.base_file_reader import open_base_file
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
@@ -37,7 +38,9 @@ from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.tagging import FILE
 from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up
+from parquetry.runtime.storage import open_store
 from tests.support.base_files import FIRST, SECOND, Alive, Incoming, bucket, context, merging, slice_of, write
+from tests.support.s3_server import BUCKET
 from tests.support.stores import WrappedStore
 
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -84,6 +87,10 @@ def read(ctx, files) -> pa.Table:
         with ctx.store.open_input(file.stat.path) as source:
             tables.append(open_parquet(source).read())
     return pa.concat_tables(tables).drop_columns(["_hoodie_file_name"])
+
+
+def read_column(ctx, files, name) -> list:
+    return read(ctx, files).column(name).to_pylist()
 
 
 def content(ctx, file) -> bytes:
@@ -152,6 +159,66 @@ def test_a_rewrite_encrypts_clear_files_and_opens_them_again(tmp_path, order, bu
         if policy is ENCRYPTED:
             assert_sealed(ctx, files)
     assert not any(is_encrypted(file.metadata) for file in files)
+
+
+def test_sorted_rows_of_an_encrypted_table_are_sealed_on_the_local_disk(tmp_path, monkeypatch):
+    found = {}
+    read = clustering_spill.SpilledRun.range
+
+    def watched(run, number):
+        found[run._path] = run._path.read_bytes()
+        return read(run, number)
+
+    monkeypatch.setattr(clustering_spill.SpilledRun, "range", watched)
+    first = context(tmp_path, COLUMNS)
+    slices = tuple(slice_of(file) for file in write(first, bucket(first), rows(4000)).files)
+    group = GroupWork(
+        index=0,
+        partition="p=1",
+        slices=slices,
+        target_bytes=2**20,
+        order=RowOrder(strategy="sort", columns=("n",)),
+    )
+    words = {}
+    for instant, policy in ((SECOND, FilesPolicy()), ("20260105000000000", ENCRYPTED)):
+        found.clear()
+        ctx = context(tmp_path, COLUMNS, instant=instant, files=policy, memory_budget_bytes=300_000)
+        files = rewrite_group(ctx, group).files
+        assert read_column(ctx, files, "n") == list(range(4000))
+        assert found
+        words[policy] = {word for content in found.values() for word in WORDS if word in content}
+        assert all(content[:12] != content[-12:] for content in found.values())
+    assert words[FilesPolicy()] == {b"confidential", b"secret-city", b"secret-tag", b"key-of-"}
+    assert words[ENCRYPTED] == set()
+
+
+def test_sealed_rows_need_their_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    with pytest.raises(KeyUnavailableError, match=r"install 'parquetry\[encryption\]'"):
+        clustering_spill.Seal()
+
+
+def test_encrypted_files_on_s3(s3_options, monkeypatch):
+    store = open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}", s3_options)
+    ctx = context(store, COLUMNS, files=ENCRYPTED)
+    (file,) = write(ctx, bucket(ctx), rows(3000)).files
+    later = replace(ctx, instant=SECOND)
+    change = Incoming(key="key-of-00003", position=3, values={"n": -1, "secret": "confidential, changed"})
+    (merged,) = write(later, merging(file), [change]).files
+    assert_sealed(later, [file, merged])
+    assert read_column(later, [merged], "n") == [0, 1, 2, -1, *range(4, 3000)]
+    with open_base_file(
+        store, slice_of(merged), ctx.schema, decoded=frozenset(), batch_bytes=2**20
+    ) as reader:
+        assert reader.rows == 3000
+    # A key stays known to a process for ten minutes.
+    encryption._crypto.cache_clear()
+    monkeypatch.delenv("PARQUETRY_TEST_KEY")
+    with (
+        pytest.raises(KeyUnavailableError, match="PARQUETRY_TEST_KEY is not set"),
+        open_base_file(store, slice_of(merged), ctx.schema, decoded=frozenset(), batch_bytes=2**20),
+    ):
+        pass
 
 
 def test_nothing_of_the_values_is_recorded(tmp_path):
