@@ -129,24 +129,31 @@ def play(page: Path, directory: Path) -> list[Step]:
 
 
 def rewritten(page: str, steps: list[Step]) -> str:
-    """The page with what each command said below it, where it shows something and that differs."""
+    """The page with what each command said below it, where it shows something and that, or its lines, differ."""
     for step in steps:
-        if not step.as_shown:
+        if step.shown and _steady_lines(step.shown) != _steady_lines(step.said):
             before = f"$ {step.command}\n{step.shown}"
             page = page.replace(before, f"$ {step.command}\n{step.said}", 1)
     return page
 
 
 def _steady(text: str) -> list[str]:
+    """The words: where a line is broken depends on the figures in it."""
+    return [word for line in _steady_lines(text) for word in line.split()]
+
+
+def _steady_lines(text: str) -> list[str]:
     for pattern, replacement in _VARYING:
         text = pattern.sub(replacement, text)
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PARQUETRY_")}
+    """Answers go into a pipe, so that they have 80 columns."""
+    own = ("PARQUETRY_", "COLUMNS")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
-    return kept | {"PATH": path, "PYSPARK_PYTHON": sys.executable, "NO_COLOR": "1", "COLUMNS": "100"}
+    return kept | {"PATH": path, "PYSPARK_PYTHON": sys.executable, "NO_COLOR": "1"}
 
 
 def main() -> int:
