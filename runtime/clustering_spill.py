@@ -33,8 +33,12 @@ class SpilledRun:
         with pa.OSFile(str(path), "wb") as sink:
             for pieces in ranges:
                 for piece in pieces:
-                    content = _packed(piece)
-                    sink.write(content if seal is None else seal.close(content))
+                    if seal is None:
+                        _pack(piece, sink)
+                    else:
+                        packed = pa.BufferOutputStream()
+                        _pack(piece, packed)
+                        sink.write(seal.close(packed.getvalue()))
                     self._ends.append(sink.tell())
                 self._bounds.append(len(self._ends) - 1)
 
@@ -78,8 +82,6 @@ class Seal:
         return bytes(self._cipher.decrypt(bytes(content[:_NONCE_BYTES]), content[_NONCE_BYTES:], None))
 
 
-def _packed(piece: pa.RecordBatch) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
+def _pack(piece: pa.RecordBatch, sink: Any) -> None:
     with pa.ipc.new_stream(sink, piece.schema, options=_OPTIONS) as writer:
         writer.write_batch(piece)
-    return sink.getvalue()
