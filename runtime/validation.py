@@ -86,7 +86,7 @@ def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now:
         _lost_files(transaction, now)
         or _undone_meanwhile(transaction, now)
         or _missing_data(transaction, outcome)
-        or _applied_meanwhile(transaction)
+        or _applied_meanwhile(transaction, outcome)
     )
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
@@ -216,16 +216,25 @@ def _missing_data(transaction: Transaction, outcome: WriteOutcome) -> str | None
     return None
 
 
-def _applied_meanwhile(transaction: Transaction) -> str | None:
+def _applied_meanwhile(transaction: Transaction, outcome: WriteOutcome) -> str | None:
     """Whether another spec was applied since, by which the files would not be what they are.
 
-    Who applies holds the lock too. What only decides how rows lie in files does not count.
+    Who applies holds the lock too. What only decides how rows lie in files does not count. Clustering
+    writes rows that the table has, so that to it only their encryption counts: columns that came or
+    went are missing from its files, or left over in them, as they are in any older file.
     """
     table = transaction.table
     newer = read_newer(transaction.store, table.applied)
-    if newer is None or (table.spec is not None and _of_files(table.spec) == _of_files(newer.spec)):
+    if newer is None:
+        return None
+    counts = _of_encryption if outcome.operation == CLUSTER else _of_files
+    if table.spec is not None and counts(table.spec) == counts(newer.spec):
         return None
     return f"record {newer.ref.number} was applied meanwhile, and its spec wants other files"
+
+
+def _of_encryption(spec: TableSpec) -> str | None:
+    return spec.files.encryption_key
 
 
 def _of_files(spec: TableSpec) -> TableSpec:
