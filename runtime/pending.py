@@ -155,10 +155,13 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
     Another program's pending clustering would undo a change to its file groups without a word;
     Hudi's own writers refuse it too (SparkRejectUpdateStrategy of Hudi 0.15).
     """
-    if not groups:
+    waiting = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}
+    unclaimed = {time for time in waiting if read_claim(timeline.store, time) is None}
+    if not unclaimed:
         return None
-    for group, time in timeline.groups_in_pending_clustering.items():
-        if group in groups and read_claim(timeline.store, time) is None:
+    # A clustering of this project gives up its claim when it ends: it may just have.
+    for group, time in timeline.reload().groups_in_pending_clustering.items():
+        if group in groups and time in unclaimed:
             return (
                 f"file group {group[1]} of partition {group[0]!r} waits for the clustering {time}; let Hudi "
                 f"carry that out, or undo it with `parquetry service rollback TABLE {time}`"

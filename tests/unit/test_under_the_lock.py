@@ -11,11 +11,13 @@ import pytest
 
 from parquetry.runtime import publish, validation
 from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.claims import read_claim
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_sample_file import kept_sample, sample_path
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.outcome import KeyRange
+from parquetry.runtime.pending import clustered_by_hudi
 from parquetry.runtime.services import clustering_plans
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.rollback import rollback
@@ -151,6 +153,18 @@ def test_what_writers_did_during_a_clustering_is_read_before_it_takes_the_lock(p
     assert [p for kind, p in calls if kind is Kind.LIST] == [".hoodie", "p=a", "p=b"]
     assert files_of_instant(table.store, "p=a", instant) == []
     assert rows_of(path) == view_rows(path) == expected
+
+
+def test_a_clustering_that_ends_while_a_writer_looks_is_not_taken_for_one_of_hudi(path, store, monkeypatch):
+    table = table_in_debt(path)
+    listed = []
+    after_the_rewriting(monkeypatch, lambda: listed.append(Timeline.load(store)))
+    (instant,) = cluster(store).instants
+    groups = list(listed[0].groups_in_pending_clustering)
+    assert groups
+    assert read_claim(store, instant) is None
+    assert clustered_by_hudi(groups, listed[0]) is None
+    assert clustered_by_hudi(groups, table.handle.timeline()) is None
 
 
 def test_a_writer_that_comes_at_the_last_moment_wins_its_group(path, store, monkeypatch):
