@@ -58,7 +58,7 @@ def decode(text: str | bytes, *, name: str) -> Plan:
     or missing fields, a digest that does not fit. ``name`` is what the messages call the file.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         raise StalePlanError(
             f"{name} is no saved plan ({error}); write one with `parquetry plan --out`"
@@ -90,6 +90,14 @@ def decode(text: str | bytes, *, name: str) -> Plan:
     if plan.plan_id != _plan_id(document["intent"]):
         raise StalePlanError(f"{name}: the plan's id is not the digest of its intent; plan again")
     return plan
+
+
+def _integer(digits: str) -> int:
+    """A number of a plan; ValueError for one that no 64 bits hold, which nobody could show or add up."""
+    value = int(digits)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{digits[:20]}... is too large a number")
+    return value
 
 
 def _digest_of_any(document: dict[str, Any]) -> str | None:
