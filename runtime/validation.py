@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from parquetry.runtime.applied import read_newer
+from parquetry.runtime.column_types import is_widening, parse_type
 from parquetry.runtime.conflicts import (
     CLUSTER,
     Conflict,
@@ -220,21 +221,30 @@ def _applied_meanwhile(transaction: Transaction, outcome: WriteOutcome) -> str |
     """Whether another spec was applied since, by which the files would not be what they are.
 
     Who applies holds the lock too. What only decides how rows lie in files does not count. Clustering
-    writes rows that the table has, so that to it only their encryption counts: columns that came or
-    went are missing from its files, or left over in them, as they are in any older file.
+    writes rows that the table has, so that to it only their encryption counts, and that no column or
+    field went: its files are newer than the drop, so that nobody would look for left-over values in
+    them. Columns that came are missing from them, as they are from any older file.
     """
     table = transaction.table
     newer = read_newer(transaction.store, table.applied)
     if newer is None:
         return None
-    counts = _of_encryption if outcome.operation == CLUSTER else _of_files
-    if table.spec is not None and counts(table.spec) == counts(newer.spec):
+    suits = _suit_clustered if outcome.operation == CLUSTER else _suit
+    if table.spec is not None and suits(table.spec, newer.spec):
         return None
     return f"record {newer.ref.number} was applied meanwhile, and its spec wants other files"
 
 
-def _of_encryption(spec: TableSpec) -> str | None:
-    return spec.files.encryption_key
+def _suit(before: TableSpec, now: TableSpec) -> bool:
+    return _of_files(before) == _of_files(now)
+
+
+def _suit_clustered(before: TableSpec, now: TableSpec) -> bool:
+    types = {column.name: parse_type(column.type) for column in now.columns}
+    return before.files.encryption_key == now.files.encryption_key and all(
+        column.name in types and is_widening(parse_type(column.type), types[column.name])
+        for column in before.columns
+    )
 
 
 def _of_files(spec: TableSpec) -> TableSpec:

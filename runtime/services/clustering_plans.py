@@ -161,8 +161,9 @@ def _session(table: TableHandle, timing: Timing, *, purpose: str) -> Iterator[tu
 
 
 def _transaction(table: TableHandle, session: Session) -> Transaction:
-    timeline = Timeline.load(table.store)
-    return Transaction(session, table, timeline, action=Action.REPLACECOMMIT, operation=CLUSTER)
+    # It may have been opened long ago, while Spark started: what was applied since is followed.
+    table = table.reopen()
+    return Transaction(session, table, table.timeline(), action=Action.REPLACECOMMIT, operation=CLUSTER)
 
 
 def _request(
