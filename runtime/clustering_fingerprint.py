@@ -138,7 +138,8 @@ def _of_bytes(array: pa.Array) -> Hashes:
     starts = np.repeat(starts, counts) + _PIECE_BYTES * numbers
     lengths = np.minimum(np.repeat(lengths, counts) - _PIECE_BYTES * numbers, _PIECE_BYTES)
     pieces = _of_pieces(words, starts, lengths)
-    return _between(pieces * (numbers.astype(np.uint64) * _SECOND | np.uint64(1)), bounds)
+    # Factors at even steps would let pieces change places in pairs.
+    return _between(pieces * (_mixed(numbers.astype(np.uint64)) | np.uint64(1)), bounds)
 
 
 def _of_pieces(words: Hashes, starts: Places, lengths: Places) -> Hashes:
