@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
@@ -36,7 +36,8 @@ class Diagnostic:
     """One finding. ``file`` is relative to the project; lines and columns count from 1.
 
     ``snippet`` holds the line before (where there is one) and the line of the finding, each
-    with its number.
+    with its number. ``table`` is the one it was found in, also where the file is shared by many; it
+    does not tell findings apart.
     """
 
     code: str
@@ -46,6 +47,7 @@ class Diagnostic:
     span: Span = START
     hint: str | None = None
     snippet: tuple[tuple[int, str], ...] = ()
+    table: str | None = field(default=None, compare=False)
 
     @property
     def line(self) -> int:
@@ -76,6 +78,7 @@ def diagnostic(
     span: Span = START,
     hint: str | None = None,
     shows_lines: bool = True,
+    table: str | None = None,
 ) -> Diagnostic:
     """A finding in ``source`` with its snippet; the code decides the severity.
 
@@ -95,6 +98,7 @@ def diagnostic(
         span=span,
         hint=hint,
         snippet=snippet,
+        table=table,
     )
 
 

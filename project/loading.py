@@ -211,20 +211,29 @@ def _check_locations(resolutions: Sequence[Resolution], found: list[Diagnostic])
 def _accepted(
     found: list[Diagnostic], allow: Sequence[AllowEntry], resolutions: Sequence[Resolution], project: SpecFile
 ) -> list[Diagnostic]:
-    """The findings without the warnings that the project allows; unused entries are findings."""
-    tables = {resolution.table.name: resolution.table.file for resolution in resolutions}
+    """The findings without the warnings that the project allows; unused entries are findings.
+
+    A warning at a policy, at defaults or at overrides goes once every table it was found in allows it.
+    """
+    tables = [resolution.table.name for resolution in resolutions]
+    by_file = {resolution.table.file: resolution.table.name for resolution in resolutions}
+    concerned: dict[Diagnostic, set[str]] = {}
+    for entry in found:
+        named = entry.table or by_file.get(entry.file)
+        concerned.setdefault(entry, set()).update([named] if named else [])
     used: set[int] = set()
     kept = []
-    for entry in found:
+    for entry, names in concerned.items():
         matching = {
             index
             for index, allowed in enumerate(allow)
-            if allowed.code == entry.code
-            and tables.get(allowed.table) == entry.file
-            and entry.severity is Severity.WARNING
+            if allowed.code == entry.code and allowed.table in names and entry.severity is Severity.WARNING
         }
         used |= matching
-        if not matching:
+        lacking = sorted(names - {allow[index].table for index in matching})
+        if matching and lacking:
+            kept.append(replace(entry, hint=f"accept it for {_listed(lacking)} too"))
+        elif not matching:
             kept.append(entry)
     for index, allowed in enumerate(allow):
         place = project.node.at(("allow", index))
@@ -236,6 +245,12 @@ def _accepted(
                 diagnostic("PQ309", summary, source=project.source, span=place.span, hint="remove the entry")
             )
     return kept
+
+
+def _listed(names: Sequence[str]) -> str:
+    most = 3
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(f"'{name}'" for name in names[:most]) + more
 
 
 def _check_protected(project: SpecFile, resolutions: Sequence[Resolution], found: list[Diagnostic]) -> None:

@@ -74,7 +74,15 @@ class Resolution:
         if place is None:
             span = Span(span.start, span.start)
         self.found.append(
-            diagnostic(code, summary, source=source, span=span, hint=hint, shows_lines=shows_lines)
+            diagnostic(
+                code,
+                summary,
+                source=source,
+                span=span,
+                hint=hint,
+                shows_lines=shows_lines,
+                table=self.table.name,
+            )
         )
 
     def report_at(self, code: str, summary: str, node: Node, hint: str | None = None) -> None:

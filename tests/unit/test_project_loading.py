@@ -380,6 +380,54 @@ def test_allow_entries_do_not_accept_errors(tmp_path):
     assert codes(root) == [("PQ309", "parquetry.yml"), ("PQ401", "tables/flights.yml")]
 
 
+SAFE = "apiVersion: parquetry/v1\nkind: policy\nname: safe\n"
+
+
+def shared_warnings(tmp_path, *, policy="", defaults="", allowed=()):
+    """What is found in two tables, a and b, of one policy; ``allowed`` are codes and tables."""
+    entries = "".join(f"  - {{code: {code}, table: {name}, reason: known}}\n" for code, name in allowed)
+    head = (
+        PROJECT + (f"defaults: {defaults}\n" if defaults else "") + ("allow:\n" + entries if entries else "")
+    )
+    files = {"parquetry.yml": head, "policies/safe.yml": SAFE + policy}
+    for name in "ab":
+        files[f"tables/{name}.yml"] = table_named(name, "policy: safe\n")
+    found = project.load(write_project(tmp_path, files)).diagnostics
+    return [(entry.code, entry.file, entry.hint) for entry in found]
+
+
+ENCRYPTED = 'files: {encryption_key: "env:K"}\n'
+UNEQUAL = "{clustering: {plan: {target_file_size: 110MiB}}}"
+
+
+def test_a_warning_at_a_policy_goes_once_every_table_of_it_allows_it(tmp_path):
+    (alone,) = shared_warnings(tmp_path / "none", policy=ENCRYPTED)
+    assert alone == ("PQ708", "policies/safe.yml", "accept it with an allow entry")
+    one = shared_warnings(tmp_path / "one", policy=ENCRYPTED, allowed=[("PQ708", "a")])
+    assert one == [("PQ708", "policies/safe.yml", "accept it for 'b' too")]
+    both = [("PQ708", "a"), ("PQ708", "b")]
+    assert shared_warnings(tmp_path / "both", policy=ENCRYPTED, allowed=both) == []
+
+
+def test_a_warning_at_defaults_goes_once_every_table_allows_it(tmp_path):
+    assert [code for code, *_ in shared_warnings(tmp_path / "none", defaults=UNEQUAL)] == ["PQ702"]
+    both = [("PQ702", "a"), ("PQ702", "b")]
+    assert shared_warnings(tmp_path / "both", defaults=UNEQUAL, allowed=both) == []
+
+
+def test_an_allow_entry_for_a_table_outside_the_policy_is_reported(tmp_path):
+    root = write_project(
+        tmp_path,
+        {
+            "parquetry.yml": PROJECT + "allow:\n  - {code: PQ708, table: b, reason: known}\n",
+            "policies/safe.yml": SAFE + ENCRYPTED,
+            "tables/a.yml": table_named("a", "policy: safe\n"),
+            "tables/b.yml": table_named("b"),
+        },
+    )
+    assert codes(root) == [("PQ309", "parquetry.yml"), ("PQ708", "policies/safe.yml")]
+
+
 def test_clustering_sizes_follow_sizing(tmp_path):
     files = {
         "tables/a.yml": table_named("a", "sizing: {max_file_size: 60MiB, small_file_limit: 0}\n"),
