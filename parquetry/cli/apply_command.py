@@ -41,8 +41,10 @@ def command(
     if planfile is not None:
         plan = saved_plan(planfile, workspace)
     else:
-        plan = approved_plan(workspace, output, approved=approved, ask=not auto_approve)
+        plan = approved_plan(
+            workspace, output, approved=approved, ask=not auto_approve, carried=request.carried
+        )
     prepare = launcher_for(workspace, new_run_id())
     result = apply_plan(plan, workspace, launch=one_by_one(prepare, output))
-    output.show(ApplyView(), result)
+    output.show(ApplyView(carried=request.carried), result)
     return output.ended(result.failure)

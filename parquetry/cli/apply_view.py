@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
+from parquetry.cli.carried import Carried
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import kind_of
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.applying import ActionResult, ApplyResult
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyView:
-    """One line per table, then the next command."""
+    """One line per table, then the next command, into which ``carried`` goes."""
+
+    carried: Carried = field(default_factory=Carried)
 
     def text(self, outcome: ApplyResult, paint: Paint) -> str:
         """What was created, recorded, evolved; what failed and why."""
         if not outcome.results:
             return "Nothing to apply."
         lines = [_line(result, outcome, paint) for result in outcome.results]
+        run = self.carried.into("parquetry run")
         done = sum(result.applied is not None for result in outcome.results)
-        lines += ["", f"{count(done, 'table')} applied." + (" Next: parquetry run" if done else "")]
+        lines += ["", f"{count(done, 'table')} applied." + (f" Next: {run}" if done else "")]
         return "\n".join(lines)
 
     def json(self, outcome: ApplyResult) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from parquetry.cli.asking import is_terminal
+from parquetry.cli.carried import Carried
 from parquetry.cli.output import Output
 from parquetry.cli.plan_view import PlanView
 from parquetry.cli.workspaces import now_ms
@@ -27,8 +28,12 @@ def saved_plan(file: Path, workspace: Workspace) -> Plan:
     return unmasked(plan, workspace)
 
 
-def approved_plan(workspace: Workspace, output: Output, *, approved: str | None, ask: bool) -> Plan:
+def approved_plan(
+    workspace: Workspace, output: Output, *, approved: str | None, ask: bool, carried: Carried
+) -> Plan:
     """A plan made now, and approved: by its id, by the caller, or by whoever answers the question.
+
+    ``carried`` goes into the commands that are printed.
 
     Raises StalePlanError when another plan was approved, click.Abort when the answer is no.
     """
@@ -37,10 +42,10 @@ def approved_plan(workspace: Workspace, output: Output, *, approved: str | None,
         if plan.plan_id != approved:
             raise StalePlanError(
                 f"the plan is {plan.plan_id} now, {approved} was approved; "
-                "review the new one with `parquetry plan`"
+                f"review the new one with `{carried.into('parquetry plan')}`"
             )
         return plan
-    output.note(PlanView(applying=True).text(plan, output.paint))
+    output.note(PlanView(applying=True, carried=carried).text(plan, output.paint))
     if ask and plan.intent.actions and not plan.intent.blocked:
         if not is_terminal():
             raise click.UsageError(

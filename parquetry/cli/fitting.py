@@ -10,7 +10,7 @@ from typing import Final
 _IN_A_PIPE: Final = 80
 _WIDEST: Final = 100
 _HANG: Final = 2
-_COMMAND: Final = "$ "
+_COMMAND: Final = re.compile(r"\s*\$ |.*\bNext: (?:parquetry|cd) ")
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -22,7 +22,8 @@ def terminal_width() -> int:
 def fitted(text: str) -> str:
     """The text with lines that are wider than the terminal broken between words, and the rest indented.
 
-    Words stay whole, so that paths can be copied, and so do lines with a command to type (``$ ...``).
+    Words stay whole, so that paths can be copied, and so do lines with a command to type (``$ ...``,
+    ``Next: ...``).
     """
     width = _columns()
     return "\n".join(part for line in text.split("\n") for part in _broken(line, width))
@@ -33,7 +34,7 @@ def _columns() -> int:
 
 
 def _broken(line: str, width: int) -> Iterator[str]:
-    if len(line) <= width or line.lstrip().startswith(_COMMAND):
+    if len(line) <= width or _COMMAND.match(line):
         yield line
         return
     line = line.rstrip()

@@ -11,18 +11,20 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from parquetry.cli.carried import Carried
 from parquetry.cli.output import Output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRequest:
-    """Which project, target and tables a command is about."""
+    """Which project, target and tables a command is about; ``carried`` is what was typed of it."""
 
     directory: Path
     target: str | None = None
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    carried: Carried = field(default_factory=Carried)
 
 
 def _variable(value: str) -> tuple[str, str]:
@@ -53,6 +55,29 @@ def refuse_selection(what: str) -> None:
             raise click.UsageError(f"{what}: leave out --{option}")
 
 
+def _typed(
+    *,
+    project_directory: Path,
+    target: str | None,
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+    variables: tuple[tuple[str, str], ...],
+) -> Carried:
+    """Those of the values that were typed: environment variables are there for the next command, too."""
+    context = click.get_current_context()
+
+    def is_typed(option: str) -> bool:
+        return context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+    return Carried(
+        directory=project_directory if is_typed("project_directory") else None,
+        target=target if is_typed("target") else None,
+        select=select if is_typed("select") else (),
+        exclude=exclude if is_typed("exclude") else (),
+        variables=variables if is_typed("variables") else (),
+    )
+
+
 def directory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give ``request`` to a command that is about the files of a directory, whatever they say."""
     return _requesting(command, _DIRECTORY)
@@ -75,6 +100,13 @@ def _requesting(command: Callable[..., Any], options: tuple[Callable[[Any], Any]
             select=select,
             exclude=exclude,
             variables=dict(variables),
+            carried=_typed(
+                project_directory=project_directory,
+                target=target,
+                select=select,
+                exclude=exclude,
+                variables=variables,
+            ),
         )
         return command(request=request, **rest)
 

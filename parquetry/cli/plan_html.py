@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parquetry.cli.carried import Carried
 from parquetry.cli.plan_words import (
     cost_text,
     creation_lines,
@@ -21,7 +22,7 @@ from parquetry.compiler.review import yaml_diff
 
 def render_html(plan: Plan) -> str:
     """The plan as one self-contained page."""
-    blocked = (_blocked(entry) for entry in plan.intent.blocked)
+    blocked = (_blocked(entry, plan) for entry in plan.intent.blocked)
     actions = (_action(action, plan.evidence.figures.get(action.table)) for action in plan.intent.actions)
     due = tuple(due_lines(plan))
     return render_page(plan_page(plan, (*blocked, *actions), summary=summary(plan), due=due))
@@ -54,7 +55,8 @@ def _action(action: Action, figures: TableFigures | None) -> Card:
     )
 
 
-def _blocked(entry: Blocked) -> Card:
+def _blocked(entry: Blocked, plan: Plan) -> Card:
+    carried = Carried(target=plan.intent.target)
     return Card(
         name=entry.table,
         kind=f"blocked {entry.code}",
@@ -62,7 +64,7 @@ def _blocked(entry: Blocked) -> Card:
         notes=(entry.reason, f"what to do: {entry.remedy}"),
         origins=_origins(entry.changes),
         diff=yaml_diff(entry),
-        recipe=tuple((step.text, "\n".join(step.commands)) for step in entry.recipe),
+        recipe=tuple((step.text, "\n".join(carried.recipe(step.commands))) for step in entry.recipe),
     )
 
 

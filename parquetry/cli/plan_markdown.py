@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from parquetry.cli.carried import Carried
 from parquetry.cli.outlook_words import outlook_lines
 from parquetry.cli.plan_words import (
     commit_text,
@@ -51,7 +52,7 @@ def render_markdown(plan: Plan, *, max_bytes: int) -> str:
     rows, rows_left = _fitting([_row(action, plan) for action in intent.actions], room - _size(_HEADER))
     table = f"\n{_HEADER}{''.join(rows)}" if rows else ""
     room -= _size(table)
-    blocked, blocked_left = _fitting([_blocked(entry) for entry in intent.blocked], room)
+    blocked, blocked_left = _fitting([_blocked(entry, plan) for entry in intent.blocked], room)
     room -= sum(map(_size, blocked))
     warnings, warnings_left = _fitting([*_warnings(plan)], room)
     room -= sum(map(_size, warnings))
@@ -76,7 +77,8 @@ def _row(action: Action, plan: Plan) -> str:
     return f"| {' | '.join(_inline(cell) for cell in cells)} |\n"
 
 
-def _blocked(blocked: Blocked) -> str:
+def _blocked(blocked: Blocked, plan: Plan) -> str:
+    carried = Carried(target=plan.intent.target)
     lines = [
         f"\n#### Blocked: `{blocked.table}` {blocked.code}\n",
         f"{_inline(blocked.reason)}.\n",
@@ -85,7 +87,7 @@ def _blocked(blocked: Blocked) -> str:
     for number, step in enumerate(blocked.recipe, start=1):
         lines.append(f"{number}. {_inline(step.text)}")
         if step.commands:
-            lines.append(_indented(_fenced("\n".join(step.commands), "sh")))
+            lines.append(_indented(_fenced("\n".join(carried.recipe(step.commands)), "sh")))
     if blocked.changes:
         lines.append(_details("The change", _diff(blocked)))
     return "\n".join(lines) + "\n"

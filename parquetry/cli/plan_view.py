@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from parquetry.cli.carried import Carried
 from parquetry.cli.fitting import terminal_width
 from parquetry.cli.outlook_words import outlook_lines
 from parquetry.cli.output import Paint
@@ -47,11 +49,13 @@ from parquetry.compiler.plan_outlook import Outlook
 class PlanView:
     """One line per changed field with the place that caused it.
 
-    ``saved`` is where the plan went; ``applying`` leaves out the advice to apply it.
+    ``saved`` is where the plan went; ``applying`` leaves out the advice to apply it;
+    ``carried`` goes into the commands that are printed.
     """
 
     saved: Path | None = None
     applying: bool = False
+    carried: Carried = field(default_factory=Carried)
 
     def text(self, outcome: Plan, paint: Paint) -> str:
         """Actions, then what is blocked, warnings, the summary, and the next command."""
@@ -59,7 +63,7 @@ class PlanView:
         for action in outcome.intent.actions:
             lines += [*_action(action, outcome, paint), ""]
         for blocked in outcome.intent.blocked:
-            lines += [*_blocked(blocked, paint), ""]
+            lines += [*_blocked(blocked, paint, self.carried), ""]
         if outcome.evidence.due is not None:
             lines += [*_due(outcome, paint), ""]
         for warning in outcome.evidence.warnings:
@@ -76,10 +80,16 @@ class PlanView:
         if plan.intent.blocked:
             return ["Next: resolve what is blocked, or leave these tables out with --exclude."]
         if plan.intent.actions and not self.applying:
-            return [f"Next: parquetry apply{f' {self.saved}' if self.saved else ''}"]
+            return [f"Next: {self._apply()}"]
         if plan.is_empty and plan.evidence.has_due:
-            return ["Next: parquetry run"]
+            return [f"Next: {self.carried.into('parquetry run')}"]
         return []
+
+    def _apply(self) -> str:
+        """A saved plan is applied as a whole."""
+        if self.saved is None:
+            return self.carried.into("parquetry apply")
+        return self.carried.without_selection().into(f"parquetry apply {shlex.quote(str(self.saved))}")
 
 
 def _headline(plan: Plan, paint: Paint) -> str:
@@ -137,18 +147,20 @@ def _outlook(outlook: Outlook, paint: Paint) -> Iterator[str]:
     yield from scope_lines(outlook.scopes, paint, spec=None, indent=6)
 
 
-def _blocked(blocked: Blocked, paint: Paint) -> Iterator[str]:
+def _blocked(blocked: Blocked, paint: Paint, carried: Carried) -> Iterator[str]:
     yield f"{paint.bad('!')} {paint.bold(blocked.table)}  {paint.bad('blocked')} {blocked.code}"
     yield from _change_lines(blocked.changes, paint)
     yield from _wrapped(blocked.reason)
     yield from _wrapped(f"what to do: {blocked.remedy}")
     for number, step in enumerate(blocked.recipe, start=1):
-        yield from _recipe_step(number, step)
+        if number == 1 and carried.directory is not None:
+            yield f"         $ cd {shlex.quote(str(carried.directory))}"
+        yield from _recipe_step(number, step, carried)
 
 
-def _recipe_step(number: int, step: RecipeStep) -> Iterator[str]:
+def _recipe_step(number: int, step: RecipeStep, carried: Carried) -> Iterator[str]:
     yield from _wrapped(f"{number}. {step.text}", indent=6, hang=3)
-    yield from (f"         $ {command}" for command in step.commands)
+    yield from (f"         $ {command}" for command in carried.recipe(step.commands))
 
 
 def _warning(warning: PlanWarning, paint: Paint) -> list[str]:

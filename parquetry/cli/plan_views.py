@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from parquetry.cli.carried import Carried
 from parquetry.cli.output import Output
 from parquetry.cli.plan_github import render_github
 from parquetry.cli.plan_html import render_html
@@ -24,4 +25,4 @@ def show_plan(plan: Plan, output: Output, *, saved: Path, max_bytes: int) -> Non
         case "github":
             click.echo(render_github(plan), nl=False)
         case _:
-            output.show(PlanView(saved=saved), plan)
+            output.show(PlanView(saved=saved, carried=Carried(target=plan.intent.target)), plan)

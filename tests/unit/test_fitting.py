@@ -41,7 +41,12 @@ def test_lines_are_broken_between_words_and_no_wider_than_the_width_allows(parts
         assert shown.startswith(" " * (indent + 2 * (number > 0)))
 
 
-@pytest.mark.parametrize("line", ["x" * 200, "   $ " + "word " * 40, "", "short  with   gaps"])
+NEXT = "Next: parquetry apply plans/" + "long/" * 20 + "plan.json --target prod"
+
+
+@pytest.mark.parametrize(
+    "line", ["x" * 200, "   $ " + "word " * 40, NEXT, f"1 table applied. {NEXT}", "", "short  with   gaps"]
+)
 def test_what_cannot_or_must_not_be_broken_stays(line):
     assert fitted(line) == line
 

@@ -1,0 +1,109 @@
+"""Commands that are printed are about the same project, target and tables as the one that prints them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from parquetry.cli.carried import Carried
+from parquetry.cli.fitting import fitted
+from parquetry.cli.main import command_line
+from parquetry.cli.output import Paint
+from parquetry.cli.plan_html import render_html
+from parquetry.cli.plan_markdown import render_markdown
+from parquetry.cli.plan_view import PlanView
+from parquetry.compiler.plan import Blocked, Evidence, Intent, RecipeStep
+from parquetry.compiler.plan_codec import plan_of
+from tests.support.project_folder import ORDERS, ProjectFolder
+
+PROD = {
+    "default_target": "dev",
+    "targets": {
+        name: {"warehouse": f"./{name}", "spark": {"master": "local[2]"}} for name in ("dev", "prod")
+    },
+    "vars": {"city": "Rome"},
+}
+TYPED = ["--target", "prod", "--select", "ord*", "--exclude", "other", "--var", "city=New York"]
+CARRIED = Carried(
+    directory=None,
+    target="prod",
+    select=("ord*",),
+    exclude=("other",),
+    variables=(("city", "New York"),),
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "my shop")
+    folder.project(**PROD)
+    folder.write("tables/other.yml", ORDERS | {"name": "other"})
+    return folder
+
+
+def said(*arguments, **environment):
+    result = CliRunner(env=environment).invoke(command_line, [*arguments], standalone_mode=False)
+    assert result.exception is None, result.output
+    return result.stdout
+
+
+def next_command(text):
+    """The one command that the output ends with, as the words that a shell makes of it."""
+    (line,) = [line for line in text.splitlines() if "Next: " in line]
+    return shlex.split(line.partition("Next: ")[2])
+
+
+def test_what_was_typed_is_typed_again():
+    assert shlex.split(CARRIED.into("parquetry run")) == ["parquetry", "run", *TYPED]
+    assert Carried().into("parquetry run") == "parquetry run"
+
+
+def test_plan_and_apply_name_the_next_command_for_the_same_target_and_tables(folder):
+    typed = ["--project", str(folder.root), *TYPED]
+    words = next_command(said("plan", *typed))
+    assert words == ["parquetry", "apply", *typed]
+    applied = said(*words[1:], "--auto-approve", "--quiet")
+    assert next_command(applied) == ["parquetry", "run", *typed]
+    assert [path.name for path in folder.root.glob("*/orders/.hoodie")] == [".hoodie"]
+    assert (folder.root / "prod/orders/.hoodie").is_dir()
+    assert "Next" not in said("plan", *typed)
+
+
+def test_a_saved_plan_is_applied_whole_to_its_target(folder, tmp_path):
+    saved = tmp_path / "plans with a long name" / ("long" * 20) / "plan.json"
+    place = ["--project", str(folder.root), "--target", "prod"]
+    words = next_command(said("plan", *place, "--select", "orders", "--out", str(saved)))
+    assert words == ["parquetry", "apply", str(saved), *place]
+    assert next_command(said("show", str(saved))) == ["parquetry", "apply", str(saved), "--target", "prod"]
+    assert next_command(said(*words[1:], "--quiet")) == ["parquetry", "run", *place]
+
+
+def test_what_environment_variables_say_is_not_typed(folder):
+    typed = said("plan", PARQUETRY_PROJECT=str(folder.root), PARQUETRY_TARGET="prod")
+    assert next_command(typed) == ["parquetry", "apply"]
+
+
+def test_a_recipe_is_for_the_same_target_and_starts_in_the_project():
+    commands = ("cp a b", "parquetry apply --select orders_v2")
+    entry = Blocked(
+        table="orders",
+        location="w",
+        code="SC401",
+        reason="the record key changed",
+        remedy="make a new table",
+        recipe=(RecipeStep(text="Copy.", commands=commands),),
+    )
+    intent = Intent(project="shop", target="prod", git_commit=None, parquetry="0.1.0", blocked=(entry,))
+    plan = plan_of(intent, Evidence(created_ms=0, tables=1))
+    carried = Carried(directory=Path("my shop"), target="prod", select=("orders",))
+    text = fitted(PlanView(carried=carried).text(plan, Paint(enabled=False)))
+    assert [line.strip() for line in text.splitlines() if "$ " in line] == [
+        "$ cd 'my shop'",
+        "$ cp a b",
+        "$ parquetry apply --select orders_v2 --target prod",
+    ]
+    for page in (render_markdown(plan, max_bytes=60_000), render_html(plan)):
+        assert "parquetry apply --select orders_v2 --target prod" in page
