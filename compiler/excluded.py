@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from parquetry.compiler.masking import personal_in_either
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import ExcludedFile, ExcludedFiles
 from parquetry.compiler.rereading import read_again
@@ -16,16 +17,20 @@ from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.personal_data import masked_path
 from parquetry.runtime.services.clustering_survey import observe
+from parquetry.runtime.spec import TableSpec
 
 NAMED: Final = 100
 """How many files of a table are named."""
 
 
 @read_again
-def excluded_files(observation: Observation, *, budget_bytes: int) -> ExcludedFiles | None:
+def excluded_files(
+    observation: Observation, declared: TableSpec, *, budget_bytes: int
+) -> ExcludedFiles | None:
     """What a run within the budget leaves; None where nothing is applied or clustering is off.
 
-    One listing of each partition and the statistics of all files. Personal partitions are masked.
+    One listing of each partition and the statistics of all files. Partitions are masked by what is
+    applied and by what is ``declared``.
     """
     handle = observation.handle
     if not observation.is_applied or handle.spec is None:
@@ -35,13 +40,14 @@ def excluded_files(observation: Observation, *, budget_bytes: int) -> ExcludedFi
         return None
     owed = debt(policy, files, situation, budget_bytes=budget_bytes)
     left = within(owed, budget_bytes=budget_bytes, max_groups=policy.plan.max_groups).excluded
+    shown_by = personal_in_either(handle.spec, declared)
     named = sorted(left, key=lambda excluded: excluded.file.path)[:NAMED]
     return ExcludedFiles(
         total=len(left),
         reasons=dict(sorted(Counter(str(excluded.reason) for excluded in left).items())),
         files=tuple(
             ExcludedFile(
-                path=masked_path(excluded.file.path, excluded.file.partition, handle.spec),
+                path=masked_path(excluded.file.path, excluded.file.partition, shown_by),
                 reason=str(excluded.reason),
                 detail=excluded.words,
             )

@@ -49,6 +49,18 @@ def masked(spec: TableSpec) -> TableSpec:
     return masked_for(spec, pii_columns(spec.columns))
 
 
+def personal_in_either(applied: TableSpec, declared: TableSpec) -> TableSpec:
+    """The applied spec with every column personal that either spec says is: to mask live values by.
+
+    A declaration that makes a column personal hides it at once, one that frees it only when applied.
+    """
+    pii = pii_columns(declared.columns)
+    columns = (
+        replace(column, pii=True) if column.name.lower() in pii else column for column in applied.columns
+    )
+    return replace(applied, columns=tuple(columns))
+
+
 def is_masked(spec: TableSpec) -> bool:
     """Whether the spec may lack values: it has columns with personal data, and something was masked."""
     return bool(pii_columns(spec.columns)) and MASK in json.dumps(spec.to_json())

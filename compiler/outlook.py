@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from parquetry.compiler.masking import personal_in_either
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook, WaitingPlan
 from parquetry.compiler.rereading import read_again
@@ -20,32 +21,38 @@ from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
-from parquetry.runtime.personal_data import masked_choice
+from parquetry.runtime.personal_data import masked_choice, masked_message
+from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.table import TableHandle
 
 _LOG = logging.getLogger(__name__)
 
 
 @read_again
-def outlook_of(observation: Observation, *, budget_bytes: int) -> Outlook | None:
-    """Of the next run within the budget; None where nothing is applied, or clustering is off."""
+def outlook_of(observation: Observation, declared: TableSpec, *, budget_bytes: int) -> Outlook | None:
+    """Of the next run within the budget; None where nothing is applied, or clustering is off.
+
+    Partitions are masked by what is applied and by what is ``declared``.
+    """
     handle, spec = observation.handle, observation.handle.spec
     if not observation.is_applied or spec is None:
         return None
     if ClusteringSpec.of_extra(spec.extra, spec.sizing).trigger is Trigger.OFF:
         return None
+    shown_by = personal_in_either(spec, declared)
     due = due_clustering(handle, budget_bytes=budget_bytes, limits=IN_REVIEW)
     try:
         expected = outlook(handle, due, limits=IN_REVIEW)
     except InvalidDataError as failure:
         # A strategy or a step that is not installed here: whoever runs it may have it.
-        _LOG.warning("%s: nothing is foreseen of its clustering: %s", handle.store.uri, failure)
+        reason = masked_message(str(failure), shown_by)
+        _LOG.warning("%s: nothing is foreseen of its clustering: %s", handle.store.uri, reason)
         expected = RunOutlook(queries=(), hindsight=None)
     return Outlook(
         files=due.debt.files_before,
         rewrite_bytes=due.debt.rewritten_bytes,
         queries=_queries(expected.queries),
-        scopes=tuple(masked_choice(choice, spec) for choice in due.debt.choices),
+        scopes=tuple(masked_choice(choice, shown_by) for choice in due.debt.choices),
         waiting=_waiting(handle),
         hindsight=expected.hindsight,
     )

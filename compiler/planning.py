@@ -21,7 +21,7 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_files import join_base
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table_schema import live_columns
 
@@ -101,23 +101,31 @@ def _due(workspace: Workspace, seen: Mapping[str, _Seen], *, excluded: bool) -> 
     observed = {name: table.observation for name, table in seen.items()}
     applied = {name: o for name, o in observed.items() if o is not None and o.is_applied}
     debts = map_each(applied.values(), lambda observation: _debt(observation, budget_bytes))
+    specs = {table.name: spec_of(table) for table in workspace.tables}
     directory, storage = str(workspace.project.root), workspace.storage
     # One after the other: the samples of many tables are not to be in memory at once.
     outlooks = {
-        name: outlook_of(observation, budget_bytes=budget_bytes) for name, observation in applied.items()
+        name: outlook_of(observation, specs[name], budget_bytes=budget_bytes)
+        for name, observation in applied.items()
     }
-    ingest = map_each(applied.values(), lambda o: due_sources(o, directory=directory, storage=storage))
+    ingest = map_each(
+        applied, lambda name: due_sources(applied[name], specs[name], directory=directory, storage=storage)
+    )
     return Due(
         debts={name: debt for name, debt in zip(applied, debts, strict=True) if debt is not None},
         outlooks={name: outlook for name, outlook in outlooks.items() if outlook is not None},
         ingest={name: found for name, found in zip(applied, ingest, strict=True) if found},
-        excluded=_excluded(applied, budget_bytes) if excluded else None,
+        excluded=_excluded(applied, specs, budget_bytes) if excluded else None,
     )
 
 
-def _excluded(applied: Mapping[str, Observation], budget_bytes: int) -> dict[str, ExcludedFiles]:
+def _excluded(
+    applied: Mapping[str, Observation], specs: Mapping[str, TableSpec], budget_bytes: int
+) -> dict[str, ExcludedFiles]:
     """The files that clustering would leave, of the tables that have it."""
-    found = map_each(applied.values(), lambda o: excluded_files(o, budget_bytes=budget_bytes))
+    found = map_each(
+        applied, lambda name: excluded_files(applied[name], specs[name], budget_bytes=budget_bytes)
+    )
     return {name: files for name, files in zip(applied, found, strict=True) if files is not None}
 
 

@@ -70,7 +70,7 @@ def test_each_file_that_is_left_is_named_with_its_reason(folder):
     left = text.partition("left as they are:")[2].partition("\n\n")[0].split()
     assert " ".join(left) == " ".join(f"p=Rome/{name}: {LEFT}" for name in files)
     assert len(files) == 3
-    assert "left" not in run(folder)
+    assert "left as they are" not in run(folder)
 
 
 def test_scripts_get_them_counted_by_reason(folder):
@@ -95,6 +95,30 @@ def test_personal_partitions_are_masked(folder):
         said = run(folder, *options)
         assert said.count("p=***/") == 3
         assert "Rome/" not in said
+
+
+def test_a_plan_that_makes_a_partition_personal_does_not_show_it(folder):
+    queries = [{"name": "low", "where": "v < 2"}]
+    small = {"target_file_size": "4300B", "small_file_limit": "4000B", "max_group_size": "8600B"}
+    events = {
+        "queries": queries,
+        "clustering": CLUSTERING | {"plan": small | {"partitions": {"selected": ["p=Rome"]}}},
+    }
+    folder.write("tables/events.yml", EVENTS | events)
+    apply(folder)
+    table = SmallTable(open_store(folder.root / "warehouse/events"), timing=FAST)
+    for n in range(4):
+        table.insert({f"y{n}-{v}": (v, "Rome") for v in range(6)})
+    told = shown(planned(folder, excluded=True))
+    assert [city in told for city in ("Oslo", "Rome")] == [True, True]
+    columns = [dict(column, pii=column["name"] == "p") for column in EVENTS["columns"]]
+    folder.write("tables/events.yml", EVENTS | events | {"columns": columns})
+    plan = planned(folder, excluded=True)
+    assert [change.path for action in plan.intent.actions for change in action.changes] == ["columns.p.pii"]
+    assert plan.evidence.outlooks["events"].scopes
+    for said in (encode(plan), shown(plan)):
+        assert "p=***" in said
+        assert not [city for city in ("Oslo", "Rome") if city in said]
 
 
 def test_of_many_files_the_first_are_named_and_the_rest_counted(folder, monkeypatch):
