@@ -1,12 +1,13 @@
-"""What tasks need to know of a share of a group's files before its rows are divided between them.
+"""What tasks need to know of a group's files, or a share of them, before they order its rows.
 
-Each file is opened once: its rows are counted, some of them taken for the sample, and at a few places of
-the share all columns are read, since nothing else tells how much memory a row takes.
+Each file is opened once and some of its rows are taken for the sample. Of a share they are counted too,
+and at a few places all columns are read, since nothing else tells how much memory a row takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +22,11 @@ from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.base_file_rows import stored_schema
 from parquetry.runtime.clustering_order import RowOrder, taken
 from parquetry.runtime.encryption import open_parquet
+from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME
+from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.storage_model import ObjectStore
 
 _PLACES: Final = 8
 _ROWS_OF_A_PLACE: Final = 512
@@ -41,33 +45,78 @@ class ShareSample:
     row_bytes: int
 
 
+def sample_of(
+    context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int
+) -> pa.Table:
+    """Every ``stride``-th row of the files, with the columns of the order alone.
+
+    RetryWrite when a file was cleaned.
+    """
+    wanted = _of_order(context.schema, order)
+    sampled: list[pa.RecordBatch] = [pa.RecordBatch.from_pylist([], schema=wanted)]
+    seen = 0
+    for part in slices:
+        with _opened(context.store, part) as (content, place):
+            found, rows = _strided(content, wanted, place, seen=seen, stride=stride)
+        sampled += found
+        seen += rows
+    return taken(sampled)
+
+
 def sample_share(
     context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int
 ) -> ShareSample:
-    """What there is to know of the files. NotFoundError when one is gone."""
-    wanted = pa.schema([field for field in context.schema if field.name in order.top_level])
+    """What there is to know of the files. RetryWrite when one was cleaned."""
+    wanted = _of_order(context.schema, order)
     sampled: list[pa.RecordBatch] = [pa.RecordBatch.from_pylist([], schema=wanted)]
     measured = set(_even(_PLACES, len(slices)))
     seen = measured_rows = 0
     measured_bytes = 0.0
     for number, part in enumerate(slices):
-        place = f"{context.store.uri}/{part.path}"
-        with reading(place), context.store.open_input(part.path) as content:
-            file = open_parquet(content)
-            conformer = _conformer(file, wanted, place)
-            for batch in file.iter_batches(columns=conformer.source.names, use_threads=False):
-                chosen = np.arange(-seen % stride, batch.num_rows, stride)
-                sampled.append(conformer(batch.take(pa.array(chosen))))
-                seen += batch.num_rows
+        with _opened(context.store, part) as (content, place):
+            found, rows = _strided(content, wanted, place, seen=seen, stride=stride)
+            sampled += found
+            seen += rows
             if number in measured:
-                for rows, width in _widths(
+                for count, width in _widths(
                     content, context.schema, place, places=-(-_PLACES // len(measured))
                 ):
-                    measured_rows += rows
-                    measured_bytes += rows * width
+                    measured_rows += count
+                    measured_bytes += count * width
     return ShareSample(
         sample=taken(sampled), rows=seen, row_bytes=int(np.ceil(measured_bytes / max(measured_rows, 1)))
     )
+
+
+def _of_order(schema: pa.Schema, order: RowOrder) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name in order.top_level])
+
+
+@contextmanager
+def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile, str]]:
+    """The content of a file, and what errors call it."""
+    place = f"{store.uri}/{part.path}"
+    try:
+        content = store.open_input(part.path)
+    except NotFoundError as gone:
+        raise RetryWrite(f"{place} has been cleaned meanwhile") from gone
+    with reading(place), content:
+        yield content, place
+
+
+def _strided(
+    content: pa.NativeFile, wanted: pa.Schema, place: str, *, seen: int, stride: int
+) -> tuple[list[pa.RecordBatch], int]:
+    """Every ``stride``-th row, ``seen`` rows being in front of the file, and how many rows it has."""
+    file = open_parquet(content)
+    conformer = _conformer(file, wanted, place)
+    found: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in file.iter_batches(columns=conformer.source.names, use_threads=False):
+        chosen = np.arange(-(seen + rows) % stride, batch.num_rows, stride)
+        found.append(conformer(batch.take(pa.array(chosen))))
+        rows += batch.num_rows
+    return found, rows
 
 
 def _widths(

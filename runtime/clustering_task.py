@@ -12,14 +12,8 @@ import pyarrow as pa
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
-from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, new_file_id
-from parquetry.runtime.base_file_reader import (
-    BaseFileReader,
-    open_base_file,
-    reading,
-    small_dictionaries,
-)
+from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, small_dictionaries
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file_rows import Origin, with_origin
 from parquetry.runtime.clustering_files import SpreadingWriter
@@ -32,11 +26,10 @@ from parquetry.runtime.clustering_order import (
     declared_order,
     gathered,
     split_places,
-    taken,
 )
 from parquetry.runtime.clustering_runs import drained, in_order, in_order_by_ranges
 from parquetry.runtime.clustering_sample_file import KeptSample
-from parquetry.runtime.encryption import open_parquet
+from parquetry.runtime.clustering_share import sample_of
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
@@ -299,24 +292,3 @@ def planned_sample(context: WriteContext, group: GroupWork) -> pa.Table | None:
 def _strided(rows: pa.Table) -> pa.Table:
     stride = max(rows.num_rows // SAMPLE_ROWS, 1)
     return rows.take(pa.array(np.arange(0, rows.num_rows, stride)))
-
-
-def sample_of(
-    context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int
-) -> pa.Table:
-    """Every ``stride``-th row of the files, with the columns of the order alone."""
-    wanted = pa.schema([field for field in context.schema if field.name in order.top_level])
-    sampled: list[pa.RecordBatch] = [pa.RecordBatch.from_pylist([], schema=wanted)]
-    seen = 0
-    for part in slices:
-        place = f"{context.store.uri}/{part.path}"
-        with reading(place), context.store.open_input(part.path) as content:
-            file = open_parquet(content)
-            names = [name for name in file.schema_arrow.names if name in order.top_level]
-            source = pa.schema([file.schema_arrow.field(name) for name in names])
-            conformer = Conformer(source, wanted, place=place)
-            for batch in file.iter_batches(columns=names, use_threads=False):
-                chosen = np.arange(-seen % stride, batch.num_rows, stride)
-                sampled.append(conformer(batch.take(pa.array(chosen))))
-                seen += batch.num_rows
-    return taken(sampled)

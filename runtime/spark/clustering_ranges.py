@@ -129,7 +129,7 @@ def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: i
         for number in _numbers(numbers):
             try:
                 found = sample_share(context, shares[number], order, stride=stride)
-            except (RetryWrite, NotFoundError):
+            except RetryWrite:
                 yield _message(run=number, taken=_GONE)
             else:
                 yield _message(

@@ -16,7 +16,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime import clustering_task
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering_task import GroupWork, group_rewriter, rewrite_group
 from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.parquet_assembly import ParquetParts
@@ -328,6 +328,24 @@ def test_a_cleaned_file_asks_for_another_plan(small_files, tmp_path):
     (tmp_path / files[0].stat.path).unlink()
     with pytest.raises(RetryWrite):
         rewrite_group(ctx, work(files))
+
+
+def test_a_file_that_is_cleaned_before_the_sample_is_drawn_leaves_the_group_out(
+    small_files, tmp_path, monkeypatch
+):
+    ctx, files = small_files
+    ctx = replace(ctx, memory_budget_bytes=300_000)
+    sample = clustering_task.sample_of
+
+    def drawn_late(*arguments, **settings):
+        (tmp_path / files[-1].stat.path).unlink()
+        return sample(*arguments, **settings)
+
+    monkeypatch.setattr(clustering_task, "sample_of", drawn_late)
+    group = work(files, order=RowOrder(strategy="sort", columns=("n",)))
+    (answer,) = group_rewriter(ctx, [group])([pa.RecordBatch.from_pydict({"number": [0]})])
+    told = {name: value for name, value in answer.to_pylist()[0].items() if value is not None}
+    assert told == {"bucket": group.index}
 
 
 def test_files_of_an_older_schema_get_the_present_one(tmp_path):
