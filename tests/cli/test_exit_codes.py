@@ -21,6 +21,7 @@ from parquetry.cli.main import COMMANDS, command_line
 from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
 from tests.support.command_script import SCRIPT, environment, parquetry
+from tests.support.processes import sleeps
 from tests.support.project_folder import ProjectFolder, columns_with
 
 
@@ -173,6 +174,9 @@ def on_terminal(*arguments, answer=None, stop=None, **changes):
                 os.write(leader, answer)
                 answer = None
             elif stop is not None:
+                # input() hears of a signal only while it waits: one before that leaves it waiting for ever.
+                while not sleeps(process.pid):
+                    time.sleep(0.01)
                 process.send_signal(stop)
                 stop = None
                 time.sleep(0.1)

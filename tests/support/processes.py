@@ -17,20 +17,31 @@ def die_with_parent() -> None:
 
 
 def kill_session(leader: int) -> None:
-    """End every process of the leader's session at once, this one last if it belongs to it."""
-    mine = _session(os.getpid()) == leader
-    for pid in [leader, *(p for p in in_session(leader) if p not in (leader, os.getpid()))]:
+    """End every process of the leader's session at once, the leader first and this one last of those there are.
+
+    A leader that ended is passed over: its number may by now be that of a thread, and a signal to a
+    thread ends the process it belongs to.
+    """
+    members = in_session(leader)
+    for pid in sorted(members, key=lambda pid: pid != leader):
+        if pid == os.getpid():
+            continue
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    if mine:
+    if os.getpid() in members:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def in_session(leader: int) -> list[int]:
     """The processes of the leader's session that still run."""
     return [pid for pid in _processes() if _session(pid) == leader]
+
+
+def sleeps(pid: int) -> bool:
+    """Whether the first thread of a process waits for something, input for example."""
+    return _status(pid)[:1] == ["S"]
 
 
 def parent(pid: int) -> int:
