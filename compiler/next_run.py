@@ -46,9 +46,8 @@ def _look_at(
     try:
         files, size_bytes, changed = _due_of(handle, source, directory=directory, storage=storage)
     except ParquetryError as error:
-        return DueSource(
-            source=source.name, operation=operation, problem=masked_message(str(error), shown_by)
-        )
+        problem = masked_message(str(error), shown_by, location=handle.store.uri)
+        return DueSource(source=source.name, operation=operation, problem=problem)
     return DueSource(
         source=source.name, operation=operation, files=files, size_bytes=size_bytes, changed_files=changed
     )

@@ -45,7 +45,7 @@ def outlook_of(observation: Observation, declared: TableSpec, *, budget_bytes: i
         expected = outlook(handle, due, limits=IN_REVIEW)
     except InvalidDataError as failure:
         # A strategy or a step that is not installed here: whoever runs it may have it.
-        reason = masked_message(str(failure), shown_by)
+        reason = masked_message(str(failure), shown_by, location=handle.store.uri)
         _LOG.warning("%s: nothing is foreseen of its clustering: %s", handle.store.uri, reason)
         expected = RunOutlook(queries=(), hindsight=None)
     return Outlook(

@@ -34,8 +34,10 @@ def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.Rec
     been cleaned, ConflictError when the write has been rolled back, CorruptTableError for a broken
     base file, InvalidDataError for rows that the schema does not allow.
     """
-    place = f"{context.store.uri}/{bucket.partition}".rstrip("/")
-    incoming = IncomingRows(batches, context.schema, place=f"rows for {place}")
+    place = f"rows for {context.store.uri}"
+    if bucket.partition:
+        place = f"{place}, partition {bucket.partition!r}"
+    incoming = IncomingRows(batches, context.schema, place=place)
     merger = Merger(stamper=RowStamper(context.instant, bucket.index), ordering=context.ordering)
     files = (
         _created(context, bucket, incoming, merger)

@@ -38,6 +38,7 @@ from parquetry.runtime.layout.skipping import (
     touched,
 )
 from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage_model import ObjectStore
@@ -276,7 +277,8 @@ def foresee(
     except (NotFoundError, RetryWrite):
         return {}
     except (ParquetryError, pa.ArrowException) as failure:
-        _LOG.warning("%s: nothing is foreseen of its clustering: %s", store.uri, failure)
+        reason = masked_message(str(failure), spec, location=store.uri)
+        _LOG.warning("%s: nothing is foreseen of its clustering: %s", store.uri, reason)
         return {}
     return {
         group.files[0].key: forecast

@@ -28,6 +28,7 @@ from parquetry.runtime.layout.clustering_model import (
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Scope
 from parquetry.runtime.layout.clustering_scope import ScopeQuestion, better_scope, by_statistics, costs_of
 from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage_model import ObjectStore
 
@@ -68,7 +69,8 @@ class ScopeBySample:
         except (NotFoundError, RetryWrite):
             pass
         except (ParquetryError, pa.ArrowException) as failure:
-            _LOG.warning("%s: statistics choose the scope of its clustering: %s", self._store.uri, failure)
+            reason = masked_message(str(failure), self._spec, location=self._store.uri)
+            _LOG.warning("%s: statistics choose the scope of its clustering: %s", self._store.uri, reason)
         return choices
 
     def _by_sample(

@@ -74,13 +74,14 @@ class JobResult:
 def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None = None) -> JobResult:
     """Carry the job out. ``session`` gives the Spark session for jobs that read rows.
 
-    Raises StalePlanError before anything is done when the job's requirements do not hold. Neither the
-    result nor a failure tells values of columns that hold personal data.
+    Raises StalePlanError before anything is done when the job's requirements do not hold. In the result
+    and in a failure personal partitions, record keys and paths of files are masked; other values that a
+    library quotes are not.
     """
     try:
         return _shown(_execute(job, session or start_spark), job)
     except ParquetryError as failure:
-        failure.args = (masked_message(str(failure), job.spec),)
+        failure.args = (masked_message(str(failure), job.spec, location=job.location),)
         raise
 
 
@@ -88,8 +89,10 @@ def _shown(result: JobResult, job: JobPlan) -> JobResult:
     commit, clustering = result.commit, result.clustering
     return replace(
         result,
-        commit=None if commit is None else masked_commit(commit, job.spec),
-        clustering=None if clustering is None else masked_clustering(clustering, job.spec),
+        commit=None if commit is None else masked_commit(commit, job.spec, location=job.location),
+        clustering=(
+            None if clustering is None else masked_clustering(clustering, job.spec, location=job.location)
+        ),
     )
 
 

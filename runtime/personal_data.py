@@ -22,6 +22,7 @@ MASK: Final = "***"
 _QUOTED: Final = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
 _PARTITION: Final = re.compile(rf"(?<=\bpartition )(?:{_QUOTED})")
 _RECORD_KEY: Final = re.compile(rf"(?<=\brecord key )(?:{_QUOTED})")
+_FOLDER: Final = r"(?:(?!: |; |, )[^/\n])+"
 _BASE_FILE: Final = r"[^_/\s]+_[^_./\s]+_\d+\.parquet|\.hoodie_partition_metadata"
 
 
@@ -60,11 +61,13 @@ def masked_path(path: str, partition: str, spec: TableSpec | None) -> str:
     return f"{masked_partition(partition, spec)}{path.removeprefix(partition)}"
 
 
-def masked_message(text: str, spec: TableSpec | None) -> str:
+def masked_message(text: str, spec: TableSpec | None, *, location: str = "") -> str:
     """An error or a warning about the table without values of columns that hold personal data.
 
-    Masked are partitions and record keys where they are named as such, the folders of base files, and
-    ``column=value`` folders anywhere. What else a library quotes of a row is not known here.
+    Masked are partitions and record keys where they are named as such, the folders of base files,
+    ``column=value`` folders anywhere, and folders below the table's ``location`` where it is given: up to
+    the next comma, colon or semicolon that a blank follows. What else a library quotes of a row is not
+    known here.
     """
     if spec is None:
         return text
@@ -75,6 +78,8 @@ def masked_message(text: str, spec: TableSpec | None) -> str:
         return text
     text = _PARTITION.sub(lambda found: f"'{masked_partition(found[0][1:-1], spec)}'", text)
     depth = len(spec.partition_by)
+    if location:
+        text = _masked_below(text, location, spec)
     text = re.sub(
         rf"(?<![^/\n])((?:[^/\n]+/){{{depth}}})(?={_BASE_FILE})",
         lambda found: _masked_folders(found[1], spec),
@@ -84,26 +89,28 @@ def masked_message(text: str, spec: TableSpec | None) -> str:
     return re.sub(rf"(?<!\w)({names})=[^/\n'\"]*", rf"\1={MASK}", text)
 
 
-def masked_commit(result: CommitResult, spec: TableSpec) -> CommitResult:
+def masked_commit(result: CommitResult, spec: TableSpec, *, location: str = "") -> CommitResult:
     """The result of a write with its reasons and warnings masked."""
     return replace(
         result,
-        retry_reasons=tuple(masked_message(reason, spec) for reason in result.retry_reasons),
-        warnings=tuple(masked_message(warning, spec) for warning in result.warnings),
+        retry_reasons=tuple(masked_message(why, spec, location=location) for why in result.retry_reasons),
+        warnings=tuple(masked_message(warning, spec, location=location) for warning in result.warnings),
     )
 
 
-def masked_clustering(result: ClusteringResult, spec: TableSpec | None) -> ClusteringResult:
+def masked_clustering(
+    result: ClusteringResult, spec: TableSpec | None, *, location: str = ""
+) -> ClusteringResult:
     """The result of clustering with the partitions of what was left out, reasons and warnings masked."""
     left_out = (
         replace(
             left,
             partition=masked_partition(left.partition, spec),
-            reason=masked_message(left.reason, spec),
+            reason=masked_message(left.reason, spec, location=location),
         )
         for left in result.left_out
     )
-    warnings = tuple(masked_message(warning, spec) for warning in result.warnings)
+    warnings = tuple(masked_message(warning, spec, location=location) for warning in result.warnings)
     return replace(result, left_out=tuple(left_out), warnings=warnings)
 
 
@@ -113,8 +120,25 @@ def masked_choice(choice: ScopeChoice, spec: TableSpec | None) -> ScopeChoice:
 
 
 def _masked_folders(folders: str, spec: TableSpec) -> str:
-    """The folders above a base file; words before a path that begins with them stay."""
+    """The folders above a base file.
+
+    Words before a path that begins with them stay with ``column=value`` folders only: nothing else tells
+    where such a path begins.
+    """
     return f"{masked_partition(folders.removesuffix('/'), spec)}/"
+
+
+def _masked_below(text: str, location: str, spec: TableSpec) -> str:
+    """Folders of partitions in paths below the table, whose own folder ``.hoodie`` stays."""
+    pii = pii_columns(spec.columns)
+    root = re.escape(re.sub(r"^\w+://", "", location).rstrip("/"))
+
+    def shown(found: re.Match[str]) -> str:
+        folders = zip(spec.partition_by, found[0].split("/"), strict=False)
+        return "/".join(_masked_folder(part) if name.lower() in pii else part for name, part in folders)
+
+    below = rf"(?:{_FOLDER}/){{0,{len(spec.partition_by) - 1}}}{_FOLDER}"
+    return re.sub(rf"(?<={root}/)(?!\.hoodie/){below}", shown, text)
 
 
 def _masked_folder(part: str) -> str:

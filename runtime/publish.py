@@ -117,7 +117,7 @@ def run_write(
         else:
             result = _result(transaction, outcome, reasons, warnings=warnings)
             return run_due_services(table, result, timing=timing) if services else result
-        shown = masked_message(conflict.reason, table.spec)
+        shown = masked_message(conflict.reason, table.spec, location=table.store.uri)
         _LOG.info("%s: attempt %d lost: %s", table.store.uri, attempt, shown)
         reasons.append(conflict.reason)
         if conflict.verdict is Verdict.SUPERSEDED:
@@ -311,7 +311,9 @@ def _undo_loser(transaction: Transaction, outcome: WriteOutcome) -> None:
     try:
         transaction.undo(also=_paths(outcome), is_locked=True)
     except StorageError as failure:
-        _LOG.warning("%s is left pending, the next write rolls it back: %s", transaction.instant, failure)
+        table = transaction.table
+        reason = masked_message(str(failure), table.spec, location=table.store.uri)
+        _LOG.warning("%s is left pending, the next write rolls it back: %s", transaction.instant, reason)
 
 
 def _tidy(transaction: Transaction) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def _attempt(
             # Another writer archived while this one looked.
             return service()
     except ParquetryError as error:
-        reason = masked_message(str(error), table.spec)
+        reason = masked_message(str(error), table.spec, location=table.store.uri)
         _LOG.warning("%s after the write failed, the commit stands: %s", name, reason)
         warnings.append(f"{name}: {reason}")
         return None

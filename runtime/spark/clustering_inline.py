@@ -44,7 +44,7 @@ def cluster_inline(
             return result
         done = cluster(spark, now, budget_bytes=budget_bytes, timing=timing)
     except (ParquetryError, PySparkException, Py4JJavaError) as error:
-        reason = masked_message(str(error), table.spec)
+        reason = masked_message(str(error), table.spec, location=table.store.uri)
         _LOG.warning("clustering after the write failed, the commit stands: %s", reason)
         return replace(result, warnings=(*result.warnings, f"clustering: {reason}"))
     return replace(result, files_clustered=done.files_before, warnings=(*result.warnings, *done.warnings))

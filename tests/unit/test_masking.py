@@ -29,6 +29,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_diff import diff_specs
 from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.applied import read_applied
+from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.clustering_execution import ClusteringResult, LeftOut
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.main import execute
@@ -43,6 +44,7 @@ from parquetry.runtime.services import due
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+from tests.support import base_files
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable
 
@@ -335,6 +337,38 @@ def test_errors_and_warnings_of_jobs_hide_partitions_and_keys(said, shown):
         name="t", columns=tuple(replace(c, pii=False) for c in columns), partition_by=("Person",)
     )
     assert masked_message(said, public) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "cannot list /w/t/2026/Ada B: Permission denied; grant it",
+            "cannot list /w/t/2026/***: Permission denied; grant it",
+        ),
+        ("file:///w/t/2026/Ada/x, 3 rows", "file:///w/t/2026/***/x, 3 rows"),
+        ("/w/t/2026: no such folder", "/w/t/2026: no such folder"),
+        ("/w/t/.hoodie/.temp/1 and /w/u/2026/Ada: denied", "/w/t/.hoodie/.temp/1 and /w/u/2026/Ada: denied"),
+    ],
+)
+@pytest.mark.parametrize("location", ["/w/t", "file:///w/t/"])
+def test_folders_below_the_table_are_hidden_without_a_file(said, shown, location):
+    columns = (Column(name="day", type="string"), Column(name="person", type="string", pii=True))
+    spec = TableSpec(name="t", columns=columns, partition_by=("day", "person"))
+    assert masked_message(said, spec, location=location) == shown
+    assert masked_message(shown, spec, location=location) == shown
+
+
+def test_rows_that_are_refused_name_the_partition_so_that_it_is_hidden(tmp_path):
+    ctx = base_files.context(tmp_path, [Column(name="v", type="int")])
+    rows = base_files.batches([base_files.Incoming(key=None)], ctx.schema)
+    spec = TableSpec(
+        name="t", columns=(Column(name="person", type="string", pii=True),), partition_by=("person",)
+    )
+    with pytest.raises(InvalidDataError) as failure:
+        write_bucket(ctx, base_files.bucket(ctx, partition="Ada"), rows)
+    assert "Ada" in str(failure.value)
+    assert "Ada" not in masked_message(str(failure.value), spec)
 
 
 def test_what_a_job_answers_and_fails_with_hides_them(folder):
