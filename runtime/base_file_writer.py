@@ -155,7 +155,7 @@ class BaseFileWriter:
     def finish(self) -> WrittenFile:
         """Close the file and let it appear.
 
-        ConflictError, and no file, when the write's in-flight instant is gone.
+        ConflictError, and no file, when the write's in-flight instant is gone, or the bucket given up.
         """
         self._check_wanted()
         entries = self._keys.entries() | self._clustering()
@@ -236,6 +236,12 @@ class BaseFileWriter:
 
     def _check_wanted(self) -> None:
         context = self._context
+        # In this order: the note goes after the in-flight file.
+        if context.guard.has_given_up(context.store, self._bucket.index):
+            raise ConflictError(
+                f"{context.store.uri}: {context.instant} has left files of partition "
+                f"{self._bucket.partition!r} to another writer; they are due again"
+            )
         if not context.guard.still_alive(context.store):
             raise ConflictError(
                 f"{context.store.uri}: the write of instant {context.instant} has been rolled back by "

@@ -17,6 +17,7 @@ from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import for_each
 from parquetry.runtime.services.clustering_survey import RUN_KEY, changed_groups, reserved_groups
+from parquetry.runtime.services.given_up import give_up
 from parquetry.runtime.services.undo import files_of_instant
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction
@@ -70,11 +71,18 @@ class Standing:
         return len(standing) < before
 
     def _delete_others(self) -> None:
-        """Delete the new files of groups that are lost; found by listing, since a task may have left some."""
+        """Delete the new files of groups that are lost; found by listing, since a task may have left some.
+
+        A task that puts one later finds the note that is put first, and deletes the file itself.
+        """
         store, instant = self._transaction.store, self._transaction.instant
         published = {group.work.index for group in self.groups}
         kept = {file.stat.path for group in self.groups for file in group.files}
-        partitions = {work.partition for work in self._works if work.index not in published}
+        lost = [work for work in self._works if work.index not in published]
+        if not lost:
+            return
+        give_up(store, instant, {number: work.partition for work in lost for number in work.numbers})
+        partitions = {work.partition for work in lost}
 
         def delete_in(partition: str) -> None:
             written = files_of_instant(store, partition, instant)

@@ -27,6 +27,7 @@ from parquetry.runtime.outcome import Footprint, RetryWrite
 from parquetry.runtime.parallel import for_each
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, settle
+from parquetry.runtime.services.given_up import is_given_up
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.spec import KeyScope
@@ -47,11 +48,17 @@ class TaskGuard:
     """Lets a task see whether its write still stands; travels to workers.
 
     A task asks before it closes its file and again after the file has its name, and deletes the
-    file when the write is gone: a write that was rolled back must leave nothing behind.
+    file when the write, or its bucket, is gone: what was rolled back or given up must leave nothing
+    behind. ``gives_up``: buckets may be given up while others are published, as clustering does.
     """
 
     instant: str
     inflight_path: str
+    gives_up: bool = False
+
+    def has_given_up(self, store: ObjectStore, bucket: int) -> bool:
+        """Whether the write is published, or about to be, without that bucket."""
+        return self.gives_up and is_given_up(store, self.instant, bucket)
 
     def still_alive(self, store: ObjectStore) -> bool:
         """Whether the write has not been rolled back."""
@@ -113,7 +120,11 @@ class Transaction:
     @property
     def guard(self) -> TaskGuard:
         """For the tasks that write this transaction's files."""
-        return TaskGuard(instant=self.instant, inflight_path=self.state(State.INFLIGHT).path)
+        return TaskGuard(
+            instant=self.instant,
+            inflight_path=self.state(State.INFLIGHT).path,
+            gives_up=self.operation == CLUSTER,
+        )
 
     def state(self, state: State) -> Instant:
         """The transaction on the timeline, in that state."""

@@ -27,6 +27,7 @@ from parquetry.runtime.services.cleaning import (
     pending_cleans,
     plan_expiry,
 )
+from parquetry.runtime.services.given_up import partitions_given_up
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import sweep_leftovers, sweep_partitions, sweep_statistics
@@ -110,6 +111,7 @@ def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole
         )
     partitions = set(table.view(timeline).partitions()) if whole_table else set()
     partitions |= _partitions_of_undone_writes(timeline)
+    partitions |= partitions_given_up(store)
     swept = sweep_partitions(store, sorted(partitions), timing=timing)
     leftovers = sweep_leftovers(store, zone=zone, timing=timing)
     if whole_table:

@@ -2,7 +2,8 @@
 
 Files are listed first and the timeline is read afterwards. A write announces itself before its first
 file, so the instant of a listed file that is then neither pending nor completed has been rolled
-back, and the file with it should have gone: a task that outlived its write made it.
+back, and the file with it should have gone: a task that outlived its write made it. The same holds for
+a file of a completed clustering that gave groups up, when its replacecommit does not name the file.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from parquetry.runtime.lock import BREAKING_FOLDER
 from parquetry.runtime.markers import MARKER_FOLDER
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import PARTITION_METADATA
+from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, instants_given_up
 from parquetry.runtime.services.undo import SIDECAR_FOLDER, instant_of_file
 from parquetry.runtime.storage import ObjectInfo, ObjectStore, finished_name
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
@@ -92,13 +94,19 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
     if first is None:
         return []
     pending = {instant.time for instant in timeline.pending_writes}
+    named = {
+        time: {stat.path for stat in timeline.commit_metadata(time).all_stats()}
+        for time in instants_given_up(timeline.store)
+        if timeline.is_completed(time)
+    }
     orphans = []
     for info in files:
         time = instant_of_file(info.path)
         if time is None or time in pending:
             continue
         is_unfinished = finished_name(info.path) is not None
-        if is_unfinished or (time > first and not timeline.is_completed(time)):
+        is_undone = time > first and not timeline.is_completed(time)
+        if is_unfinished or is_undone or (time in named and info.path not in named[time]):
             orphans.append(info.path)
     return orphans
 
@@ -177,6 +185,10 @@ class _Leftovers:
         for token in self._direct_children(BREAKING_FOLDER):
             if self._age_ms(f"{BREAKING_FOLDER}/{token}") > self._grace_ms:
                 yield f"{BREAKING_FOLDER}/{token}"
+        for name in self._direct_children(GIVEN_UP_FOLDER):
+            time = name.partition(".")[0]
+            if not self._is_busy(time) and time not in self._completed:
+                yield f"{GIVEN_UP_FOLDER}/{name}"
         for name in self._direct_children(REPORTS_FOLDER):
             if self._age_ms(f"{REPORTS_FOLDER}/{name}") > DAY_MS:
                 yield f"{REPORTS_FOLDER}/{name}"

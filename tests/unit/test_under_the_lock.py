@@ -20,6 +20,7 @@ from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.pending import clustered_by_hudi
 from parquetry.runtime.services import clustering_plans
 from parquetry.runtime.services.clustering_plans import schedule
+from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.undo import files_of_instant
 from parquetry.runtime.sources import Consumption, SourceFile
@@ -151,6 +152,9 @@ def test_what_writers_did_during_a_clustering_is_read_before_it_takes_the_lock(p
     }
     # Of the partition of the group that is lost, and of the one that is published.
     assert [p for kind, p in calls if kind is Kind.LIST] == [".hoodie", "p=a", "p=b"]
+    given_up = (Kind.PUT, f"{GIVEN_UP_FOLDER}/{instant}.json")
+    assert [call for call in calls if call[0] is Kind.PUT] == [given_up]
+    assert calls.index(given_up) < calls.index((Kind.LIST, "p=a"))
     assert files_of_instant(table.store, "p=a", instant) == []
     assert rows_of(path) == view_rows(path) == expected
 

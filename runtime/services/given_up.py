@@ -1,0 +1,64 @@
+"""What a clustering has given up to writers while the rest of it is published.
+
+Once its replacecommit is there, a file of its instant is in the table by its name alone. So before the
+files of what is given up are listed and deleted, a note names its buckets, and a task looks for the note
+after its file has appeared: either the task sees the note, or the listing sees the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.services.undo import SIDECAR_FOLDER
+from parquetry.runtime.storage import ObjectStore
+
+GIVEN_UP_FOLDER: Final = f"{SIDECAR_FOLDER}/given_up"
+"""A file for each clustering, named by its instant; it stays as long as the instant is on the timeline."""
+
+
+def give_up(store: ObjectStore, instant: str, buckets: Mapping[int, str]) -> None:
+    """Note that nothing of these buckets, by number with their partition, will be published."""
+    named = {str(number): partition for number, partition in sorted(buckets.items())}
+    store.put(_path(instant), json.dumps(named, separators=(",", ":")).encode())
+
+
+def is_given_up(store: ObjectStore, instant: str, bucket: int) -> bool:
+    """Whether that clustering has given that bucket up."""
+    return str(bucket) in _read(store, _path(instant))
+
+
+def instants_given_up(store: ObjectStore) -> frozenset[str]:
+    """The clusterings that have given something up."""
+    return frozenset(
+        name.removesuffix(".json")
+        for info in store.list(GIVEN_UP_FOLDER)
+        if (name := info.path.rpartition("/")[2]).endswith(".json")
+    )
+
+
+def partitions_given_up(store: ObjectStore) -> set[str]:
+    """The partitions in which clusterings have given something up."""
+    notes = map_each(sorted(instants_given_up(store)), lambda instant: _read(store, _path(instant)))
+    return {partition for note in notes for partition in note.values()}
+
+
+def _path(instant: str) -> str:
+    return f"{GIVEN_UP_FOLDER}/{instant}.json"
+
+
+def _read(store: ObjectStore, path: str) -> dict[str, str]:
+    try:
+        content = store.read(path)
+    except NotFoundError:
+        return {}
+    try:
+        return {str(number): str(partition) for number, partition in json.loads(content).items()}
+    except (ValueError, AttributeError) as error:
+        raise CorruptTableError(
+            f"{store.uri}/{path}: not the numbers of buckets and their partitions: {error}; remove the file "
+            "and run `parquetry service clean TABLE`"
+        ) from error
