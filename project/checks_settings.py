@@ -70,7 +70,8 @@ def _out_of_order(resolution: Resolution, lower: str, upper: str) -> None:
         f"{name} ({value})" if value is not None else name
         for name, value in zip((lower, upper), values, strict=True)
     ]
-    resolution.report("PQ501", f"{shown[0]} is above {shown[1]}", path, f"lower {lower} or raise {upper}")
+    remedy = f"lower {lower}" if path == lower else f"raise {upper}"
+    resolution.report("PQ501", f"{shown[0]} is above {shown[1]}", path, remedy)
 
 
 def _check_strategies(resolution: Resolution) -> None:
@@ -161,7 +162,7 @@ def _check_retention(resolution: Resolution) -> None:
     needed = retention.keep_commits or 0
     if resolution.was_declared(path) and retention.archive_keep_commits <= needed:
         summary = f"archive keeps {retention.archive_keep_commits} commits, clean needs more than {needed}"
-        resolution.report("PQ501", summary, path, "raise archive.keep_commits or lower clean.keep_commits")
+        resolution.report("PQ501", summary, path, f"raise it above {needed}")
 
 
 def _check_files(resolution: Resolution) -> None:

@@ -185,13 +185,13 @@ _ALL = (
         "Environment read outside targets",
         "env_var is accepted only under targets, so that specs mean the same for everybody and `validate`"
         " needs no environment.",
-        "Declare a variable or a target's setting, and read that.",
+        "Declare a variable under vars, and read that.",
     ),
     _code(
         "PQ204",
         "Environment variable not set",
         "The target that was chosen reads an environment variable that is not set.",
-        "Set the variable, or give env_var a default as its second argument.",
+        "Set the variable before the command.",
     ),
     _code(
         "PQ205",

@@ -127,6 +127,11 @@ def parse_type(text: str) -> ColumnType:
     return parsed
 
 
+def is_cut_off(text: str) -> bool:
+    """Whether a bracket of a type is open at its end, as YAML's {..} leaves decimal(10,2) without quotes."""
+    return text.count("(") > text.count(")") or text.count("<") > text.count(">")
+
+
 def is_nested(type_: ColumnType) -> bool:
     """Whether values have parts."""
     return isinstance(type_, (ArrayType, MapType, StructType))

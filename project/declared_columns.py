@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry.project import settings
 from parquetry.project.avro_columns import AvroProblem, columns_of
-from parquetry.project.column_types import ColumnType, TypeProblem, parse_type
+from parquetry.project.column_types import ColumnType, TypeProblem, is_cut_off, parse_type
 from parquetry.project.diagnostics import Diagnostic, diagnostic
 from parquetry.project.document import parse
 from parquetry.project.locations import LocationProblem, is_relative, joined
@@ -18,6 +18,7 @@ Read = Callable[[str], bytes | Diagnostic]
 """The bytes of a file of the project, or why there are none."""
 
 _EXAMPLE = "write a type such as bigint or array<string>"
+_IN_QUOTES = 'put the whole type in quotes, such as "decimal(10,2)"'
 
 
 def declared_columns(
@@ -41,9 +42,8 @@ def declared_columns(
             known = False
             span = file.node.at(("columns", index, "type")).span
             summary = f"type of column '{entry['name']}' is not understood: {problem}"
-            found.append(
-                diagnostic("PQ403", summary, source=file.source, span=span, hint=problem.hint or _EXAMPLE)
-            )
+            hint = _IN_QUOTES if is_cut_off(entry["type"]) else problem.hint or _EXAMPLE
+            found.append(diagnostic("PQ403", summary, source=file.source, span=span, hint=hint))
             continue
         types.setdefault(entry["name"], type_)
         columns.append(settings.column(entry, type_text=str(type_)))

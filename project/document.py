@@ -31,6 +31,8 @@ _SHOWN = 80
 _YAML_TAGS = "tag:yaml.org,2002:"
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BARE_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
+_TEMPLATE_VALUE = re.compile(r"[:,\[-]\s*\{\{")
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -128,7 +130,10 @@ def parse_text(source: SourceText) -> Document:
             "PQ010", error.summary, error.span, "split the file, or write out what aliases repeat"
         )
     except yaml.MarkedYAMLError as error:
-        composer.report(*_syntax(error, source))
+        code, summary, span, hint = _syntax(error, source)
+        line = span.start.line
+        composer.found = [one for one in composer.found if (one.hint, one.line) != (hint, line)]
+        composer.report(code, summary, span, hint)
     except yaml.YAMLError as error:
         composer.report("PQ002", f"not YAML: {error}", _point(source, 0), "save it as YAML 1.2")
     finally:
@@ -251,6 +256,7 @@ class _Composer:
         return Node(values, Span(_start(event), _end(item)), {}, children)
 
     def _mapping(self, event: Any, depth: int) -> Node:
+        before = len(self.found)
         keys: dict[str, Span] = {}
         children: dict[str | int, Node] = {}
         values: dict[str, Any] = {}
@@ -271,7 +277,18 @@ class _Composer:
                 children[key] = value
                 values[key] = value.value
             last = self._parser.get_event()
-        return Node(values, Span(_start(event), _end(last)), keys, children)
+        span = Span(_start(event), _end(last))
+        text = self._written(event, last) if event.flow_style else ""
+        if _BARE_TEMPLATE.fullmatch(text):
+            # Its braces are mappings to YAML, and so are the findings that they gave rise to.
+            del self.found[before:]
+            self.report("PQ006", "a template without quotes is a mapping to YAML", span, _in_quotes(text))
+            return Node(text, span, {}, {})
+        return Node(values, span, keys, children)
+
+    def _written(self, first: Any, last: Any) -> str:
+        """The text from one event to the end of another."""
+        return self.source.text[first.start_mark.index : last.end_mark.index]
 
     def _key(self, event: Any, depth: int) -> tuple[str | None, Span]:
         """The key an event stands for, None after a finding, and its place."""
@@ -284,6 +301,8 @@ class _Composer:
         node = self._node(event, depth + 1)
         if isinstance(event, yaml.ScalarEvent) and isinstance(node.value, str):
             return node.value, node.span
+        if isinstance(event, yaml.MappingStartEvent) and isinstance(node.value, str):
+            return None, node.span
         shown = f"*{event.anchor}" if aliased else _shown(event.value) if plain else "this key"
         self.report(
             "PQ006", f"{shown} is not a text, and keys are texts", _span(event), "put the key in quotes"
@@ -305,9 +324,17 @@ def _syntax(error: yaml.MarkedYAMLError, source: SourceText) -> tuple[str, str, 
         hint = "indent with blanks, not with tabs"
     elif "mapping values are not allowed" in problem:
         hint = "check the indentation, and put texts that hold ': ' in quotes"
+    elif _TEMPLATE_VALUE.search(line):
+        hint = _in_quotes(line)
     elif "cannot start any token" in problem:
         hint = "put the text in quotes"
     return "PQ002", f"not YAML: {problem}", Span(place, place), hint
+
+
+def _in_quotes(text: str) -> str:
+    """The remedy for a template without quotes, in those that the template does not hold itself."""
+    quote = "'" if '"' in text else '"'
+    return f"put the whole value in quotes: {quote}{{{{ ... }}}}{quote}"
 
 
 def _start(event: Any) -> Position:

@@ -126,7 +126,7 @@ def render(text: str, *, scope: Scope, site: Site) -> Rendered:
 def _check_reads(reads: list[tuple[str, bool]], *, site: Site) -> None:
     for name, _ in reads:
         if site is Site.SPEC:
-            hint = "declare a variable under vars, or put it under a target"
+            hint = "declare a variable under vars and read that"
             raise TemplateProblem("PQ203", f"env_var('{name}') is accepted only under targets", hint)
         if name.startswith(_PRIVATE_PREFIX) and site is not Site.CREDENTIALS:
             summary = f"secret '{name}' may be read only under spark and storage"
@@ -154,7 +154,7 @@ def _evaluate(text: str, scope: Scope, *, mask: bool) -> Any:
             return default[0]
         if known is None:
             return f"${{{name}}}"
-        hint = "set it, or give env_var a default"
+        hint = f"set it: export {name}=..."
         raise TemplateProblem("PQ204", f"environment variable '{name}' is not set", hint)
 
     names = {"var": var, "env_var": env_var, "target": scope.target}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from jsonschema import ValidationError
 
+from parquetry.project.column_types import is_cut_off
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.document import Node, Path
 from parquetry.project.schema import Kind, validator
@@ -17,6 +19,7 @@ from parquetry.project.template_syntax import is_template
 from parquetry.project.units import unit_hint
 
 MOST_VIOLATIONS = 200
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _KEY_REFERENCE = "encryption_key"
 """Where a reference belongs, and a key may have been pasted by mistake."""
 _FLAG_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
@@ -150,8 +153,9 @@ def _messages(failure: _Failure) -> Iterator[_Message]:
 def _unknown_keys(failure: _Failure, path: Path) -> Iterator[_Message]:
     known = failure.schema.get("properties", {})
     inside = f" in {spoken(path)}" if path else ""
+    cut = _cut_off(failure.instance)
     for key in failure.instance:
-        if key not in known:
+        if key not in known and key not in cut:
             hint = did_you_mean(key, known) or f"known keys are {', '.join(sorted(known))}"
             yield _Message(
                 code="PQ102",
@@ -160,6 +164,14 @@ def _unknown_keys(failure: _Failure, path: Path) -> Iterator[_Message]:
                 hint=hint,
                 at_key=True,
             )
+
+
+def _cut_off(value: Any) -> tuple[str, ...]:
+    """The keys that are the rest of a type such as decimal(10,2), written in {..} without quotes."""
+    type_ = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(type_, str) or not is_cut_off(type_):
+        return ()
+    return tuple(key for key, rest in value.items() if rest is None)
 
 
 def _missing_key(failure: _Failure, path: Path) -> Iterator[_Message]:
@@ -197,23 +209,41 @@ def _wrong_value(failure: _Failure, path: Path) -> Iterator[_Message]:
     if sized:
         yield sized
         return
-    hint = None
-    if isinstance(value, str):
-        takes_flag = "boolean" in schema.get("type", ())
-        hint = (
-            f"write {_FLAG_WORDS[value.lower()]}"
-            if takes_flag and value.lower() in _FLAG_WORDS
-            else unit_hint(value, expected)
-        )
-    elif value is None:
-        hint = "give it a value or remove the key"
-    elif schema.get("type") == "string" and not isinstance(value, (dict, list)):
-        hint = "put it in quotes if it is meant as text"
-    elif schema.get("type") == "array" and not isinstance(value, dict):
-        hint = "write [..] around it"
+    hint = _remedy(schema, value, expected)
     quoted = "what stands there (not shown)" if _is_secret(path) else shown(value)
     summary = f"{_subject(path)} must be {expected}, not {quoted}"
     yield _Message(code="PQ103", summary=summary, path=path, hint=hint)
+
+
+def _remedy(schema: Mapping[str, Any], value: Any, expected: str) -> str | None:
+    """How the value would be written in the type that the schema wants, where that can be guessed."""
+    kinds = [schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", [])
+    hint = None
+    if value is None:
+        hint = "give it a value or remove the key"
+    elif isinstance(value, (dict, list)):
+        pass
+    elif "array" in kinds:
+        if schema.get("items", {}).get("type") == "string" and not is_template(value):
+            hint = f"write [{_cut(str(value))}]"
+    elif isinstance(value, str):
+        hint = _bare(value.strip(), kinds) or unit_hint(value, expected)
+    elif expected.startswith(("a size", "a duration")):
+        hint = unit_hint(shown(value), expected)
+    elif kinds == ["string"]:
+        hint = "put it in quotes if it is meant as text"
+    return hint
+
+
+def _bare(text: str, kinds: Sequence[str]) -> str | None:
+    """How a text is written that would be a flag or a number without its quotes."""
+    if "boolean" in kinds and text.lower() in ("true", "false"):
+        return f"write {text.lower()} without quotes"
+    if "boolean" in kinds and text.lower() in _FLAG_WORDS:
+        return f"write {_FLAG_WORDS[text.lower()]}"
+    if ("integer" in kinds and text.isdecimal()) or ("number" in kinds and _NUMBER.fullmatch(text)):
+        return f"write {text} without quotes"
+    return None
 
 
 def _repeated(_: _Failure, path: Path) -> Iterator[_Message]:

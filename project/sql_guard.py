@@ -212,14 +212,17 @@ def _checked(text: str) -> list[Token]:
         if token.is_name and following.text == "(" and following.kind is TokenKind.SYMBOL:
             if name in _REFUSED_FUNCTIONS:
                 raise SqlProblem(
-                    "PQ602", f"the function {name} is refused", "it runs code of the cluster's Java"
+                    "PQ602",
+                    f"the function {name} is refused, as it runs code of the cluster's Java",
+                    "use a function of Spark SQL",
                 )
             if name == "identifier" and token.kind is TokenKind.WORD:
                 raise SqlProblem(
-                    "PQ602", "IDENTIFIER() is refused", "write the name; it hides what is called"
+                    "PQ602", "IDENTIFIER() is refused, as it hides what is called", "write the name"
                 )
         if token.kind is TokenKind.WORD and name == "using" and following.kind is TokenKind.STRING:
-            raise SqlProblem("PQ602", "TRANSFORM ... USING is refused", "it runs a program on the cluster")
+            summary = "TRANSFORM ... USING is refused, as it runs a program on the cluster"
+            raise SqlProblem("PQ602", summary, "use functions of Spark SQL")
     for _ in _with_depth(found):
         pass
     return found

@@ -61,10 +61,12 @@ def duration_seconds(text: str) -> int:
 def unit_hint(text: str, expected: str) -> str | None:
     """How a size or duration with a misspelt unit is written, where that can be guessed."""
     if expected.startswith("a size"):
+        if text.strip() == "0":
+            return "write a size such as 120MiB"
         match = _SIZE.fullmatch(text.strip())
         unit = _SPELLINGS.get(match[2].lower()) if match else None
         return f"write {match[1]}{unit}" if match and unit and f"{match[1]}{unit}" != text else None
     if expected.startswith("a duration"):
-        match = re.fullmatch(r"([0-9]{1,9}) ?(s|m|h|d|w)[a-z]*", text.strip().lower())
-        return f"write {match[1]}{match[2]}" if match else None
+        match = re.fullmatch(r"([0-9]{1,9}) ?(?:(s|m|h|d|w)[a-z]*)?", text.strip().lower())
+        return f"write {match[1]}{match[2] or 'd'}" if match else None
     return None

@@ -100,6 +100,10 @@ def test_byte_order_mark_is_no_part_of_the_text():
         (b"null: a\n", "PQ006", (1, 1)),
         (b"? {a: 1}\n: b\n", "PQ006", (1, 3)),
         (b"x: &k key\n*k : 1\n", "PQ006", (2, 1)),
+        (b"x: {{ var('y') }}\n", "PQ006", (1, 4)),
+        (b"{{ var('y') }}: x\n", "PQ006", (1, 1)),
+        (b"x: {{ var('y') }}/z\n", "PQ002", (1, 18)),
+        (b"x: {{ var('y', 'z') }}\n", "PQ002", (1, 5)),
         (b"a: !!str 5\n", "PQ007", (1, 4)),
         (b"a: !!binary aGk=\n", "PQ007", (1, 4)),
         (b"a: !custom [1]\n", "PQ007", (1, 4)),
@@ -113,6 +117,20 @@ def test_what_is_not_accepted(data, code, place):
     found = parse("x.yml", data).diagnostics
     assert [one.code for one in found] == [code]
     assert (found[0].line, found[0].column) == place
+
+
+@pytest.mark.parametrize(
+    ("written", "quoted"),
+    [
+        ("{{ var('y') }}", "\"{{ var('y') }}\""),
+        ('{{ var("y") }}', "'{{ var(\"y\") }}'"),
+        ('{{ var("y") }}/z', "'{{ var(\"y\") }}/z'"),
+    ],
+)
+def test_the_remedy_for_a_template_without_quotes_works(written, quoted):
+    (found,) = parse("x.yml", f"x: {written}\n".encode()).diagnostics
+    assert found.hint.endswith(f"in quotes: {quoted[0]}{{{{ ... }}}}{quoted[0]}")
+    assert value(f"x: {quoted}\n".encode()) == {"x": written}
 
 
 def test_words_of_yaml_1_1_are_keys():

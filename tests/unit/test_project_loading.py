@@ -380,6 +380,73 @@ def test_allow_entries_do_not_accept_errors(tmp_path):
     assert codes(root) == [("PQ309", "parquetry.yml"), ("PQ401", "tables/flights.yml")]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "hint", "mended"),
+    [
+        ("retention: {clean: {max_age: 25}}", "write 25d", "retention: {clean: {max_age: 25d}}"),
+        ('retention: {clean: {max_age: "25"}}', "write 25d", "retention: {clean: {max_age: 25d}}"),
+        ("sizing: {max_file_size: 0}", "write a size such as 120MiB", "sizing: {max_file_size: 120MiB}"),
+        ("partition_by: id", "write [id]", "partition_by: [id]"),
+        ("tags: sample", "write [sample]", "tags: [sample]"),
+        (
+            "sources: [{name: s, format: csv, path: x, drop: op}]",
+            "write [op]",
+            "sources: [{name: s, format: csv, path: x, drop: [op]}]",
+        ),
+        (
+            "clustering: {execution: {strategy: sort, columns: id}}",
+            "write [id]",
+            "clustering: {execution: {strategy: sort, columns: [id]}}",
+        ),
+        (
+            'retention: {clean: {keep_commits: "5"}}',
+            "write 5 without quotes",
+            "retention: {clean: {keep_commits: 5}}",
+        ),
+        (
+            'sources: [{name: s, format: csv, path: x, drop_duplicates: "false"}]',
+            "write false without quotes",
+            "sources: [{name: s, format: csv, path: x, drop_duplicates: false}]",
+        ),
+        (
+            "sizing: {small_file_limit: 200MiB}",
+            "lower sizing.small_file_limit",
+            "sizing: {small_file_limit: 100MiB}",
+        ),
+        ("sizing: {max_file_size: 50MiB}", "raise sizing.max_file_size", "sizing: {max_file_size: 150MiB}"),
+        (
+            "retention: {archive: {keep_commits: 5}}",
+            "raise it above 10",
+            "retention: {archive: {keep_commits: 11}}",
+        ),
+        (
+            "queries: [{name: q, where: reflect(id) = 'a'}]",
+            "use a function of Spark SQL",
+            "queries: [{name: q, where: upper(id) = 'A'}]",
+        ),
+    ],
+)
+def test_the_remedy_of_a_wrong_value_works(tmp_path, wrong, hint, mended):
+    def found(folder, line):
+        root = write_project(tmp_path / folder, {"tables/flights.yml": f"{TABLE}{line}\n"})
+        return [entry.hint for entry in project.load(root).diagnostics]
+
+    assert found("wrong", wrong) == [hint]
+    assert found("mended", mended) == []
+
+
+@pytest.mark.parametrize("type_", ["decimal(10,2)", "map<string,int>", "struct<a:int,b:decimal(3,1),c:int>"])
+def test_a_type_that_yaml_cuts_at_its_comma_is_one_finding(tmp_path, type_):
+    def found(folder, written):
+        column = f"  - {{name: n, type: {written}, nullable: true}}\nrecord_key"
+        table = TABLE.replace("record_key", column)
+        return project.load(write_project(tmp_path / folder, {"tables/flights.yml": table})).diagnostics
+
+    (cut,) = found("cut", type_)
+    assert (cut.code, cut.hint) == ("PQ403", 'put the whole type in quotes, such as "decimal(10,2)"')
+    assert found("whole", f'"{type_}"') == ()
+
+
 SAFE = "apiVersion: parquetry/v1\nkind: policy\nname: safe\n"
 
 
