@@ -18,9 +18,10 @@ _SECRET_NAME = re.compile(
     r"SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|ACCESS_KEY|API_KEY|PRIVATE_KEY", re.IGNORECASE
 )
 _IN_URL = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
-# Folders of partitions, which may be personal, in the paths of files.
+# Folders of partitions, which may be personal, in the paths of files; a blank before a slash begins a path.
 _IN_PATH = re.compile(
-    r"(?<![\w.])([\w.]+)=[^/\n'\"]*(?=/(?:[^/\n]+/)*[^/\n]*\.(?:parquet|hoodie_partition_metadata))"
+    r"(?<![\w.])([\w.]+)=[^/\n'\"]*"
+    r"(?=/(?:[^/\n]*[^/\s]/)*[^/\n]*\.(?:parquet|hoodie_partition_metadata))"
 )
 _SHORTEST = 4
 _MASK = "***"

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -163,8 +164,12 @@ def on_terminal(*arguments, answer=None, stop=None, **changes):
         preexec_fn=interruptible,
     )
     os.close(follower)
-    said = b""
+    said, stopped = b"", False
     while True:
+        # A signal that comes just before input() waits is lost on it.
+        if stopped and not select.select([leader], [], [], 5)[0]:
+            process.send_signal(stop)
+            continue
         try:
             said += os.read(leader, 4096)
         except OSError:
@@ -173,12 +178,11 @@ def on_terminal(*arguments, answer=None, stop=None, **changes):
             if answer is not None:
                 os.write(leader, answer)
                 answer = None
-            elif stop is not None:
-                # input() hears of a signal only while it waits: one before that leaves it waiting for ever.
+            elif stop is not None and not stopped:
                 while not sleeps(process.pid):
                     time.sleep(0.01)
                 process.send_signal(stop)
-                stop = None
+                stopped = True
                 time.sleep(0.1)
     code = process.wait(timeout=60)
     os.close(leader)

@@ -69,7 +69,9 @@ def test_nothing_to_ingest_needs_no_java(folder, tmp_path):
 
 
 def test_doctor_marks_java_and_exits_1(folder, tmp_path):
-    done = parquetry("doctor", "-p", folder.root, PATH=path_without_java(tmp_path), JAVA_HOME=None)
+    done = parquetry(
+        "doctor", "-p", folder.root, PATH=path_without_java(tmp_path), JAVA_HOME=None, COLUMNS="500"
+    )
     assert done.returncode == 1
     (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "java"]
     assert line.startswith("mend")
