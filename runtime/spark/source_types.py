@@ -21,6 +21,9 @@ def check_one_type(schemas: Sequence[tuple[T.StructType, str]]) -> None:
         for field in schema.fields:
             name = field.name.lower()
             known, where = widest.setdefault(name, (field.dataType, file))
+            if isinstance(known, T.NullType):
+                widest[name] = (field.dataType, file)
+                continue
             if _holds(known, field.dataType, name):
                 continue
             if not _holds(field.dataType, known, name):
@@ -60,7 +63,7 @@ def with_undeclared_fields(declared: T.DataType, found: T.DataType) -> T.DataTyp
 
 
 def _holds(wanted: T.DataType, found: T.DataType, place: str) -> bool:
-    if isinstance(wanted, T.NullType) or isinstance(found, T.NullType) or wanted == found:
+    if isinstance(found, T.NullType) or wanted == found:
         return True
     kind, other = type_of(wanted, place), type_of(found, place)
     if kind is None:
