@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
@@ -39,11 +39,15 @@ def unreadable_file(file: str, error: Exception) -> UnreadableFileError:
     return UnreadableFileError(file, "it is empty" if _NO_COLUMNS in text else _reasons(text))
 
 
-def unreadable_files(error: Exception) -> InvalidDataError:
-    """For an error about files that each for itself can be read."""
+def unreadable_files(files: Sequence[str], error: Exception) -> InvalidDataError:
+    """For an error about one file, or about several that each for itself can be read."""
+    reason = _CONDITION.sub("", str(error).splitlines()[0])
+    if len(files) == 1:
+        return InvalidDataError(
+            f"{files[0]} cannot be read: {reason}; correct the file, or the source's options"
+        )
     return InvalidDataError(
-        f"the files cannot be read together: {_CONDITION.sub('', str(error).splitlines()[0])}; "
-        "correct them, or the source's options"
+        f"the files cannot be read together: {reason}; correct them, or the source's options"
     )
 
 
@@ -63,6 +67,11 @@ def is_gone(error: Exception) -> bool:
 def is_of_different_types(error: Exception) -> bool:
     """Whether Spark failed because files have different types in one column."""
     return _NOT_MERGED in str(error)
+
+
+def is_of_missing_format(error: Exception) -> bool:
+    """Whether Spark has no reader for a format; :func:`source_failures` knows the remedy."""
+    return _MISSING_FORMAT.search(str(error)) is not None
 
 
 def is_nameless(error: Exception) -> bool:
@@ -92,7 +101,7 @@ def source_failures(place: str) -> Iterator[None]:
             raise InvalidDataError(
                 f"{place}: {found['file']} cannot be read: {_reasons(text)}; correct or remove the file"
             ) from error
-        if _MISSING_FORMAT.search(text):
+        if is_of_missing_format(error):
             raise InvalidDataError(
                 f"{place}: this Spark cannot read the format; run the job with the package it names "
                 "(spark.packages), in a session of its own"

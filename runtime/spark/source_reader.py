@@ -8,12 +8,15 @@ from typing import Any, TypeAlias
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
+from pyarrow import orc
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_files import FoundFile, open_file
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.source_failures import (
@@ -22,6 +25,7 @@ from parquetry.runtime.spark.source_failures import (
     is_gone,
     is_nameless,
     is_of_different_types,
+    is_of_missing_format,
     unreadable_file,
     unreadable_files,
 )
@@ -58,7 +62,7 @@ def read_files(
                 raise _without_columns(files[0])
             return frame
         case _:
-            return _union_of_one_type(_loaded_apart(spark, source, files, {"mergeSchema": "true"}))
+            return _union_of_one_type(_loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage))
 
 
 def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: str) -> DataFrame:
@@ -95,29 +99,48 @@ def _load(
         if is_gone(error):
             raise gone_file(error) from error
         if not is_nameless(error):
-            if isinstance(error, AnalysisException | IllegalArgumentException):
-                raise unreadable_files(error) from error
+            is_of_files = isinstance(error, AnalysisException | IllegalArgumentException)
+            if is_of_files and not is_of_missing_format(error):
+                raise unreadable_files([file.file.path for file in files], error) from error
             raise
         if len(files) == 1:
             raise unreadable_file(files[0].file.path, error) from error
         middle = len(files) // 2
         for half in (files[:middle], files[middle:]):
             _load(spark, source, half, defaults, schema)
-        raise unreadable_files(error) from error
+        raise unreadable_files([file.file.path for file in files], error) from error
 
 
 def _loaded_apart(
-    spark: SparkSession, source: Source, files: Sequence[FoundFile], defaults: Mapping[str, str]
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    defaults: Mapping[str, str],
+    storage: Mapping[str, Any],
 ) -> list[_Part]:
-    """One frame, or several where a column has other types in some files, which Spark does not merge."""
+    """One frame, or one per schema where a column has other types in some files, which Spark refuses."""
     try:
         return [(_load(spark, source, files, defaults), files[0])]
     except Py4JJavaError as error:
         if len(files) == 1 or not is_of_different_types(error):
             raise
+    schemas = map_each(files, lambda file: _footer_schema(file, source, storage))
+    groups: dict[str | None, list[FoundFile]] = {}
+    for file, schema in zip(files, schemas, strict=True):
+        groups.setdefault(schema, []).append(file)
     middle = len(files) // 2
-    halves = (files[:middle], files[middle:])
-    return [part for half in halves for part in _loaded_apart(spark, source, half, defaults)]
+    apart = list(groups.values()) if len(groups) > 1 else [files[:middle], files[middle:]]
+    return [part for group in apart for part in _loaded_apart(spark, source, group, defaults, storage)]
+
+
+def _footer_schema(file: FoundFile, source: Source, storage: Mapping[str, Any]) -> str | None:
+    """The columns and types of a parquet or ORC file; None where only Spark can tell them."""
+    with _opened(file, storage) as handle:
+        try:
+            schema = orc.ORCFile(handle).schema if source.format == "orc" else pq.read_schema(handle)
+        except (OSError, ValueError):  # an encrypted footer, say
+            return None
+        return str(schema.remove_metadata())
 
 
 def _read_text(
@@ -203,7 +226,7 @@ def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
 
 
 def _union_of_one_type(parts: Sequence[_Part]) -> DataFrame:
-    """The rows of all parts; UnreadableFileError when a column holds things that no type of its own does."""
+    """The rows of all parts; InvalidDataError when a column holds things that no type of its own does."""
     check_one_type([(frame.schema, file.file.path) for frame, file in parts])
     return _union([frame for frame, _ in parts])
 

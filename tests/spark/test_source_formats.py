@@ -18,7 +18,7 @@ from parquetry.compiler.workspace import avro_package
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, StalePlanError
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, digest_of
 from parquetry.runtime.main import execute
-from parquetry.runtime.spark import ingest
+from parquetry.runtime.spark import ingest, source_reader
 from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.spark.source_reader import read_files
 from parquetry.runtime.spec import Column, Operation, Source, TableSpec
@@ -143,6 +143,26 @@ def test_a_column_that_became_wider_between_two_files_of_one_batch(world, file_f
         InvalidDataError, match=r"^source s of t: column 'name' is bigint in in/b\S+ and string in in/a\S+; "
     ):
         world.ingest()
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_files_of_two_types_by_turns_are_loaded_once_per_type(world, monkeypatch, file_format):
+    world.create(source(format=file_format, path=f"in/*.{file_format}"))
+    write = {"parquet": pq.write_table, "orc": orc.write_table}[file_format]
+    for number in range(6):
+        kind = (pa.int64(), pa.int32())[number % 2]
+        write(pa.table({"id": pa.array([number], kind)}), world.root / f"in/{number}.{file_format}")
+    loaded = []
+    load = source_reader._load
+
+    def counted(spark, of, files, *arguments):
+        loaded.append(len(files))
+        return load(spark, of, files, *arguments)
+
+    monkeypatch.setattr(source_reader, "_load", counted)
+    world.ingest()
+    assert world.rows() == dict.fromkeys(range(6), (None, None))
+    assert loaded in ([6, 3, 3], [6])  # Spark itself merges them, or does not
 
 
 def test_csv_files_of_one_batch_may_have_their_columns_in_another_order(world):
@@ -515,6 +535,26 @@ def test_a_job_of_another_spec_stops_before_it_acts(world):
 def test_the_avro_reader_is_of_sparks_version_or_the_newest_there_is(monkeypatch, spark, package):
     monkeypatch.setattr("parquetry.compiler.workspace.version", lambda _: spark)
     assert avro_package() == f"org.apache.spark:{package}"
+
+
+def test_without_the_avro_reader_its_package_is_the_remedy(world):
+    world.create(source(format="avro", path="in/*.avro"))
+    schema = parse_schema({"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]})
+    for number in range(2):
+        with (world.root / f"in/{number}.avro").open("wb") as out:
+            writer(out, schema, [{"id": number}])
+        with pytest.raises(
+            InvalidDataError, match=r"^source s of t: this Spark cannot read the format; .*spark\.packages"
+        ):
+            world.ingest()
+
+
+def test_options_that_spark_does_not_take_are_said_of_one_file_and_of_several(world):
+    world.create(source(path="in/*.json", options={"mode": "NO_SUCH", "encoding": "no-such"}))
+    for number, which in enumerate((r"in/0\.json cannot be read: ", "the files cannot be read together: ")):
+        (world.root / f"in/{number}.json").write_text(lines({"id": number}))
+        with pytest.raises(InvalidDataError, match=rf"^source s of t: {which}.*, or the source's options$"):
+            world.ingest()
 
 
 def test_the_job_of_an_avro_source_names_its_package(tmp_path):
