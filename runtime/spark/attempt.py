@@ -181,10 +181,9 @@ class Attempt:
         if self.consumption is not None:
             record(self.state.handle.store, self.transaction.instant, self.consumption)
             footprint = replace(footprint, consumed=(self.consumption,))
-        stats: dict[str, tuple[WriteStat, ...]] = {}
+        stats: dict[str, list[WriteStat]] = {}
         for file in results.files if results else ():
-            partition = file.stat.partition_path
-            stats[partition] = (*stats.get(partition, ()), file.stat)
+            stats.setdefault(file.stat.partition_path, []).append(file.stat)
         extra = dict(self.extra)
         if (key := self.state.spec.files.encryption_key) is not None and stats:
             extra[ENCRYPTION] = key
@@ -201,7 +200,7 @@ class Attempt:
         return WriteOutcome(
             operation=operation,
             schema_json=self.state.schema_json,
-            stats=stats,
+            stats={partition: tuple(listed) for partition, listed in stats.items()},
             replaced=replaced or {},
             extra=extra,
             footprint=footprint,
