@@ -114,8 +114,13 @@ def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:
     """The layouts that put rows in different orders, the first of those that are alike."""
     found: dict[ExecutionPolicy, ExecutionPolicy] = {}
     for layout in layouts:
-        is_sort = layout.strategy in CURVES and len(layout.columns) == 1
-        found.setdefault(replace(layout, strategy="sort") if is_sort else layout, layout)
+        alike = layout
+        if layout.strategy in CURVES and len(layout.columns) == 1:
+            alike = replace(layout, strategy="sort")
+        if layout.strategy == STITCH:
+            # It has no order that could be one over the partition.
+            alike = replace(layout, scope=Scope.GROUP)
+        found.setdefault(alike, layout)
     return list(found.values())
 
 
@@ -133,8 +138,8 @@ def _nothing_foreseen(trials: Trials) -> str | None:
 
 
 def in_words(layout: ExecutionPolicy) -> str:
-    """A layout as one writes it: ``zorder (a, b)``."""
-    scope = " by partition" if layout.scope is Scope.PARTITION else ""
+    """A layout and its scope where one is fixed: ``zorder (a, b) by partition``."""
+    scope = {Scope.PARTITION: " by partition", Scope.GROUP: " by group"}.get(layout.scope, "")
     return f"{layout.strategy} ({', '.join(layout.columns)}){scope}" if layout.columns else layout.strategy
 
 

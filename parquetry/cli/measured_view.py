@@ -55,7 +55,7 @@ def foreseen_lines(queries: Sequence[QueryForecast], past: Hindsight | None, pai
 def foreseen_json(queries: Iterable[QueryForecast]) -> list[dict[str, Any]]:
     """The same figures; conditions are left out, as they may hold personal data."""
     return [
-        {"query": query.query, "before": asdict(query.before), "expected": asdict(query.expected)}
+        {"query": query.query, "now": asdict(query.before), "expected": asdict(query.expected)}
         for query in queries
     ]
 

@@ -52,6 +52,11 @@ def test_the_plan_shows_what_it_is_good_for_and_how_good_such_predictions_were(t
     assert answer["hindsight"]["error"]["files"] == 0
 
 
+def test_what_is_foreseen_has_the_keys_that_it_has_in_plans_and_trials(table):
+    answer = json.loads(shown(table, "service", "cluster", "TABLE", "--plan-only", "--format", "json"))
+    assert [query.keys() for query in answer["queries"]] == [{"query", "now", "expected"}] * 2
+
+
 def test_the_timeline_shows_what_was_measured(table):
     (instant,) = cluster(OneProcessSpark(), table.handle, timing=FAST).instants
     assert "expected" not in shown(table, "timeline", "TABLE")

@@ -147,6 +147,15 @@ def test_text_and_json(table):
     assert answer["queries"][0]["now"]["files"] == 8
 
 
+def test_scopes_that_are_compared_can_be_told_apart(table):
+    declare(table, NARROW)
+    scopes = [word for scope in Scope for word in ("--scope", scope.value)]
+    _, text, _ = tried(table, "--columns", "v", "--strategy", "sort", "--strategy", "stitch", *scopes)
+    costs = text.split("\n\n")[1].splitlines()[1:]
+    layouts = [line.split("  ")[0] for line in costs]
+    assert sorted(layouts) == ["sort (v)", "sort (v) by group", "sort (v) by partition", "stitch"]
+
+
 def test_a_suggestion_keeps_what_else_the_policy_says(table):
     policy = ExecutionPolicy(
         strategy="sort", columns=("v",), scope=Scope.PARTITION, split_by=("p",), then=("prune",)
