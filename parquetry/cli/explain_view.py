@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, wrapped
 from parquetry.compiler.explaining import CodeExplanation
 from parquetry.project.explanation import Explanation
-from parquetry.project.model import Origin
+from parquetry.project.model import Layer, Origin
+
+_ORDER = tuple(Layer)
+_PLACE_WIDTH = 8
 
 
 class ExplanationView:
     """One setting in full, or many as a list."""
 
     def text(self, outcome: Explanation, paint: Paint) -> str:
-        """The value, what it means, and what each layer says, the one that counts first."""
+        """The value, what it means, and what each layer says, the one that counts first.
+
+        Many settings stand below the file that they come from, each behind its line and column.
+        """
         about = f"{outcome.table.name}.{outcome.path}" if outcome.path else outcome.table.name
         single = len(outcome.settings) == 1 and outcome.settings[0].path == outcome.path
         if not single and outcome.settings:
-            where = f"{paint.bold(about)}: {outcome.table.file}"
-            rows = [
-                (entry.path, _shown(entry.value), entry.origin.layer.value, _place(entry.origin))
-                for entry in outcome.settings
-            ]
-            return f"{where}\n{columns(('setting', 'value', 'layer', 'from'), rows, paint=paint)}"
+            return "\n".join([f"{paint.bold(about)}: {outcome.table.file}", *_by_place(outcome, paint)])
         value = _shown(outcome.settings[0].value) if single else "not set"
         lines = [f"{paint.bold(about)}: {value}", *_meaning(outcome)]
         if outcome.layers:
@@ -78,6 +80,22 @@ def _meaning(outcome: Explanation) -> list[str]:
     if described.hudi:
         lines.append(wrapped(f"Hudi: {described.hudi}.", indent=2))
     return lines
+
+
+def _by_place(outcome: Explanation, paint: Paint) -> Iterator[str]:
+    """The settings of each file below its name, the weakest layer first; long values hang."""
+    width = max(len(entry.path) for entry in outcome.settings)
+    groups: dict[tuple[Layer, str | None], list[tuple[str, str, str]]] = {}
+    for entry in sorted(outcome.settings, key=lambda entry: _ORDER.index(entry.origin.layer)):
+        origin = entry.origin
+        at = f"  {origin.line}:{origin.column}" if origin.file else ""
+        row = (at.ljust(_PLACE_WIDTH), entry.path.ljust(width), _shown(entry.value))
+        groups.setdefault((origin.layer, origin.file), []).append(row)
+    for (layer, file), rows in groups.items():
+        yield ""
+        title = f"{layer.value}: {file or 'built in'}"
+        _, _, body = columns(("", "", ""), rows, paint=paint).partition("\n")
+        yield f"{paint.bold(title)}\n{body}"
 
 
 def _layers(outcome: Explanation, paint: Paint) -> str:
