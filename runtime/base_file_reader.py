@@ -29,6 +29,7 @@ _READ_AHEAD = 1024 * 1024
 _SMALL_BYTES_PER_VALUE = 2.5
 _SMALL_DICTIONARY_BYTES = 16 * 1024
 _NO_DICTIONARY = 2**31
+_LONG_VALUE_BYTES: Final = 64
 _MOST_ROWS: Final = 131_072
 _UNKNOWN_ROWS: Final = 4096
 _COPIED_WRITERS = ("parquet-cpp-arrow ",)
@@ -207,7 +208,8 @@ def _corrupt(place: str, error: Exception) -> CorruptTableError:
 def small_dictionaries(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, int]:
     """The text columns that every row group keeps in a small dictionary, and the bytes of all of them.
 
-    They are judged by their bytes per value.
+    The bytes are those in the file, compressed: footers tell no others of a dictionary. In memory it takes
+    no more than the 2.5 bytes per value by which columns are judged, which are not compressed.
     """
     texts = {field.name for field in schema if pa.types.is_string(field.type)}
     stored: dict[str, tuple[int, int, int]] = {}
@@ -232,7 +234,7 @@ def small_dictionaries(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str
 
 
 def _dictionary_bytes(column: pq.ColumnChunkMetaData) -> int:
-    """The bytes of a column chunk's dictionary, beyond all bounds without one."""
+    """The bytes of a column chunk's dictionary as stored, beyond all bounds without one."""
     if not column.has_dictionary_page:
         return _NO_DICTIONARY
     return int(column.data_page_offset - column.dictionary_page_offset)
@@ -247,9 +249,17 @@ def _may_repeat_long_values(metadata: pq.FileMetaData) -> bool:
     return any(
         column.physical_type == "BYTE_ARRAY"
         and column.has_dictionary_page
-        and column.data_page_offset - column.dictionary_page_offset > _SMALL_DICTIONARY_BYTES
+        and (_dictionary_bytes(column) > _SMALL_DICTIONARY_BYTES or _has_long_values(column))
         for column in columns
     )
+
+
+def _has_long_values(column: pq.ColumnChunkMetaData) -> bool:
+    """Whether the smallest or greatest text is long; a dictionary of long ones may compress to nothing."""
+    known = column.statistics
+    if known is None or not known.has_min_max:
+        return known is None or known.null_count != column.num_values
+    return max(len(known.min_raw), len(known.max_raw)) > _LONG_VALUE_BYTES
 
 
 def _largest_row_group(metadata: pq.FileMetaData) -> int:

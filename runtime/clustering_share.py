@@ -19,7 +19,7 @@ from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_reader import reading
-from parquetry.runtime.base_file_rows import stored_schema
+from parquetry.runtime.base_file_rows import one_batch, stored_schema
 from parquetry.runtime.clustering_order import RowOrder, taken
 from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.errors import NotFoundError
@@ -31,6 +31,7 @@ from parquetry.runtime.storage_model import ObjectStore
 _PLACES: Final = 8
 _ROWS_OF_A_PLACE: Final = 512
 _READ_AT_ONCE: Final = 64 * 1024
+_READ_ROWS: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,37 +47,31 @@ class ShareSample:
 
 
 def sample_of(
-    context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int
+    context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int, most_bytes: int
 ) -> pa.Table:
     """Every ``stride``-th row of the files, with the columns of the order alone.
 
+    Every second, fourth and so on of those where they would take more than ``most_bytes``, about.
     RetryWrite when a file was cleaned.
     """
-    wanted = _of_order(context.schema, order)
-    sampled: list[pa.RecordBatch] = [pa.RecordBatch.from_pylist([], schema=wanted)]
-    seen = 0
+    sample = _Sample(_of_order(context.schema, order), stride=stride, most_bytes=most_bytes)
     for part in slices:
         with _opened(context.store, part) as (content, place):
-            found, rows = _strided(content, wanted, place, seen=seen, stride=stride)
-        sampled += found
-        seen += rows
-    return taken(sampled)
+            sample.add(content, place)
+    return taken(sample.taken)
 
 
 def sample_share(
     context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int
 ) -> ShareSample:
     """What there is to know of the files. RetryWrite when one was cleaned."""
-    wanted = _of_order(context.schema, order)
-    sampled: list[pa.RecordBatch] = [pa.RecordBatch.from_pylist([], schema=wanted)]
+    sample = _Sample(_of_order(context.schema, order), stride=stride)
     measured = set(_even(_PLACES, len(slices)))
-    seen = measured_rows = 0
+    measured_rows = 0
     measured_bytes = 0.0
     for number, part in enumerate(slices):
         with _opened(context.store, part) as (content, place):
-            found, rows = _strided(content, wanted, place, seen=seen, stride=stride)
-            sampled += found
-            seen += rows
+            sample.add(content, place)
             if number in measured:
                 for count, width in _widths(
                     content, context.schema, place, places=-(-_PLACES // len(measured))
@@ -84,8 +79,44 @@ def sample_share(
                     measured_rows += count
                     measured_bytes += count * width
     return ShareSample(
-        sample=taken(sampled), rows=seen, row_bytes=int(np.ceil(measured_bytes / max(measured_rows, 1)))
+        sample=taken(sample.taken),
+        rows=sample.rows,
+        row_bytes=int(np.ceil(measured_bytes / max(measured_rows, 1))),
     )
+
+
+class _Sample:
+    """Every so many-th of the rows of all files, and how many rows they have.
+
+    The stride doubles, and every second row goes, while those taken have more than ``most_bytes``.
+    """
+
+    def __init__(self, wanted: pa.Schema, *, stride: int, most_bytes: int | None = None) -> None:
+        self._wanted = wanted
+        self._stride = stride
+        self._most_bytes = most_bytes
+        self._size = 0
+        self.rows = 0
+        self.taken: list[pa.RecordBatch] = [pa.RecordBatch.from_pylist([], schema=wanted)]
+
+    def add(self, content: pa.NativeFile, place: str) -> None:
+        """Look at all rows of the next file."""
+        file = open_parquet(content)
+        conformer = _conformer(file, self._wanted, place)
+        for batch in file.iter_batches(_READ_ROWS, columns=conformer.source.names, use_threads=False):
+            chosen = np.arange(-self.rows % self._stride, batch.num_rows, self._stride)
+            self.taken.append(conformer(batch.take(pa.array(chosen))))
+            self.rows += batch.num_rows
+            self._size += batch_arrow_bytes(self.taken[-1])
+            while self._most_bytes is not None and self._size > self._most_bytes and self._stride < self.rows:
+                self._thin()
+
+    def _thin(self) -> None:
+        rows = taken(self.taken)
+        every_second = rows.take(pa.array(np.arange(0, rows.num_rows, 2)))
+        self.taken = [one_batch(every_second.to_batches())]
+        self._stride *= 2
+        self._size = batch_arrow_bytes(self.taken[0])
 
 
 def _of_order(schema: pa.Schema, order: RowOrder) -> pa.Schema:
@@ -102,21 +133,6 @@ def _opened(store: ObjectStore, part: FileSlice) -> Iterator[tuple[pa.NativeFile
         raise RetryWrite(f"{place} has been cleaned meanwhile") from gone
     with reading(place), content:
         yield content, place
-
-
-def _strided(
-    content: pa.NativeFile, wanted: pa.Schema, place: str, *, seen: int, stride: int
-) -> tuple[list[pa.RecordBatch], int]:
-    """Every ``stride``-th row, ``seen`` rows being in front of the file, and how many rows it has."""
-    file = open_parquet(content)
-    conformer = _conformer(file, wanted, place)
-    found: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in file.iter_batches(columns=conformer.source.names, use_threads=False):
-        chosen = np.arange(-(seen + rows) % stride, batch.num_rows, stride)
-        found.append(conformer(batch.take(pa.array(chosen))))
-        rows += batch.num_rows
-    return found, rows
 
 
 def _widths(

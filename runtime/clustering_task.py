@@ -39,7 +39,7 @@ _RUN_SHARE: Final = 6
 _LONGEST_RUN_BYTES: Final = 64 * 1024 * 1024
 
 _DICTIONARY_BYTES: Final = 256 * 1024
-"""Text stays in dictionaries that take this much in all files together: less to copy, hash and encode."""
+"""Text stays in dictionaries that take this much, compressed, in all files: less to copy, hash and encode."""
 
 _RUN_COPIES: Final = 3
 """A run is there as it was decoded, with what the decoder reserved, in one piece, and partly sorted."""
@@ -209,13 +209,18 @@ def _check(
 
 
 def _survey(context: WriteContext, group: GroupWork) -> tuple[int, frozenset[str]]:
-    """How many rows there are, and which text columns all files keep in dictionaries that are small."""
+    """How many rows there are, and which text columns all files keep in dictionaries that are small.
+
+    Not those that rows are sorted by: the values of a whole run are there at once, in full.
+    """
     try:
         footers = [read_metadata(context.store, part.path) for part in group.slices]
     except NotFoundError as gone:
         raise RetryWrite(f"a file has been cleaned meanwhile: {gone}") from gone
     kept = [small_dictionaries(footer, context.schema) for footer in footers if footer.num_rows]
     shared = frozenset(kept[0]).intersection(*kept) if kept else frozenset[str]()
+    if group.order is not None:
+        shared -= group.order.top_level
     return sum(footer.num_rows for footer in footers), frozenset(
         name for name in shared if sum(sizes[name] for sizes in kept) <= _DICTIONARY_BYTES
     )
@@ -257,7 +262,7 @@ def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, batches: B
             yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
         return
     stride = max(rows // SAMPLE_ROWS, 1)
-    sample = sample_of(context, group.slices, order, stride=stride)
+    sample = sample_of(context, group.slices, order, stride=stride, most_bytes=run_bytes)
     keys = OrderKeys(order, planned_sample(context, group) or sample)
     expected_bytes = rows * size / sum(batch.num_rows for batch in held)
     room = held_bytes_of(context)

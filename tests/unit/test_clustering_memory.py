@@ -87,6 +87,48 @@ def test_a_group_of_many_times_the_budget_stays_near_it(tmp_path, count_allocati
     assert counting.max_memory() < 3 * after.memory_budget_bytes
 
 
+def long_texts(rng, rows):
+    """Rows of few texts, each of which is long; files keep next to nothing of them."""
+    texts = pa.array([f"{number:03d}" + "x" * 400 for number in range(20)])
+    return pa.RecordBatch.from_pydict(
+        {
+            "_hoodie_record_key": pa.array(rng.integers(0, 2**62, rows)).cast(pa.string()),
+            "__position": pa.nulls(rows, pa.int64()),
+            "__delete": pa.array(np.zeros(rows, bool)),
+            "__hash": pa.array(np.ones(rows, np.int64)),
+            "n": pa.array(rng.integers(0, 10**9, rows)),
+            "s": texts.take(pa.array(rng.integers(0, len(texts), rows))),
+        }
+    )
+
+
+@pytest.mark.parametrize("column", ["n", "s"])
+def test_few_long_texts_stay_near_the_budget_when_rows_are_sorted_by_them(
+    tmp_path, count_allocations, column
+):
+    columns = (Column(name="n", type="bigint"), Column(name="s", type="string"))
+    rng, rows = np.random.default_rng(1), 25_000
+    ctx = context(tmp_path, columns, instant=FIRST)
+    files = [
+        file
+        for number in range(4)
+        for file in write_bucket(ctx, bucket(ctx, number), [long_texts(rng, rows)]).files
+    ]
+    group = GroupWork(
+        index=0,
+        partition="p=1",
+        slices=tuple(slice_of(file) for file in files),
+        target_bytes=24 * MIB,
+        order=RowOrder(strategy="sort", columns=(column,)),
+    )
+    assert group.size_bytes < 8 * MIB
+    after = replace(context(tmp_path, columns, instant=SECOND), memory_budget_bytes=16 * MIB)
+    counting = count_allocations()
+    written = rewrite_group(after, group)
+    assert written.consumed_rows == 4 * rows
+    assert counting.max_memory() < 2 * after.memory_budget_bytes
+
+
 def test_sorted_runs_stay_in_memory_where_the_budget_has_room_for_all_of_them(tmp_path, count_allocations):
     group = group_in(tmp_path, RowOrder(strategy="sort", columns=("n",)))
     files, spilled, peaks = {}, {}, {}
