@@ -20,6 +20,8 @@ class SpecError(ParquetryError):
 class UnknownTableError(ParquetryError):
     """There is no such table in the project."""
 
+    exit_code: ClassVar[int] = 2
+
 
 class UnappliedError(ParquetryError):
     """A command that acts on applied records found none."""

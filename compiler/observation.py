@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_applied, read_identity
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.properties import read_table_properties
+from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.readable import check_readable
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
@@ -61,6 +61,11 @@ def observe(store: ObjectStore) -> Observation | None:
         project=identity.project if identity else None,
     )
     return Observation(handle=handle, spec=applied.spec if applied else made_with, made_with=made_with)
+
+
+def is_there(store: ObjectStore) -> bool:
+    """Whether there is a table in ``store``, or one whose creation was interrupted."""
+    return store.stat(PROPERTIES_PATH) is not None or read_identity(store) is not None
 
 
 def admit(observation: Observation) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from parquetry.compiler.errors import UnappliedError, UnexpectedError, UnsavedResultsError
+from parquetry.compiler.errors import UnexpectedError, UnsavedResultsError
 from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
@@ -126,7 +126,7 @@ def cluster_job(workspace: Workspace, table: ResolvedTable) -> JobPlan:
     """
     observation = observe(workspace.store(table))
     if observation is None or not observation.is_applied or observation.handle.spec is None:
-        raise _unapplied(table)
+        raise workspace.unapplied(table)
     return _job(workspace, table, observation, JobKind.CLUSTER)
 
 
@@ -181,7 +181,7 @@ def _jobs(
     if isinstance(observation, JobOutcome):
         return (observation,)
     if observation is None or not observation.is_applied or observation.handle.spec is None:
-        return (JobOutcome(table=table.name, name="open", error=_unapplied(table)),)
+        return (JobOutcome(table=table.name, name="open", error=workspace.unapplied(table)),)
     plans: list[JobPlan | JobOutcome] = []
     if only is not Only.SERVICES:
         sources = observation.handle.spec.sources
@@ -212,10 +212,6 @@ def _job(
     )
     plan = job(workspace, table, spec, kind=kind, source=source, requirements=requirements)
     return replace(plan, plan_id=applied.plan_id)
-
-
-def _unapplied(table: ResolvedTable) -> UnappliedError:
-    return UnappliedError(f"table {table.name} is not applied at {table.location}; run `parquetry apply`")
 
 
 def _save(file: Path, result: RunResult) -> ParquetryError | None:

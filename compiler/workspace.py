@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from parquetry import project
-from parquetry.compiler.errors import SpecError, UnknownTableError
+from parquetry.compiler.errors import SpecError, UnappliedError, UnknownTableError
 from parquetry.compiler.git import GitWorkTree, work_tree
 from parquetry.compiler.secrets import references, revealed
 from parquetry.compiler.selecting import changed_since, changed_state
 from parquetry.project import AllowEntry, Project, ResolvedTable
+from parquetry.project.diagnostics import one_of
 from parquetry.project.model import Budget
 from parquetry.project.model import SparkSettings as SparkTarget
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, digest_of
@@ -43,12 +44,8 @@ class Workspace:
     open: Callable[[str, Mapping[str, Any]], ObjectStore] = open_store
 
     def table(self, name: str) -> ResolvedTable:
-        """The table of that name; :class:`UnknownTableError` lists the others."""
-        found = next((t for t in self.project.tables if t.name == name), None)
-        if found is None:
-            known = ", ".join(t.name for t in self.project.tables) or "none"
-            raise UnknownTableError(f"no table {name!r} in project {self.project.name}; it has: {known}")
-        return found
+        """The table of that name; :class:`UnknownTableError` says which one may be meant."""
+        return table_named(self.project, name)
 
     @property
     def storage(self) -> dict[str, Any]:
@@ -58,6 +55,13 @@ class Workspace:
     def store(self, table: ResolvedTable) -> ObjectStore:
         """The store at the table's location."""
         return self.store_at(table.location)
+
+    def unapplied(self, table: ResolvedTable) -> UnappliedError:
+        """What to raise for a table that nothing was applied to at this target."""
+        return UnappliedError(
+            f"table {table.name} is not applied at {table.location}; "
+            f"run `parquetry apply --target {self.project.target.name}`"
+        )
 
     def store_at(self, location: str) -> ObjectStore:
         """The store at a location as it was declared: a relative one starts at the project's root."""
@@ -96,6 +100,14 @@ def open_workspace(
     }
     chosen = project.select(whole.tables, select=select, exclude=exclude, methods=methods)
     return replace(whole, tables=chosen, is_whole=False)
+
+
+def table_named(project: Project, name: str) -> ResolvedTable:
+    """The table of that name; :class:`UnknownTableError` with the nearest one, or all of them."""
+    found = {table.name: table for table in project.tables}
+    if name not in found:
+        raise UnknownTableError(f"there is no table {name!r}; {one_of('table', name, found)}")
+    return found[name]
 
 
 def spec_of(table: ResolvedTable) -> TableSpec:

@@ -13,6 +13,7 @@ from parquetry.project.codes import CODES
 from parquetry.project.source import START, SourceText, Span
 
 _MOST_CANDIDATES = 200
+_SHOWN = 10
 _KEY = r"""\benc\w*key\w*["']?\s*:\s*"""
 _PASTED_KEY = re.compile(rf"""({_KEY})(?!["']?(?:env:|file:|{{{{))\S.*""")
 """The rest of a line that may hold a key where a reference such as ``env:NAME`` belongs."""
@@ -123,6 +124,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     folded = {candidate.lower(): candidate for candidate in reversed(candidates)}
     close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
     return f"did you mean '{folded[close[0]]}'?" if close else None
+
+
+def one_of(noun: str, word: str, known: Iterable[str]) -> str:
+    """What an unknown name may be meant as: the nearest of the known ones, else the first of them all."""
+    words = sorted(known)
+    listed = f"{noun}s are {', '.join(words[:_SHOWN])}{', ...' if len(words) > _SHOWN else ''}"
+    return did_you_mean(word, words) or (listed if words else f"the project has no {noun}s")
 
 
 def render_text(diagnostics: Sequence[Diagnostic], *, files: int) -> str:

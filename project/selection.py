@@ -7,10 +7,8 @@ from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from parquetry.errors import ParquetryError
-from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.diagnostics import did_you_mean, one_of
 from parquetry.project.model import ResolvedTable
-
-_SHOWN = 10
 
 
 class SelectionError(ParquetryError):
@@ -90,10 +88,7 @@ def _found(term: str, noun: str, known: Iterable[str], found: frozenset[str]) ->
     """What a term matches, which is at least one table."""
     if found:
         return found
-    words = sorted(known)
-    value = term.partition(":")[2] or term
-    listed = f"{noun}s are {', '.join(words[:_SHOWN])}{', ...' if len(words) > _SHOWN else ''}"
-    hint = did_you_mean(value, words) or (listed if words else f"the project has no {noun}s")
+    hint = one_of(noun, term.partition(":")[2] or term, known)
     is_name = noun == "table" and not any(sign in term for sign in "*?[")
     what = f"there is no table {term!r}" if is_name else f"selector {term!r} matches no table"
     raise SelectionError(f"{what}; {hint}")

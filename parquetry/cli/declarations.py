@@ -32,18 +32,6 @@ def offline_project(request: ProjectRequest) -> Project:
     return result.project
 
 
-def table_named(project: Project, name: str) -> ResolvedTable:
-    """The table of that name; UnknownTableError with the nearest one otherwise."""
-    from parquetry.compiler.errors import UnknownTableError
-    from parquetry.project.diagnostics import did_you_mean
-
-    names = [table.name for table in project.tables]
-    if name not in names:
-        hint = did_you_mean(name, names) or f"it has: {', '.join(names) or 'none'}"
-        raise UnknownTableError(f"no table {name!r} in project {project.name}; {hint}")
-    return project.tables[names.index(name)]
-
-
 def declared_tables(request: ProjectRequest) -> Listing:
     """The selected tables; only `state:` has the environment read and the tables looked at."""
     if any("state:" in selector for selector in (*request.select, *request.exclude)):

@@ -21,9 +21,10 @@ def command(*, request: ProjectRequest, output: Output, subject: str) -> int:
     columns.distance.type. With a CODE such as PQ102 or SC310, what it means and what to do.
     No environment variable is read.
     """
-    from parquetry.cli.declarations import offline_project, table_named
+    from parquetry.cli.declarations import offline_project
     from parquetry.cli.explain_view import CodeView, ExplanationView
     from parquetry.compiler.explaining import explain_code
+    from parquetry.compiler.workspace import table_named
     from parquetry.project.explanation import explain_table
 
     if re.fullmatch(r"[A-Z]{2}\d{3}", subject):

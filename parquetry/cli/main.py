@@ -60,6 +60,20 @@ class CommandLine(click.Group):
         command: click.Command = importlib.import_module(f"parquetry.cli.{cmd_name}_command").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named; a misspelt name is told the nearest one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from parquetry.project.diagnostics import did_you_mean
+
+            hint = did_you_mean(args[0], COMMANDS)
+            if hint is None:
+                raise
+            raise click.UsageError(f"No such command {args[0]!r}; {hint}", ctx) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands without importing any."""
         for title, names in _SECTIONS:

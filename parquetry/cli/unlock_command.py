@@ -34,7 +34,7 @@ def command(
         output.show(LocksView(), held_locks(workspace_of(request)))
         return 0
     refuse_selection("TABLE is the one that is meant")
-    store = store_named(request, table)
+    store = store_named(request, table, must_exist=False)
     found = held_lock(store)
     if found is None or only_list:
         output.show(LocksView(), () if found is None else (found,))

@@ -20,20 +20,26 @@ if TYPE_CHECKING:
 def workspace_of(request: ProjectRequest) -> Workspace:
     """The project at its target; an invalid one has its diagnostics on stderr and ends the command."""
     from parquetry.compiler.errors import SpecError
-    from parquetry.compiler.workspace import open_workspace
 
     try:
-        return open_workspace(
-            request.directory,
-            target=request.target,
-            variables=request.variables,
-            environment=os.environ,
-            select=request.select,
-            exclude=request.exclude,
-        )
+        return valid_workspace(request)
     except SpecError as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(error.exit_code) from error
+
+
+def valid_workspace(request: ProjectRequest) -> Workspace:
+    """The project at its target; SpecError when it is invalid."""
+    from parquetry.compiler.workspace import open_workspace
+
+    return open_workspace(
+        request.directory,
+        target=request.target,
+        variables=request.variables,
+        environment=os.environ,
+        select=request.select,
+        exclude=request.exclude,
+    )
 
 
 def reloader(request: ProjectRequest) -> Callable[[], Workspace]:
@@ -50,14 +56,23 @@ def is_location(table: str) -> bool:
     return "/" in table or table in (".", "..")
 
 
-def store_named(request: ProjectRequest, table: str) -> ObjectStore:
-    """The store of a table: a name in the project, or a path or URI of any table."""
+def store_named(request: ProjectRequest, table: str, *, must_exist: bool = True) -> ObjectStore:
+    """The store of a table: a name in the project, or a path or URI of any table.
+
+    UnappliedError for a table of the project that is not there yet, unless it need not be.
+    """
     if is_location(table):
         from parquetry.runtime.storage import open_store
 
         return open_store(table if ":" in table else os.path.abspath(table))  # noqa: PTH100  # keeps URIs out
+    from parquetry.compiler.observation import is_there
+
     workspace = workspace_of(request)
-    return workspace.store(workspace.table(table))
+    declared = workspace.table(table)
+    store = workspace.store(declared)
+    if must_exist and not is_there(store):
+        raise workspace.unapplied(declared)
+    return store
 
 
 def plan_for(request: ProjectRequest, *, due: bool = False, excluded: bool = False) -> Plan:
