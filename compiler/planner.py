@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.allowing import Allowance, unused
@@ -23,6 +23,7 @@ from parquetry.compiler.plan import (
     Intent,
     JobReference,
     Plan,
+    PlanWarning,
     RecipeStep,
     Step,
     TableFigures,
@@ -30,7 +31,7 @@ from parquetry.compiler.plan import (
 from parquetry.compiler.plan_codec import plan_of
 from parquetry.compiler.plan_outlook import Outlook
 from parquetry.compiler.recipes import REMEDY, copy_recipe
-from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.version import VERSION
@@ -135,7 +136,7 @@ def make_plan(
     for table in tables:
         try:
             outcome, seen = _planned(table, context, reader)
-        except UnsupportedTableError as error:
+        except (UnsupportedTableError, CorruptTableError) as error:
             remedy = "do what the message says, then plan again"
             outcome, seen = _blocked(table, "SC503", reason=str(error), remedy=remedy), None
         if seen is not None:
@@ -161,9 +162,22 @@ def make_plan(
         ingest=None if due is None else due.ingest,
         excluded=None if due is None else due.excluded,
         drift=drift,
-        warnings=unused(((table.spec.name, table.allowed) for table in tables), outcomes),
+        warnings=(
+            *_unusable(drift, outcomes),
+            *unused(((table.spec.name, table.allowed) for table in tables), outcomes),
+        ),
     )
     return plan_of(intent, evidence)
+
+
+def _unusable(drift: Iterable[Change], outcomes: Iterable[Action | Blocked]) -> Iterator[PlanWarning]:
+    """The tables that cannot be read or written as they are, and that nothing else is said of."""
+    told = {outcome.table for outcome in outcomes if isinstance(outcome, Blocked)}
+    for change in drift:
+        table = change.path.rpartition(".")[0]
+        if change.code == "DR100" and table not in told:
+            message = f"table {table} cannot be read or written as it is now: {change.reason}"
+            yield PlanWarning(code=change.code, table=table, message=message)
 
 
 def _planned(

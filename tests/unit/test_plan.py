@@ -534,6 +534,23 @@ def test_a_commit_that_cannot_be_read_is_drift_and_other_tables_are_planned(fold
     (drift,) = result.evidence.drift
     assert (drift.code, drift.path) == ("DR100", "orders.table")
     assert newest.name in drift.reason
+    (warning,) = result.evidence.warnings
+    assert (warning.code, warning.table) == ("DR100", "orders")
+    text = " ".join(PlanView().text(result, Paint(enabled=False)).split())
+    assert f"warning DR100 table orders cannot be read or written as it is now: {drift.reason}" in text
+
+
+def test_a_change_of_a_table_that_cannot_be_read_is_blocked_and_other_tables_are_planned(folder):
+    apply(folder)
+    (newest,) = (folder.table / ".hoodie").glob("*.commit")
+    newest.write_bytes(b"{torn")
+    folder.orders(columns=columns_with(note={"type": "string"}))
+    folder.write("tables/other.yml", ORDERS | {"name": "other"})
+    result = plan(folder)
+    assert [action.table for action in result.intent.actions] == ["other"]
+    (blocked,) = result.intent.blocked
+    assert (blocked.table, blocked.code, newest.name in blocked.reason) == ("orders", "SC503", True)
+    assert result.evidence.warnings == ()
 
 
 def test_drift_is_one_line_of_a_plan(folder):
