@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from parquetry.compiler.errors import SpecError
 from parquetry.compiler.locks import held_lock
 from parquetry.compiler.observation import admit, observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
+from parquetry.project.diagnostics import errors
 from parquetry.runtime.errors import LockHeldError, UnsupportedTableError
 from parquetry.runtime.java import find_java
 from parquetry.runtime.property_warnings import property_warnings
@@ -46,6 +48,15 @@ def check_machine() -> Iterator[Check]:
     for package in _PACKAGES:
         yield _package(package)
     yield _checked("java", _java)
+
+
+def invalid_project(error: SpecError) -> Check:
+    """What stands in for the checks of a project that has errors: the first one, and how many there are."""
+    found = errors(error.diagnostics)
+    first = found[0]
+    counted = "1 error" if len(found) == 1 else f"{len(found):,} errors, the first"
+    said = f"{counted}: {first.file}:{first.line}:{first.column}: {first.code} {first.message}"
+    return Check(name="project", ok=False, found=" ".join(said.split()))
 
 
 def check_project(workspace: Workspace) -> Iterator[Check]:

@@ -13,7 +13,7 @@ from parquetry.cli.output import Output
 @project_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, only: str | None) -> int:
-    """Ingest the declared sources, then clean and archive what is due.
+    """Ingest the declared sources, then cluster, clean and archive what is due.
 
     What is run are the applied records: a spec that was not applied changes nothing. Each file
     of a source is ingested exactly once, unless the source says `read: full`.
