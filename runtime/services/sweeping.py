@@ -9,6 +9,7 @@ a file of a completed clustering that gave groups up, when its replacecommit doe
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +22,7 @@ from parquetry.runtime.claims import (
     is_alive,
     read_claim,
 )
-from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.lock import BREAKING_FOLDER
 from parquetry.runtime.markers import MARKER_FOLDER
 from parquetry.runtime.parallel import map_each
@@ -94,11 +95,7 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
     if first is None:
         return []
     pending = {instant.time for instant in timeline.pending_writes}
-    named = {
-        time: {stat.path for stat in timeline.commit_metadata(time).all_stats()}
-        for time in instants_given_up(timeline.store)
-        if timeline.is_completed(time)
-    }
+    named = _named_beside_given_up(timeline)
     orphans = []
     for info in files:
         time = instant_of_file(info.path)
@@ -109,6 +106,17 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
         if is_unfinished or is_undone or (time in named and info.path not in named[time]):
             orphans.append(info.path)
     return orphans
+
+
+def _named_beside_given_up(timeline: Timeline) -> dict[str, set[str]]:
+    """The files that the completed clusterings that gave something up have published, by instant."""
+    named = {}
+    for time in instants_given_up(timeline.store):
+        # An instant that has just left the timeline is judged by the next clean.
+        with suppress(StaleTimelineError):
+            if timeline.is_completed(time):
+                named[time] = {stat.path for stat in timeline.commit_metadata(time).all_stats()}
+    return named
 
 
 def sweep_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> int:
