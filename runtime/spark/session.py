@@ -17,6 +17,7 @@ from parquetry.runtime.errors import InvalidDataError, NotFoundError
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 _MIB, _GIB = 1024**2, 1024**3
 _TASK_BYTES_LEAST, _TASK_BYTES_MOST = 64 * _MIB, 512 * _MIB
+_PYTHON_BYTES, _ADDRESSES_BYTES = 128 * _MIB, 1536 * _MIB
 _ROWS_MOST = 65_536
 _GONE = re.compile(
     r"PATH_NOT_FOUND|FILE_NOT_EXIST|SparkFileNotFoundException|java\.io\.FileNotFoundException"
@@ -83,19 +84,22 @@ def arrow_settings(spark: SparkSession, row_bytes: float | None) -> dict[str, st
 def task_memory_bytes(spark: SparkSession) -> int:
     """What one task may take for its rows: a constant of the application.
 
-    On one machine half a GiB. On a cluster the executor's memory outside the JVM (overhead and
-    ``spark.executor.pyspark.memory``) shared by its cores, with room left for Python itself.
+    Where ``spark.executor.pyspark.memory`` is set, a task's share of it by cores, however much that is.
+    Else half a GiB on one machine, and on a cluster the share of the executor's memory overhead, at most
+    half a GiB. Python itself has room beside it.
     """
     conf = spark.sparkContext.getConf()
-    if is_local(spark):
+    local = is_local(spark)
+    cores = spark.sparkContext.defaultParallelism if local else int(conf.get("spark.executor.cores") or 1)
+    if python := _size_bytes(conf.get("spark.executor.pyspark.memory"), 0):
+        # Spark bounds the address space of a worker by it, much of which is reserved and never used.
+        return max(_TASK_BYTES_LEAST, python // cores - _ADDRESSES_BYTES)
+    if local:
         return _TASK_BYTES_MOST
     executor = _size_bytes(conf.get("spark.executor.memory"), _GIB)
     factor = float(conf.get("spark.executor.memoryOverheadFactor") or 0.1)
     overhead = _size_bytes(conf.get("spark.executor.memoryOverhead"), max(384 * _MIB, int(executor * factor)))
-    python = _size_bytes(conf.get("spark.executor.pyspark.memory"), 0)
-    cores = int(conf.get("spark.executor.cores") or 1)
-    share = (overhead + python) // cores - 128 * _MIB
-    return max(_TASK_BYTES_LEAST, min(_TASK_BYTES_MOST, share))
+    return max(_TASK_BYTES_LEAST, min(_TASK_BYTES_MOST, overhead // cores - _PYTHON_BYTES))
 
 
 def _size_bytes(text: str | None, default: int) -> int:
