@@ -70,6 +70,9 @@ def plan_page(
     ]
     if intent.git_commit:
         facts.insert(3, ("commit", intent.git_commit))
+    commands = [f"parquetry plan --target {intent.target}"]
+    if not plan.is_empty:
+        commands.append(f"parquetry apply --target {intent.target} --approved {plan.plan_id}")
     return PlanPage(
         title=f"parquetry plan: {intent.project} at {intent.target}",
         summary=summary,
@@ -80,10 +83,7 @@ def plan_page(
             for w in evidence.warnings
         ),
         due=due,
-        commands=(
-            f"parquetry plan --target {intent.target}",
-            f"parquetry apply --target {intent.target} --approved {plan.plan_id}",
-        ),
+        commands=tuple(commands),
     )
 
 

@@ -148,7 +148,10 @@ class DueClusteringView:
 
     def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
         if self._verbose:
-            return [f"  {paint.dim('left')} {self._path(left.file)}: {left.words}" for left in excluded]
+            # Each path on a line that is not broken, its reason below.
+            lines = [line for left in excluded for line in (self._path(left.file), f"  {left.words}")]
+            head = f"  {paint.dim('left as they are:')}"
+            return [head, *(f"    {line}" for line in lines)] if lines else []
         reasons = Counter(left.words for left in excluded)
         return [f"  {paint.dim('left')} {count(n, 'file')}: {words}" for words, n in sorted(reasons.items())]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from parquetry.cli.carried import Carried
+from parquetry.cli.outlook_words import outlook_lines
 from parquetry.cli.plan_words import (
     cost_text,
     creation_lines,
@@ -24,7 +25,9 @@ def render_html(plan: Plan) -> str:
     """The plan as one self-contained page."""
     blocked = (_blocked(entry, plan) for entry in plan.intent.blocked)
     actions = (_action(action, plan.evidence.figures.get(action.table)) for action in plan.intent.actions)
-    due = tuple(due_lines(plan))
+    outlooks = (plan.evidence.outlooks or {}).items()
+    foreseen = ((table, line) for table, outlook in outlooks for line in outlook_lines(outlook))
+    due = (*due_lines(plan), *foreseen)
     return render_page(plan_page(plan, (*blocked, *actions), summary=summary(plan), due=due))
 
 

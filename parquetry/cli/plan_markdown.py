@@ -166,10 +166,9 @@ def _footer(plan: Plan) -> str:
     intent = plan.intent
     made = f"plan `{plan.plan_id}`, parquetry {intent.parquetry}"
     commit = commit_text(plan)
-    commands = (
-        f"parquetry plan --target {intent.target}",
-        f"parquetry apply --target {intent.target} --approved {plan.plan_id}",
-    )
+    commands = [f"parquetry plan --target {intent.target}"]
+    if not plan.is_empty:
+        commands.append(f"parquetry apply --target {intent.target} --approved {plan.plan_id}")
     return f"\n---\n{made}{f', {commit}' if commit else ''}\n\n{_fenced(chr(10).join(commands), 'sh')}"
 
 

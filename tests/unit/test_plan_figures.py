@@ -11,6 +11,7 @@ from jsonschema import validate
 
 from parquetry.cli.output import Paint
 from parquetry.cli.output_schema import answer_schema
+from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
 from parquetry.compiler import figures, outlook
@@ -239,6 +240,7 @@ def test_due_foresees_what_the_plan_of_the_run_foresees(folder):
     before = due(folder)
     (foreseen,) = before.evidence.outlooks["events"].queries
     assert (foreseen.query, foreseen.now.files) == ("low", 3)
+    assert "query low: 3 -> " in unescape(render_html(before))
     table = events(folder)
     scheduled = schedule_clustering(table.handle, timing=FAST)
     assert scheduled.queries[0].expected == foreseen.expected
@@ -285,3 +287,6 @@ def test_without_due_an_unchanged_table_is_not_measured(folder):
     result = plan_workspace(folder.workspace(), now_ms=NOW)
     assert result.evidence.due is None
     assert result.evidence.figures == {}
+    for page in (render_html(result), render_markdown(result, max_bytes=60_000)):
+        assert "parquetry plan --target dev" in unescape(page)
+        assert "--approved" not in page, "nothing is there to apply"
