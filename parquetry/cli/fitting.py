@@ -11,6 +11,8 @@ _IN_A_PIPE: Final = 80
 _WIDEST: Final = 100
 _HANG: Final = 2
 _COMMAND: Final = re.compile(r"\s*\$ |.*\bNext: (?:parquetry|cd) ")
+_FIGURE: Final = re.compile(r"(?<=\d) (?=(?:B|[KMGTP]B|h|min|s)\b)")
+_BOUND: Final = "\N{NO-BREAK SPACE}"
 _STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -26,7 +28,17 @@ def fitted(text: str) -> str:
     ``Next: ...``).
     """
     width = _columns()
-    return "\n".join(part for line in text.split("\n") for part in _broken(line, width))
+    return "\n".join(unbound(part) for line in text.split("\n") for part in _broken(bound(line), width))
+
+
+def bound(text: str) -> str:
+    """The text with figures bound to their units, such as ``492 KB``; what is broken is to be ``unbound``."""
+    return _FIGURE.sub(_BOUND, text)
+
+
+def unbound(line: str) -> str:
+    """The line with blanks again where ``bound`` kept figures and units together."""
+    return line.replace(_BOUND, " ")
 
 
 def _columns() -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.cli.carried import Carried
-from parquetry.cli.fitting import terminal_width
+from parquetry.cli.fitting import bound, terminal_width, unbound
 from parquetry.cli.outlook_words import outlook_lines
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import (
@@ -169,14 +169,15 @@ def _warning(warning: PlanWarning, paint: Paint) -> list[str]:
 
 
 def _wrapped(text: str, *, indent: int = 4, hang: int = 2, first: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
+    lines = textwrap.wrap(
+        bound(text),
         width=terminal_width(),
         initial_indent=" " * indent + first,
         subsequent_indent=" " * (indent + hang),
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [unbound(line) for line in lines]
 
 
 def _change_lines(changes: tuple[Change, ...], paint: Paint) -> Iterator[str]:

@@ -60,6 +60,13 @@ def test_a_long_word_has_a_line_of_its_own():
     ]
 
 
+@given(st.integers(0, 30), st.sampled_from(["492 KB", "1.2 GB", "77 B", "about 4 min"]))
+def test_a_figure_stays_with_its_unit(blanks, figure):
+    said = fitted(f"{'x' * (60 + blanks)} {figure} to rewrite, {'y' * 30}")
+    assert any(figure.removeprefix("about ") in line for line in said.split("\n"))
+    assert "\N{NO-BREAK SPACE}" not in said
+
+
 def test_a_long_line_is_broken_in_linear_time():
     assert len(fitted("word " * 200_000).splitlines()) > 10_000
 
