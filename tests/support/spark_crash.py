@@ -14,7 +14,7 @@ from parquetry.runtime.claims import CLAIMS_FOLDER
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.spec import Operation
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage import finished_name, open_store
 from parquetry.runtime.table import open_table
 from tests.support.fault_store import Deed
 from tests.support.orphans import leftovers
@@ -117,6 +117,8 @@ def _end_process(store: Any) -> None:
     A clean spares the stage of a process that lives: it may be between two attempts.
     """
     for info in store.list(CLAIMS_FOLDER):
+        if finished_name(info.path) is not None:
+            continue  # a claim that was being written
         document = json.loads(store.read(info.path))
         owner = document.get("owner", document)
         if owner.get("pid") == os.getpid():
