@@ -34,7 +34,7 @@ class _Frame:
 class OneProcessSpark:
     """``range(...).mapInArrow(...).collect()``, and what says how much memory a task has."""
 
-    sparkContext = SimpleNamespace(master="local[1]", defaultParallelism=1, getConf=lambda: None)  # noqa: N815
+    sparkContext = SimpleNamespace(master="local[1]", defaultParallelism=1, getConf=dict)  # noqa: N815
 
     def range(self, _start: int, end: int, _step: int, _partitions: int) -> _Frame:
         """A frame of numbers, each a partition."""
