@@ -302,7 +302,7 @@ def tampered(text, change):
     ("spoil", "message"),
     [
         (lambda text: text.replace("orders", "order5"), "its digest does not fit"),
-        (lambda text: "{", "no saved plan"),
+        (lambda text: "{", r"no saved plan; write one with `parquetry plan --out`$"),
         (lambda text: "[]", "no saved plan"),
         (lambda text: tampered(text, lambda d: d.update(version=2)), "version 2"),
         (lambda text: tampered(text, lambda d: d.update(more=1)), "unknown fields"),
