@@ -12,7 +12,8 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -74,24 +75,27 @@ def busy_template(spark, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def writers(spark, tmp_path_factory) -> Iterator[Iterator[SparkWriter]]:
-    """Writers in the JVM of the test; the next one starts while one is tried."""
+    """Writers in the JVM of the test; the next one starts while one is tried, which ends when that is asked for."""
     folder = tmp_path_factory.mktemp("writers")
-    started: list[SparkWriter] = []
+    numbers = count()
 
     def start() -> SparkWriter:
-        started.append(SparkWriter(folder / str(len(started)), share=spark))
-        return started[-1]
+        return SparkWriter(folder / str(next(numbers)), share=spark)
 
-    def ready() -> Iterator[SparkWriter]:
+    def ready() -> Generator[SparkWriter]:
         upcoming = start()
-        while True:
-            upcoming.ask("hello")
-            current, upcoming = upcoming, start()
-            yield current
+        try:
+            while True:
+                upcoming.ask("hello")
+                current, upcoming = upcoming, start()
+                with current:
+                    yield current
+        finally:
+            upcoming.__exit__(None, None, None)
 
-    yield ready()
-    for writer in started:
-        writer.__exit__(None, None, None)
+    writers = ready()
+    yield writers
+    writers.close()
 
 
 @pytest.mark.parametrize("stop", [Stop.AFTER, pytest.param(Stop.HALFWAY, marks=SOAK)])
