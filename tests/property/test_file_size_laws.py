@@ -67,7 +67,6 @@ def test_sizes_hold(seed, width, content):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("content", list(Content))
 @pytest.mark.parametrize("width", [60, 200, 1000, 4000])
 def test_sizes_hold_for_every_seed(width, content):

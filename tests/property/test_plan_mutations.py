@@ -172,7 +172,6 @@ def test_changed_bytes_of_a_plan_are_shown_or_refused(document, data):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(7200)
 @many(20_000)
 @given(data=st.data())
 def test_twenty_thousand_changed_plans_are_shown_or_refused(document, data):
