@@ -138,8 +138,10 @@ def _of_bytes(array: pa.Array) -> Hashes:
     starts = np.repeat(starts, counts) + _PIECE_BYTES * numbers
     lengths = np.minimum(np.repeat(lengths, counts) - _PIECE_BYTES * numbers, _PIECE_BYTES)
     pieces = _of_pieces(words, starts, lengths)
-    # Factors at even steps would let pieces change places in pairs.
-    return _between(pieces * (_mixed(numbers.astype(np.uint64)) | np.uint64(1)), bounds)
+    # Factors at even steps would let pieces change places in pairs. The first piece's is 1, so that a
+    # short text is told alike among long ones.
+    factors = (_mixed(numbers.astype(np.uint64)) ^ _PLACES_BEGIN) | np.uint64(1)
+    return _between(pieces * factors, bounds)
 
 
 def _of_pieces(words: Hashes, starts: Places, lengths: Places) -> Hashes:
@@ -191,5 +193,6 @@ def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     return np.frombuffer(buffer, np.int32, len(array) + 1, array.offset * _OFFSET_BYTES)
 
 
+_PLACES_BEGIN: Final = _mixed(np.zeros(1, np.uint64))
 _PLACES: Final = _mixed(np.arange(_PIECE_BYTES // _WORD, dtype=np.uint64)) | np.uint64(1)
 _MASKS: Final = np.array([2 ** (8 * taken) - 1 for taken in range(_WORD + 1)], np.uint64)

@@ -76,7 +76,7 @@ def test_results_go_to_stdout_and_errors_to_stderr(folder):
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["valid"] is True
     failed = parquetry("timeline", "nowhere", "-p", folder.root)
-    assert (failed.returncode, failed.stdout) == (1, "")
+    assert (failed.returncode, failed.stdout) == (2, "")
     assert "no table 'nowhere'" in failed.stderr
 
 

@@ -53,7 +53,7 @@ def test_run_says_start_and_end_of_each_job(folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["inspect", "nothing"], 1, "no table 'nothing'"),
+        (["inspect", "nothing"], 2, "no table 'nothing'"),
         (["plan", "--nonsense"], 2, "No such option"),
         (["service", "rollback", "orders", "20990101000000000"], 2, "nobody can be asked here"),
     ],

@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.clustering_fingerprint import fingerprint
+from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
 
 PIECE = 512
 PLACES = (0, 1, 2, 3, 4, 5, 6, 7)
@@ -33,3 +33,9 @@ def test_pairs_of_pieces_at_even_steps_do_not_balance_each_other():
             one[place] = first if ahead == "a" else second
             two[place] = first if behind == "a" else second
         assert of_text(one) != of_text(two)
+
+
+def test_a_short_text_is_told_alike_alone_and_beside_a_long_one():
+    texts = [b"", b"0", bytes(8), bytes(PIECE), b"x" * (PIECE + 1)]
+    whole = fingerprint(pa.record_batch({"s": pa.array(texts, pa.binary())}))
+    assert whole == sum(of_text([text]) for text in texts) % MODULUS

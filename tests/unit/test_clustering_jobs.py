@@ -101,7 +101,7 @@ def test_a_run_leaves_inline_clustering_to_the_writes(folder):
 
 def test_clustering_by_hand_asks_for_no_trigger_but_for_an_applied_spec(folder):
     workspace = folder.workspace()
-    with pytest.raises(UnappliedError, match="run `parquetry apply`"):
+    with pytest.raises(UnappliedError, match="run `parquetry apply"):
         cluster_job(workspace, workspace.table("orders"))
     apply(folder)
     job = cluster_job(workspace, workspace.table("orders"))
