@@ -27,7 +27,7 @@ def sizes(written, limit: int) -> list[float]:
 def check_sizes(seed: int, width: int, content: Content) -> list[float]:
     """Write a file and a half, then let half of a full file's rows grow threefold and insert a tenth."""
     rng = np.random.default_rng(seed)
-    rows = int(LIMIT / file_bytes_per_row(width, content) * rng.uniform(1.2, 1.9))
+    rows = int(LIMIT / file_bytes_per_row(width, content) * rng.uniform(1.3, 1.9))
     guess = None if seed % 2 else width * rng.uniform(0.3, 1.5)
     with tempfile.TemporaryDirectory() as folder:
         ctx = context(Path(folder), COLUMNS, max_file_size_bytes=LIMIT, record_size_bytes=guess)
