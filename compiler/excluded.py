@@ -13,10 +13,9 @@ from parquetry.compiler.masking import personal_in_either
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import ExcludedFile, ExcludedFiles
 from parquetry.compiler.rereading import read_again
-from parquetry.runtime.layout.clustering import debt, within
+from parquetry.runtime.clustering_due import due_by_statistics, trigger_of
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.personal_data import masked_path
-from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec import TableSpec
 
 NAMED: Final = 100
@@ -33,13 +32,9 @@ def excluded_files(
     applied and by what is ``declared``.
     """
     handle = observation.handle
-    if not observation.is_applied or handle.spec is None:
+    if not observation.is_applied or handle.spec is None or trigger_of(handle) is Trigger.OFF:
         return None
-    policy, files, situation = observe(handle, handle.timeline())
-    if policy.trigger is Trigger.OFF:
-        return None
-    owed = debt(policy, files, situation, budget_bytes=budget_bytes)
-    left = within(owed, budget_bytes=budget_bytes, max_groups=policy.plan.max_groups).excluded
+    left = due_by_statistics(handle, budget_bytes=budget_bytes).excluded
     shown_by = personal_in_either(handle.spec, declared)
     named = sorted(left, key=lambda excluded: excluded.file.path)[:NAMED]
     return ExcludedFiles(

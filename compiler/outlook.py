@@ -15,12 +15,12 @@ from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook, WaitingPlan
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.clustering_due import Outlook as RunOutlook
-from parquetry.runtime.clustering_due import due_clustering, outlook
+from parquetry.runtime.clustering_due import due_clustering, outlook, trigger_of
 from parquetry.runtime.clustering_forecast import QueryForecast, read_prediction
 from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
+from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.personal_data import masked_choice, masked_message
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.table import TableHandle
@@ -35,9 +35,7 @@ def outlook_of(observation: Observation, declared: TableSpec, *, budget_bytes: i
     Partitions are masked by what is applied and by what is ``declared``.
     """
     handle, spec = observation.handle, observation.handle.spec
-    if not observation.is_applied or spec is None:
-        return None
-    if ClusteringSpec.of_extra(spec.extra, spec.sizing).trigger is Trigger.OFF:
+    if not observation.is_applied or spec is None or trigger_of(handle) is Trigger.OFF:
         return None
     shown_by = personal_in_either(spec, declared)
     due = due_clustering(handle, budget_bytes=budget_bytes, limits=IN_REVIEW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering import debt, within
@@ -16,11 +17,25 @@ from tests.support.small_table import FAST, SmallTable, make_table
 SORTED = ClusteringSpec(execution=ExecutionPolicy(strategy="sort", columns=("v",)))
 
 
-def apply_clustering(table: SmallTable, section: ClusteringSpec) -> None:
+def apply_again(table: SmallTable, **changes: Any) -> None:
+    """Apply the spec that is applied with other values of its fields."""
     applied = read_applied(table.store)
-    spec = replace(applied.spec, extra={"clustering": to_json_value(section)})
     number = applied.ref.number + 1
-    write_applied(table.store, spec, number=number, digest=f"sha256:{number}")
+    write_applied(table.store, replace(applied.spec, **changes), number=number, digest=f"sha256:{number}")
+
+
+def apply_clustering(table: SmallTable, section: ClusteringSpec) -> None:
+    apply_again(table, extra={"clustering": to_json_value(section)})
+
+
+def apply_queries(table: SmallTable, *queries: dict[str, Any]) -> None:
+    """Declare these queries and no others."""
+    apply_again(table, extra={**read_applied(table.store).spec.extra, "queries": list(queries)})
+
+
+def apply_key(table: SmallTable, key: str) -> None:
+    """Have the files that are written from now on encrypted."""
+    apply_again(table, files=replace(read_applied(table.store).spec.files, encryption_key=key))
 
 
 def table_in_debt(path: Path | str, section: ClusteringSpec = SORTED, *, inserts: int = 3) -> SmallTable:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 
@@ -10,20 +10,12 @@ from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_queries import MEASURED_KEY, read_measured
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.statistics import sidecar_path
-from parquetry.runtime.table import read_applied, write_applied
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 from tests.support.one_process_spark import OneProcessSpark
-from tests.support.planned_clustering import table_in_debt
+from tests.support.planned_clustering import apply_queries, table_in_debt
 from tests.support.small_table import FAST
 
 KINDS = ("files", "row_groups", "rows")
-
-
-def declare(table, *queries):
-    applied = read_applied(table.store)
-    spec = replace(applied.spec, extra={**applied.spec.extra, "queries": list(queries)})
-    number = applied.ref.number + 1
-    write_applied(table.store, spec, number=number, digest=f"sha256:{number}")
 
 
 @pytest.fixture
@@ -33,7 +25,7 @@ def table(tmp_path):
 
 def test_a_replacecommit_says_what_declared_queries_read_before_and_after(table):
     """Three files a partition of ten values each become one; half of the rows are in either partition."""
-    declare(table, {"name": "few", "where": "v = 5"}, {"name": "none", "where": "v > 100"})
+    apply_queries(table, {"name": "few", "where": "v = 5"}, {"name": "none", "where": "v > 100"})
     (instant,) = cluster(OneProcessSpark(), table.handle, timing=FAST).instants
     said = json.loads(table.handle.timeline().commit_metadata(instant).extra[MEASURED_KEY])
     few, none = said
@@ -52,7 +44,7 @@ def test_a_replacecommit_says_what_declared_queries_read_before_and_after(table)
 
 def test_what_was_foreseen_stands_beside_what_is_measured(table):
     """Of so small a table every row is in the sample; only the size of a row group is an estimate."""
-    declare(table, {"name": "few", "where": "v = 5"})
+    apply_queries(table, {"name": "few", "where": "v = 5"})
     result = cluster(OneProcessSpark(), table.handle, timing=FAST)
     (instant,) = result.instants
     extra = table.handle.timeline().commit_metadata(instant).extra
@@ -67,9 +59,9 @@ def test_what_was_foreseen_stands_beside_what_is_measured(table):
 
 
 def test_a_query_that_changed_since_the_plan_was_made_has_no_expectation(table):
-    declare(table, {"name": "few", "where": "v = 5"})
+    apply_queries(table, {"name": "few", "where": "v = 5"})
     instant = schedule_clustering(table.handle, timing=FAST).instant
-    declare(table, {"name": "few", "where": "v = 6"})
+    apply_queries(table, {"name": "few", "where": "v = 6"})
     execute(OneProcessSpark(), table.handle, instant, timing=FAST)
     (said,) = json.loads(table.handle.timeline().commit_metadata(instant).extra[MEASURED_KEY])
     assert said.keys() == {"query", "before", "after"}
@@ -81,7 +73,7 @@ def test_without_queries_nothing_is_measured(table):
 
 
 def test_only_columns_of_queries_are_looked_up_and_nothing_of_files_that_are_gone(table):
-    declare(table, {"name": "few", "where": "v = 5"})
+    apply_queries(table, {"name": "few", "where": "v = 5"})
     handle = table.handle
     slices = handle.view(handle.timeline()).all_slices()
     measure = QueryMeasure(handle.spec, ClusteringPlan(groups=()))
@@ -99,7 +91,7 @@ def test_only_columns_of_queries_are_looked_up_and_nothing_of_files_that_are_gon
 def test_a_group_that_was_left_out_does_not_count(table, monkeypatch):
     from parquetry.runtime.spark import clustering
 
-    declare(table, {"name": "few", "where": "v >= 0"})
+    apply_queries(table, {"name": "few", "where": "v >= 0"})
     rewrite = clustering._rewrite
 
     def interrupted(*arguments):

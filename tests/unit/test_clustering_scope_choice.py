@@ -22,9 +22,9 @@ from parquetry.runtime.layout.clustering_scope import better_scope
 from parquetry.runtime.layout.file_statistics import FileStatistics, RowGroupStatistics
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.storage import LocalStore
-from parquetry.runtime.table import open_table, read_applied, write_applied
+from parquetry.runtime.table import open_table
 from tests.support.one_process_spark import OneProcessSpark
-from tests.support.planned_clustering import apply_clustering
+from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries
 from tests.support.small_table import FAST, make_table
 from tests.support.stores import CountingStore, Kind
 
@@ -36,10 +36,7 @@ WIDE = {"name": "wide", "where": "v >= 10"}
 def declare(table, *queries, columns=("v",), scope=Scope.AUTO, plan=PLAN):
     execution = ExecutionPolicy(strategy="sort", columns=columns, scope=scope)
     apply_clustering(table, ClusteringSpec(plan=plan, execution=execution))
-    applied = read_applied(table.store)
-    spec = replace(applied.spec, extra={**applied.spec.extra, "queries": list(queries)})
-    number = applied.ref.number + 1
-    write_applied(table.store, spec, number=number, digest=f"sha256:{number}")
+    apply_queries(table, *queries)
 
 
 def arrived(path, values):
@@ -176,9 +173,7 @@ def test_where_the_limits_of_a_sample_are_spent_statistics_choose(table):
 
 def test_nothing_is_sampled_of_encrypted_files(table, tmp_path):
     declare(table, NARROW)
-    applied = read_applied(table.store)
-    spec = replace(applied.spec, files=replace(applied.spec.files, encryption_key="env:NO_SUCH_KEY"))
-    write_applied(table.store, spec, number=applied.ref.number + 1, digest="sha256:key")
+    apply_key(table, "env:NO_SUCH_KEY")
     store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
     (choice,) = due(table, store).debt.choices
     assert choice.chosen_by is ChosenBy.STATISTICS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -16,9 +15,8 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spark.clustering_inline import cluster_inline
-from parquetry.runtime.table import read_applied, write_applied
 from tests.support.one_process_spark import OneProcessSpark
-from tests.support.planned_clustering import table_in_debt
+from tests.support.planned_clustering import apply_queries, table_in_debt
 from tests.support.small_table import FAST
 
 ORDER = RowOrder(strategy="theirs", columns=("v",))
@@ -108,10 +106,7 @@ def test_nor_by_one_that_cannot_be_loaded(installed, table):
 
 def test_a_table_is_clustered_though_nothing_could_be_foreseen(installed, table, caplog):
     installed(Theirs(KeyError("v"), failures=1))
-    applied = read_applied(table.store)
-    queries = [{"name": "few", "where": "v = 5"}]
-    asked = replace(applied.spec, extra={**applied.spec.extra, "queries": queries})
-    write_applied(table.store, asked, number=applied.ref.number + 1, digest="sha256:asked")
+    apply_queries(table, {"name": "few", "where": "v = 5"})
     with caplog.at_level(logging.WARNING):
         done = cluster(OneProcessSpark(), table.handle, timing=FAST)
     assert done.files_before == 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -15,19 +14,16 @@ from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery
 from parquetry.runtime.layout.skipping import NOTHING, Touched
 from parquetry.runtime.services.clustering_past import PastClustering, bytes_per_second, hindsight
 from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.table import read_applied, write_applied
 from tests.support.one_process_spark import OneProcessSpark
-from tests.support.planned_clustering import table_in_debt
+from tests.support.planned_clustering import apply_queries, table_in_debt
 from tests.support.small_table import FAST
 
 
 @pytest.fixture
 def table(tmp_path):
     small = table_in_debt(tmp_path / "table")
-    applied = read_applied(small.store)
     queries = [{"name": "few", "where": "v = 5"}, {"name": "a_name_that_is_much_too_long", "where": "v < 0"}]
-    spec = replace(applied.spec, extra={**applied.spec.extra, "queries": queries})
-    write_applied(small.store, spec, number=applied.ref.number + 1, digest="sha256:9")
+    apply_queries(small, *queries)
     return small
 
 

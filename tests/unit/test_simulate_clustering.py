@@ -16,22 +16,15 @@ from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy, Scope
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.storage import LocalStore
-from parquetry.runtime.table import read_applied, write_applied
+from parquetry.runtime.table import read_applied
 from tests.support.one_process_spark import OneProcessSpark
-from tests.support.planned_clustering import apply_clustering
+from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries
 from tests.support.small_table import FAST, make_table
 from tests.support.stores import CountingStore, Kind
 
 PLAN = PlanPolicy(small_file_limit_bytes=30_000, target_file_size_bytes=40_000)
 WRITES = {Kind.PUT, Kind.PUT_IF_ABSENT, Kind.CREATE_FILE, Kind.DELETE, Kind.DELETE_ALL, Kind.DELETE_FOLDER}
 NARROW = {"name": "narrow", "where": "v >= 15000 AND v < 15200"}
-
-
-def declare(table, *queries):
-    applied = read_applied(table.store)
-    spec = replace(applied.spec, extra={**applied.spec.extra, "queries": list(queries)})
-    number = applied.ref.number + 1
-    write_applied(table.store, spec, number=number, digest=f"sha256:{number}")
 
 
 @pytest.fixture
@@ -52,7 +45,7 @@ def tried(table, *arguments):
 
 
 def test_layouts_are_compared_on_what_the_query_reads(table):
-    declare(table, NARROW)
+    apply_queries(table, NARROW)
     trials = try_layouts(table.store, columns=[("v",), ("v", "id")])
     by_name = {trial.execution.strategy: trial for trial in trials.trials}
     assert list(by_name) == ["stitch", "sort", "zorder", "hilbert"]
@@ -68,12 +61,12 @@ def test_layouts_are_compared_on_what_the_query_reads(table):
 
 
 def test_what_is_expected_is_what_the_plan_expects(table):
-    declare(table, NARROW)
+    apply_queries(table, NARROW)
     (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
     applied = read_applied(table.store)
     section = ClusteringSpec(plan=PLAN, execution=ExecutionPolicy(strategy="sort", columns=("v",)))
     apply_clustering(table, section)
-    declare(table, *applied.spec.extra["queries"])
+    apply_queries(table, *applied.spec.extra["queries"])
     (measured,) = cluster(OneProcessSpark(), table.handle, timing=FAST).queries
     (expected,) = trial.expected
     assert expected.files == measured.after.files == 1
@@ -83,7 +76,7 @@ def test_what_is_expected_is_what_the_plan_expects(table):
 
 
 def test_trying_writes_nothing_and_reads_within_limits(table, tmp_path):
-    declare(table, NARROW)
+    apply_queries(table, NARROW)
     store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
     try_layouts(store, columns=[("v",), ("id",), ("v", "id")], scopes=[Scope.GROUP, Scope.PARTITION])
     assert not store.counts().keys() & WRITES
@@ -91,7 +84,7 @@ def test_trying_writes_nothing_and_reads_within_limits(table, tmp_path):
 
 
 def test_the_simplest_of_the_best_is_suggested_with_reasons(table):
-    declare(table, NARROW | {"weight": 2.0}, {"name": "by_key", "where": "id = 'k7'", "weight": 0.1})
+    apply_queries(table, NARROW | {"weight": 2.0}, {"name": "by_key", "where": "id = 'k7'", "weight": 0.1})
     found = suggest(table.store)
     assert found.best is not None
     assert (found.best.execution.strategy, found.best.execution.columns) == ("sort", ("v",))
@@ -109,13 +102,13 @@ def test_the_simplest_of_the_best_is_suggested_with_reasons(table):
     ],
 )
 def test_it_says_why_nothing_helps(table, queries, reason):
-    declare(table, *queries)
+    apply_queries(table, *queries)
     apply_clustering_size_off = ClusteringSpec(
         plan=replace(PLAN, small_file_limit_bytes=1), execution=ExecutionPolicy()
     )
     spec = read_applied(table.store).spec
     apply_clustering(table, apply_clustering_size_off)
-    declare(table, *spec.extra["queries"])
+    apply_queries(table, *spec.extra["queries"])
     found = suggest(table.store)
     assert found.best is None
     assert any(said.startswith(reason) for said in found.reasons)
@@ -124,7 +117,7 @@ def test_it_says_why_nothing_helps(table, queries, reason):
 def test_a_table_in_order_keeps_its_layout(table):
     section = ClusteringSpec(plan=PLAN, execution=ExecutionPolicy(strategy="sort", columns=("v",)))
     apply_clustering(table, section)
-    declare(table, NARROW)
+    apply_queries(table, NARROW)
     cluster(OneProcessSpark(), table.handle, timing=FAST)
     assert suggest(table.store).best is None
     code, text, _ = tried(table, "--suggest")
@@ -134,7 +127,7 @@ def test_a_table_in_order_keeps_its_layout(table):
 
 
 def test_text_and_json(table):
-    declare(table, NARROW)
+    apply_queries(table, NARROW)
     code, text, _ = tried(table, "--suggest")
     assert code == 0
     assert "Suggested:\n  execution: {strategy: sort, columns: [v]}\n- narrow has conditions on v" in text
@@ -148,7 +141,7 @@ def test_text_and_json(table):
 
 
 def test_scopes_that_are_compared_can_be_told_apart(table):
-    declare(table, NARROW)
+    apply_queries(table, NARROW)
     scopes = [word for scope in Scope for word in ("--scope", scope.value)]
     _, text, _ = tried(table, "--columns", "v", "--strategy", "sort", "--strategy", "stitch", *scopes)
     costs = text.split("\n\n")[1].splitlines()[1:]
@@ -161,7 +154,7 @@ def test_a_suggestion_keeps_what_else_the_policy_says(table):
         strategy="sort", columns=("v",), scope=Scope.PARTITION, split_by=("p",), then=("prune",)
     )
     apply_clustering(table, ClusteringSpec(plan=PLAN, execution=policy))
-    declare(table, NARROW)
+    apply_queries(table, NARROW)
     found = suggest(table.store)
     assert found.best is not None
     assert found.best.execution == policy
@@ -171,16 +164,14 @@ def test_a_suggestion_keeps_what_else_the_policy_says(table):
     block = ["strategy: sort", "scope: partition", "columns: [v]", "split_by: [p]", "then: [prune]"]
     assert "\n    ".join(["Keep it as it is declared:\n  execution:", *block]) + "\n" in text
     apply_clustering(table, ClusteringSpec(plan=PLAN, execution=replace(policy, strategy="zorder")))
-    declare(table, NARROW)
+    apply_queries(table, NARROW)
     names = [trial.execution.strategy for trial in suggest(table.store).trials.trials]
     assert sorted(names) == ["stitch", "zorder"], "over one column it is the sort"
 
 
 def test_nothing_is_foreseen_of_encrypted_files(table, tmp_path):
-    declare(table, NARROW)
-    applied = read_applied(table.store)
-    spec = replace(applied.spec, files=replace(applied.spec.files, encryption_key="env:NO_SUCH_KEY"))
-    write_applied(table.store, spec, number=applied.ref.number + 1, digest="sha256:key")
+    apply_queries(table, NARROW)
+    apply_key(table, "env:NO_SUCH_KEY")
     store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
     found = suggest(store)
     assert Kind.OPEN_INPUT not in store.counts()
@@ -197,7 +188,7 @@ def test_nothing_is_foreseen_of_encrypted_files(table, tmp_path):
 
 def test_of_an_empty_table_nothing_is_read(tmp_path):
     small = make_table(tmp_path / "empty")
-    declare(small, NARROW)
+    apply_queries(small, NARROW)
     found = suggest(small.store)
     assert (found.best, found.reasons) == (None, ("the table has no files yet: there is nothing to read",))
     assert "%" not in tried(small, "--suggest")[1]
@@ -205,14 +196,14 @@ def test_of_an_empty_table_nothing_is_read(tmp_path):
 
 def test_what_cannot_be_tried_is_an_error(table):
     for queries in ([], [NARROW]):
-        declare(table, *queries)
+        apply_queries(table, *queries)
         code, _, said = tried(table, "--columns", "nope")
         assert (code, "no column 'nope': it has id, v, p" in said) == (1, True)
         assert "no column 'V': did you mean 'v'?" in tried(table, "--columns", "V")[2]
     code, _, said = tried(table, "--strategy", "no_such_strategy")
     assert (code, "no_such_strategy" in said) == (1, True)
     assert tried(table, "--suggest", "--columns", "v")[0] == 2
-    declare(table)
+    apply_queries(table)
     code, _, said = tried(table)
     assert code != 0
     assert "--columns" in said

@@ -26,13 +26,13 @@ from parquetry.runtime.services.undo import files_of_instant
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.storage import open_store
-from parquetry.runtime.table import open_table, read_applied, write_applied
+from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from tests.support.handmade import at
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
-from tests.support.planned_clustering import groups_owed, table_in_debt
+from tests.support.planned_clustering import apply_queries, groups_owed, table_in_debt
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import CountingStore, Kind
 
@@ -103,16 +103,9 @@ def before_the_lock(monkeypatch, action):
     monkeypatch.setattr(publish, "look_ahead", looked)
 
 
-def declare_a_query(table):
-    applied = read_applied(table.store)
-    queries = [{"name": "few", "where": "v = 5"}]
-    spec = replace(applied.spec, extra={**applied.spec.extra, "queries": queries})
-    write_applied(table.store, spec, number=applied.ref.number + 1, digest="sha256:q")
-
-
 @pytest.mark.parametrize("inserts", [2, 5])
 def test_publishing_a_clustering_asks_as_little_for_many_files_as_for_few(path, store, inserts):
-    declare_a_query(table_in_debt(path, CURVE, inserts=inserts))
+    apply_queries(table_in_debt(path, CURVE, inserts=inserts), {"name": "few", "where": "v = 5"})
     result = cluster(store)
     assert (result.files_before, result.groups) == (2 * inserts, 2)
     (instant,) = result.instants
