@@ -12,6 +12,7 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+_LOOK_SECONDS = 0.2
 
 
 @dataclass(slots=True)
@@ -50,16 +51,35 @@ def tree(root: int) -> list[int]:
     return found
 
 
-def cpu_seconds(root: int) -> tuple[float, float, float]:
-    """Return user and system seconds of the tree, ended children included, those of its JVMs, and of the root alone."""
-    total = jvm = driver = 0
-    for pid in tree(root):
-        if fields := _stat(pid):
-            own = sum(int(value) for value in fields[11:13])
-            total += own + sum(int(value) for value in fields[13:15])
-            jvm += own * (_name(pid) == "java")
-            driver += own * (pid == root)
-    return total / TICKS, jvm / TICKS, driver / TICKS
+class _Clock:
+    """The CPU time of every process that was seen in a tree, those that have ended since included.
+
+    Spark's daemon ignores how its workers end, so that the kernel adds their time to nobody's: what a
+    process had used is what it had when it was last looked at.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._begun: dict[tuple[int, str], int] = {}
+        self._used: dict[tuple[int, str], tuple[int, str]] = {}
+        self.look()
+        self._begun = {process: ticks for process, (ticks, _) in self._used.items()}
+
+    def look(self) -> None:
+        """Note what each process of the tree has used by now."""
+        for pid in tree(self._root):
+            if fields := _stat(pid):
+                self._used[pid, fields[19]] = sum(int(value) for value in fields[11:13]), _name(pid)
+
+    def seconds(self) -> tuple[float, float, float]:
+        """User and system seconds since the beginning: of the tree, of its JVMs, and of the root alone."""
+        total = jvm = driver = 0
+        for process, (ticks, name) in self._used.items():
+            own = ticks - self._begun.get(process, 0)
+            total += own
+            jvm += own * (name == "java")
+            driver += own * (process[0] == self._root)
+        return total / TICKS, jvm / TICKS, driver / TICKS
 
 
 def _name(pid: int) -> str:
@@ -99,24 +119,24 @@ def worker_rss_bytes(root: int) -> int:
 def measured(root: int) -> Iterator[Measured]:
     """Measure the tree while the block runs."""
     result, done = Measured(), threading.Event()
+    clock, wall = _Clock(root), time.perf_counter()
 
     def poll() -> None:
-        while not done.wait(0.3):
+        while not done.wait(_LOOK_SECONDS):
+            clock.look()
             result.peak_rss_bytes = max(result.peak_rss_bytes, rss_bytes(root))
             result.worker_rss_bytes = max(result.worker_rss_bytes, worker_rss_bytes(root))
 
     poller = threading.Thread(target=poll, daemon=True)
-    begun, wall = cpu_seconds(root), time.perf_counter()
     poller.start()
     try:
         yield result
     finally:
         result.wall_seconds = time.perf_counter() - wall
-        result.cpu_seconds, result.jvm_cpu_seconds, result.driver_cpu_seconds = (
-            after - before for before, after in zip(begun, cpu_seconds(root), strict=True)
-        )
         done.set()
         poller.join()
+        clock.look()
+        result.cpu_seconds, result.jvm_cpu_seconds, result.driver_cpu_seconds = clock.seconds()
 
 
 def data_files(table: Path) -> dict[str, int]:
