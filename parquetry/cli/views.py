@@ -13,6 +13,7 @@ _COUNTS = ((10**9, "B"), (10**6, "M"), (10**3, "K"))
 _STEP = 1000
 _WHOLE = 100
 _NARROWEST = 20
+_LONG_NAME, _BEGINNING, _ENDING = 16, 8, 6
 
 
 def human_size(size_bytes: float) -> str:
@@ -37,6 +38,25 @@ def short_count(number: int) -> str:
     if unit and number < 10 * size:
         return f"{number * 10 // size / 10:.1f}{unit}"
     return f"{number // size}{unit}"
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Each name with what it is shown as in a table: long ones by beginnings that tell them apart.
+
+    Where beginnings are alike the ends are there too, and where these do not help the whole names.
+    """
+    distinct = dict.fromkeys(names)
+    for ending in (0, _ENDING):
+        shown = {name: _short(name, ending=ending) for name in distinct}
+        if len(set(shown.values())) == len(shown):
+            return shown
+    return {name: name for name in distinct}
+
+
+def _short(name: str, *, ending: int) -> str:
+    if len(name) <= _LONG_NAME:
+        return name
+    return f"{name[:_BEGINNING]}..{name[-ending:]}" if ending else name[:_BEGINNING]
 
 
 def wrapped(text: str, *, indent: int = 0) -> str:

@@ -221,13 +221,13 @@ def _filling_reason(candidate: _Candidate, policy: SizingPolicy) -> str:
 def _new_files(rows: int, *, per_file: int, record: Fraction, policy: SizingPolicy) -> tuple[Assignment, ...]:
     full, rest = divmod(rows, per_file)
     configured = policy.insert_split_size == per_file
-    origin = "insert_split_size" if configured else "as many as fill the maximum"
+    origin = "insert_split_size rows" if configured else "as many rows as the maximum holds"
     files = [
         Assignment(
             slice=None,
             inserts=per_file,
             size_after_bytes=_size_after(0, per_file, record),
-            reason=f"new file, full: {per_file} rows, {origin}",
+            reason=f"new file, full: {origin}",
         )
     ] * full
     if rest:

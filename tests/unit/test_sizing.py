@@ -227,7 +227,7 @@ def test_every_decision_has_its_reason():
         "not small: 105000000 B, the limit is 100000000 B",
     ]
     assert [a.reason for a in simulate(130_000, files=[]).assignments] == [
-        "new file, full: 120000 rows, insert_split_size",
+        "new file, full: insert_split_size rows",
         "new file, for the rest: 10000 of 120000 rows",
     ]
 
