@@ -127,8 +127,9 @@ def _is_parquet(relation: Any) -> bool:
 
 
 def _local_paths(uris: Sequence[str]) -> list[str] | None:
+    """Where the files lie; None unless they are local and few. A cached frame names none, and has rows."""
     parts = [urlsplit(uri.replace("#", "%23").replace("?", "%3F")) for uri in uris]
-    if len(parts) > _MOST_FILES or any(p.scheme != "file" for p in parts):
+    if not 0 < len(parts) <= _MOST_FILES or any(p.scheme != "file" for p in parts):
         return None
     return sorted(unquote(part.path) for part in parts)
 

@@ -115,17 +115,20 @@ def partition_paths(rules: KeyRules, values: Sequence[tuple[pa.Array, str]], row
     """The partition path of each row, as a dictionary: each path is spelled once."""
     if not values:
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([""]))
-    combined = np.zeros(rows, np.int64)
-    dictionaries: list[tuple[list[str | None], bool]] = []
+    paths = np.zeros(rows, np.int64)
+    columns: list[tuple[list[str | None], np.ndarray, bool]] = []
     for array, kind in values:
         encoded = _text(array).dictionary_encode()
         texts: list[str | None] = [*encoded.dictionary.to_pylist(), None]
         codes = encoded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
-        combined = combined * len(texts) + codes
-        dictionaries.append((texts, kind == "string"))
-    distinct, codes = np.unique(combined, return_inverse=True)
-    paths = [_path(rules, dictionaries, int(number)) for number in distinct]
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(paths, pa.string()))
+        columns.append((texts, codes, kind == "string"))
+        # Numbered anew for each column, so that no product of many columns leaves the integers.
+        _, first_rows, paths = np.unique(paths * len(texts) + codes, return_index=True, return_inverse=True)
+    spelled = [
+        path_of_texts(rules, [(texts[codes[row]], is_text) for texts, codes, is_text in columns])
+        for row in first_rows
+    ]
+    return pa.DictionaryArray.from_arrays(pa.array(paths.astype(np.int32)), pa.array(spelled, pa.string()))
 
 
 def is_read_alike(arrow: pa.DataType, spark_type: str) -> bool:
@@ -172,14 +175,6 @@ def _text(array: pa.Array) -> pa.Array:
         if days["min"] is not None and not _FOUR_DIGITS[0] <= days["min"] <= days["max"] <= _FOUR_DIGITS[1]:
             raise NotPlainError("a year in a key has not four digits")
     return pc.cast(array, pa.string())
-
-
-def _path(rules: KeyRules, dictionaries: Sequence[tuple[list[str | None], bool]], number: int) -> str:
-    levels: list[tuple[str | None, bool]] = []
-    for texts, is_text in reversed(dictionaries):
-        number, code = divmod(number, len(texts))
-        levels.append((texts[code], is_text))
-    return path_of_texts(rules, levels[::-1])
 
 
 def _batch_rows(file: pq.ParquetFile, groups: Sequence[int]) -> int:

@@ -27,6 +27,8 @@ When: TypeAlias = str | dt.date
 _DIGITS: Final = re.compile(r"\d{14}(\d{3})?")
 _TEXT: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,3}))?)?")
 _EARLIEST: Final = re.compile(r"0+")
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND: Final = dt.timedelta(milliseconds=1)
 
 
 def read_table(
@@ -101,10 +103,10 @@ def instant_of(when: When, zone: Timezone, *, ends: bool) -> str:  # noqa: PLR09
     """
     if isinstance(when, dt.datetime):
         if when.tzinfo is not None:
-            return format_instant(int(when.timestamp() * 1000), zone)
-        return f"{when:%Y%m%d%H%M%S}{when.microsecond // 1000:03d}"
+            return format_instant((when - _EPOCH) // _MILLISECOND, zone)
+        return f"{when.year:04}{when:%m%d%H%M%S}{when.microsecond // 1000:03}"
     if isinstance(when, dt.date):
-        return f"{when:%Y%m%d}000000000"
+        return f"{when.year:04}{when:%m%d}000000000"
     rest = "999" if ends else "000"
     text = when.strip()
     if found := _DIGITS.fullmatch(text):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark import staging
 from parquetry.runtime.spark.plain_files import plain_files
+from parquetry.runtime.spark.plain_rows import partition_paths
 from parquetry.runtime.spec import Column, TableSpec
 from tests.support.judges import HudiRs
 
@@ -142,6 +145,31 @@ def test_selected_and_renamed_columns_are_plain(spark, source):
 )
 def test_whatever_computes_is_left_to_spark(spark, source, computed):
     assert plain_files(computed(read(spark, source))) is None
+
+
+def test_a_cached_frame_is_left_to_spark(spark, tmp_path, source):
+    frame = read(spark, source)
+    rows = frame.count()
+    cached = frame.cache()
+    try:
+        assert plain_files(cached) is None
+        assert plain_files(cached.select("n", "id")) is None
+        table = parquetry.create(tmp_path / "t", TableSpec(name="t", columns=COLUMNS))
+        assert table.insert(cached).inserted_rows == rows
+    finally:
+        cached.unpersist()
+
+
+def test_paths_of_many_columns_of_many_values():
+    values = [np.random.default_rng(seed).permutation(10_000) for seed in range(5)]
+    rules = KeyRules(
+        record_key=(), partition_by=tuple("abcde"), hive_style=True, url_encode=True, named_key=False
+    )
+    paths = partition_paths(rules, [(pa.array(column), "bigint") for column in values], 10_000)
+    assert paths.to_pylist() == [
+        "/".join(f"{name}={value}" for name, value in zip("abcde", row, strict=True))
+        for row in zip(*values, strict=True)
+    ]
 
 
 def test_files_that_spark_reads_in_its_own_way(spark, tmp_path):

@@ -7,6 +7,8 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
@@ -39,12 +41,24 @@ pytestmark = pytest.mark.spark
             "20261101060000000",
             "20261101060000000",
         ),
+        (
+            dt.datetime(2037, 7, 9, 3, 26, 41, 849000, tzinfo=dt.UTC),
+            "20370709032641849",
+            "20370709032641849",
+        ),
+        (dt.date(12, 1, 2), "00120102000000000", "00120102000000000"),
         ("000", "000", "000"),
     ],
 )
 def test_times_as_instants(when, ends, begins):
     assert instant_of(when, Timezone.UTC, ends=True) == ends
     assert instant_of(when, Timezone.UTC, ends=False) == begins
+
+
+@given(st.datetimes(dt.datetime(1980, 1, 1), dt.datetime(2060, 1, 1)))
+def test_a_moment_is_the_instant_of_its_millisecond(when):
+    digits = when.isoformat(timespec="milliseconds").translate({ord(c): None for c in "-T:."})
+    assert instant_of(when.replace(tzinfo=dt.UTC), Timezone.UTC, ends=True) == digits
 
 
 @pytest.mark.parametrize(
