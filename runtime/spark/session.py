@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
@@ -19,6 +19,9 @@ _MIB, _GIB = 1024**2, 1024**3
 _TASK_BYTES_LEAST, _TASK_BYTES_MOST = 64 * _MIB, 512 * _MIB
 _PYTHON_BYTES, _ADDRESSES_BYTES = 128 * _MIB, 1536 * _MIB
 _ROWS_MOST = 65_536
+_FILES_OF_ONE_TASK = 32
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_LISTING_TASKS_OF_A_CORE = 4
 _GONE = re.compile(
     r"PATH_NOT_FOUND|FILE_NOT_EXIST|SparkFileNotFoundException|java\.io\.FileNotFoundException"
 )
@@ -65,6 +68,19 @@ EXPRESSION_SETTINGS: Mapping[str, str] = {
     # Hudi's text of a decimal is java.math.BigDecimal.toString, which is what a cast gives here.
     "spark.sql.ansi.enabled": "false",
 }
+
+
+def load_files(spark: SparkSession, reader: DataFrameReader, uris: Sequence[str]) -> DataFrame:
+    """The frame of exactly these files.
+
+    Spark looks whether each is there, and by default starts a task for each as soon as there are 33.
+    """
+    settings = {}
+    if len(uris) > _FILES_OF_ONE_TASK:
+        tasks = _LISTING_TASKS_OF_A_CORE * spark.sparkContext.defaultParallelism
+        settings[_LISTING_TASKS] = str(min(tasks, int(spark.conf.get(_LISTING_TASKS) or tasks)))
+    with session_settings(spark, settings):
+        return reader.load(list(uris))
 
 
 def arrow_settings(spark: SparkSession, row_bytes: float | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_files import FoundFile, open_file
-from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.session import failures_translated, load_files
 from parquetry.runtime.spark.source_failures import (
     UnreadableFileError,
     gone_file,
@@ -94,7 +94,7 @@ def _load(
     if schema is not None:
         reader = reader.schema(schema)
     try:
-        return reader.load([file.spark_uri for file in files])
+        return load_files(spark, reader, [file.spark_uri for file in files])
     except (PySparkException, Py4JJavaError) as error:
         if is_gone(error):
             raise gone_file(error) from error

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.outcome import KeyRange
-from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.session import failures_translated, load_files
 from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.storage import ObjectStore
@@ -58,7 +58,7 @@ def read_files(spark: SparkSession, uris: Sequence[str], schema: str | None = No
     if schema is not None:
         reader = reader.schema(schema)
     with failures_translated("files to read"):
-        return reader.load(list(uris))
+        return load_files(spark, reader, uris)
 
 
 def winners(keys: DataFrame, *, partitioned: bool) -> DataFrame:

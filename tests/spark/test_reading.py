@@ -6,6 +6,8 @@ import datetime as dt
 import random
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from parquetry.runtime.job import digest_of
 from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.spark import scan
 from parquetry.runtime.spark.read import instant_of
+from parquetry.runtime.spark.tagging import read_files
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table, write_applied
@@ -53,6 +56,26 @@ pytestmark = pytest.mark.spark
 def test_times_as_instants(when, ends, begins):
     assert instant_of(when, Timezone.UTC, ends=True) == ends
     assert instant_of(when, Timezone.UTC, ends=False) == begins
+
+
+def test_many_files_are_found_by_a_few_tasks(spark, tmp_path):
+    files = [tmp_path / f"{number}.parquet" for number in range(100)]
+    for file in files:
+        pq.write_table(pa.table({"id": [1]}), file)
+    context = spark.sparkContext
+    context.setJobGroup("listing", "files to read")
+    frame = read_files(spark, [f"file://{file}" for file in files])
+    tracker = context.statusTracker()
+    stages = [
+        tracker.getStageInfo(stage)
+        for job in tracker.getJobIdsForGroup("listing")
+        for stage in tracker.getJobInfo(job).stageIds
+    ]
+    context.setLocalProperty("spark.jobGroup.id", None)
+    # By Spark's default there is a task for each file; one more stage reads a schema.
+    assert sum(stage.numTasks for stage in stages) <= 4 * context.defaultParallelism + 1
+    assert spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism") == "10000"
+    assert frame.count() == 100
 
 
 @given(st.datetimes(dt.datetime(1980, 1, 1), dt.datetime(2060, 1, 1)))
