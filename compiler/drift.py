@@ -21,7 +21,6 @@ from parquetry.runtime.property_drift import differing_properties
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.table_schema import live_columns
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, format_instant
 from parquetry.runtime.timeline.timeline import Timeline
@@ -95,7 +94,8 @@ def table_drift(store: ObjectStore, *, table: str, location: str) -> TableDrift:
 def observed_drift(observation: Observation) -> tuple[Drift, ...]:
     """The drift of an observed table; none where nothing is applied.
 
-    Two requests more: a listing of the timeline and the newest commit with a schema.
+    Two requests more: a listing of the timeline and the newest commit with a schema; for a table that
+    nobody has written to since it was made, the listing alone.
     """
     spec = observation.spec
     if not observation.is_applied or spec is None:
@@ -104,7 +104,7 @@ def observed_drift(observation: Observation) -> tuple[Drift, ...]:
     timeline = handle.timeline()
     return (
         *_properties(observation, spec),
-        *_columns(handle, timeline, spec),
+        *_columns(observation, timeline, spec),
         *_layout(timeline, spec),
     )
 
@@ -139,8 +139,8 @@ def _written_at(handle: TableHandle) -> str | None:
     return None if info is None else format_instant(info.modified_ms, handle.config.timezone)
 
 
-def _columns(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
-    live = {c.name: c for c in live_columns(handle.store, timeline, handle.config)}
+def _columns(observation: Observation, timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
+    live = {c.name: c for c in observation.live_columns(timeline)}
     applied = {c.name: c for c in spec.columns}
     if not live:
         return

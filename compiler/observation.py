@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_applied, read_identity
+from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
+from parquetry.runtime.creation import first_commit
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.readable import check_readable
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle, check_writable
 from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table_schema import live_columns
+from parquetry.runtime.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +23,14 @@ class Observation:
     """A table that exists.
 
     ``spec`` is the applied one; for a table whose creation was interrupted before anything was
-    applied, the one it was made with. ``made_with`` is that one for every table that parquetry made.
+    applied, the one it was made with. ``made_with`` is that one for every table that parquetry made,
+    at ``first_instant``.
     """
 
     handle: TableHandle
     spec: TableSpec | None
     made_with: TableSpec | None = None
+    first_instant: str | None = None
 
     @property
     def is_applied(self) -> bool:
@@ -35,6 +41,23 @@ class Observation:
     def is_forgotten(self) -> bool:
         """Whether the project declared the table once and no longer does."""
         return self.handle.applied is not None and self.handle.applied.forgotten
+
+    def live_columns(self, timeline: Timeline) -> tuple[Column, ...]:
+        """The columns that readers see; none for an empty table of another program.
+
+        The commit that made a table has the columns that it was made with: while that is the only
+        write, and as long as it was, it is not read.
+        """
+        if self.made_with is not None and self._is_as_made(timeline, self.made_with):
+            return columns_from_avro(table_avro_schema(self.made_with.name, self.made_with.columns))
+        return live_columns(self.handle.store, timeline, self.handle.config)
+
+    def _is_as_made(self, timeline: Timeline, spec: TableSpec) -> bool:
+        writes = timeline.completed_writes
+        if self.handle.table_id is None or [write.time for write in writes] != [self.first_instant]:
+            return False
+        size_bytes = len(first_commit(spec, table_id=self.handle.table_id))
+        return timeline.files[writes[0].file_name].size_bytes == size_bytes
 
 
 def observe(store: ObjectStore) -> Observation | None:
@@ -60,7 +83,12 @@ def observe(store: ObjectStore) -> Observation | None:
         table_id=identity.table_id if identity else None,
         project=identity.project if identity else None,
     )
-    return Observation(handle=handle, spec=applied.spec if applied else made_with, made_with=made_with)
+    return Observation(
+        handle=handle,
+        spec=applied.spec if applied else made_with,
+        made_with=made_with,
+        first_instant=identity.first_instant if identity else None,
+    )
 
 
 def is_there(store: ObjectStore) -> bool:

@@ -240,13 +240,25 @@ class PlanWarning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """What besides project and target was asked for, so that the same plan can be asked for again.
+
+    Values of ``variables`` are masked where tables of the plan have columns with personal data.
+    """
+
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What was seen, and when (milliseconds since 1970, UTC).
 
     ``figures`` are of the tables that change; ``due``, where it was asked for, says what every table
     owes the policy that is applied to it, ``outlooks`` what the next run's clustering would be good for,
     ``ingest`` what it would take from its sources, and ``excluded`` (asked for by itself) which files
-    its clustering would leave.
+    its clustering would leave. ``options`` are what the plan was asked for with.
     """
 
     created_ms: int
@@ -258,6 +270,7 @@ class Evidence:
     excluded: Mapping[str, ExcludedFiles] | None = None
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()
+    options: PlanOptions = field(default_factory=PlanOptions)
 
     @property
     def has_due(self) -> bool:

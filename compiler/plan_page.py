@@ -47,6 +47,7 @@ class PlanPage:
     cards: tuple[Card, ...]
     warnings: tuple[str, ...]
     due: tuple[tuple[str, str], ...]
+    drift: tuple[tuple[str, str], ...]
     commands: tuple[str, ...]
 
 
@@ -56,9 +57,15 @@ def render_page(page: PlanPage) -> str:
 
 
 def plan_page(
-    plan: Plan, cards: tuple[Card, ...], *, summary: str, due: tuple[tuple[str, str], ...]
+    plan: Plan,
+    cards: tuple[Card, ...],
+    *,
+    summary: str,
+    due: tuple[tuple[str, str], ...],
+    drift: tuple[tuple[str, str], ...],
+    commands: tuple[str, ...],
 ) -> PlanPage:
-    """The page of a plan, of which each table and what is due have been put into words."""
+    """The page of a plan, of which each table, what is due and what drifted have been put into words."""
     intent, evidence = plan.intent, plan.evidence
     created = datetime.fromtimestamp(evidence.created_ms / 1000, UTC)
     facts = [
@@ -70,9 +77,6 @@ def plan_page(
     ]
     if intent.git_commit:
         facts.insert(3, ("commit", intent.git_commit))
-    commands = [f"parquetry plan --target {intent.target}"]
-    if not plan.is_empty:
-        commands.append(f"parquetry apply --target {intent.target} --approved {plan.plan_id}")
     return PlanPage(
         title=f"parquetry plan: {intent.project} at {intent.target}",
         summary=summary,
@@ -83,7 +87,8 @@ def plan_page(
             for w in evidence.warnings
         ),
         due=due,
-        commands=tuple(commands),
+        drift=drift,
+        commands=commands,
     )
 
 

@@ -14,16 +14,24 @@ from parquetry.compiler.known_locations import former_locations
 from parquetry.compiler.next_run import due_sources
 from parquetry.compiler.observation import Observation, admit, observe
 from parquetry.compiler.outlook import outlook_of
-from parquetry.compiler.plan import Change, ChangeClass, Debt, ExcludedFiles, JobReference, Plan
+from parquetry.compiler.plan import (
+    Change,
+    ChangeClass,
+    Debt,
+    ExcludedFiles,
+    JobReference,
+    Plan,
+    PlanOptions,
+)
 from parquetry.compiler.planner import Declared, Due, Elsewhere, PlanContext, TableReader, make_plan
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.personal_data import MASK, pii_columns
 from parquetry.runtime.source_files import join_base
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.table_schema import live_columns
 
 
 def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excluded: bool = False) -> Plan:
@@ -50,7 +58,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         drifts=lambda table: drifts[table.spec.name],
         find_elsewhere=lambda table: _elsewhere(workspace, table),
         admit=admit,
-        live_columns=_live_columns,
+        live_columns=lambda observation: observation.live_columns(observation.handle.timeline()),
         measure=lambda table, observation: figures_of(
             observation.handle,
             observation.spec or table.spec,
@@ -59,13 +67,26 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
             looks_at_rows=due,
         ),
     )
-    return make_plan(
+    plan = make_plan(
         (declared(workspace, table) for table in workspace.tables),
         context=context,
         reader=reader,
         undeclared=find_undeclared(workspace) if workspace.is_whole else (),
         due=_due(workspace, seen, excluded=excluded) if due else None,
         drift=_drift_lines(drifts),
+    )
+    return replace(plan, evidence=replace(plan.evidence, options=_options(workspace, plan)))
+
+
+def _options(workspace: Workspace, plan: Plan) -> PlanOptions:
+    """What was asked for. A variable may be a value of a column, so personal columns hide them all."""
+    hides = any(column.pii for table in workspace.tables for column in table.columns) or any(
+        pii_columns(action.spec.columns) for action in plan.intent.actions
+    )
+    return PlanOptions(
+        select=workspace.select,
+        exclude=workspace.exclude,
+        variables={name: MASK if hides else value for name, value in workspace.variables.items()},
     )
 
 
@@ -164,11 +185,6 @@ def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:
         for table, found in drifts.items()
         for drift in found
     )
-
-
-def _live_columns(observation: Observation) -> tuple[Column, ...]:
-    handle = observation.handle
-    return live_columns(handle.store, handle.timeline(), handle.config)
 
 
 def _elsewhere(workspace: Workspace, table: Declared) -> Elsewhere | None:

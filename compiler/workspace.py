@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
@@ -34,14 +34,21 @@ _NEWEST_AVRO_READER = "4.1.1"
 class Workspace:
     """A valid project with the tables that were selected. ``open`` makes stores of locations.
 
-    ``is_whole`` says that nothing was selected or left out.
+    ``select``, ``exclude`` and ``variables`` are what was asked for.
     """
 
     project: Project
     tables: tuple[ResolvedTable, ...]
     tree: GitWorkTree
-    is_whole: bool = True
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
     open: Callable[[str, Mapping[str, Any]], ObjectStore] = open_store
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was selected or left out."""
+        return not self.select and not self.exclude
 
     def table(self, name: str) -> ResolvedTable:
         """The table of that name; :class:`UnknownTableError` says which one may be meant."""
@@ -90,7 +97,10 @@ def open_workspace(
     if result.project is None:
         raise SpecError(result.diagnostics, files=result.files)
     whole = Workspace(
-        project=result.project, tables=result.project.tables, tree=work_tree(result.project.root)
+        project=result.project,
+        tables=result.project.tables,
+        tree=work_tree(result.project.root),
+        variables=variables,
     )
     if not select and not exclude:
         return whole
@@ -99,7 +109,7 @@ def open_workspace(
         "git": changed_since(result.project.root, target=target, variables=variables),
     }
     chosen = project.select(whole.tables, select=select, exclude=exclude, methods=methods)
-    return replace(whole, tables=chosen, is_whole=False)
+    return replace(whole, tables=chosen, select=select, exclude=exclude)
 
 
 def table_named(project: Project, name: str) -> ResolvedTable:

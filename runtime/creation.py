@@ -88,21 +88,24 @@ def finish_creation(store: ObjectStore, identity: TableIdentity) -> None:
     if _is_whole(store, properties):
         return
     _refuse_lost_properties(store, first_instant)
-    metadata = CommitMetadata(
-        operation="INSERT",
-        extra={
-            SCHEMA_KEY: table_avro_schema(spec.name, spec.columns),
-            TABLE_ID_KEY: identity.table_id,
-            VERSION_KEY: VERSION,
-        },
-    )
+    content = first_commit(spec, table_id=identity.table_id)
     for state in State:
         instant = Instant(time=first_instant, action=Action.COMMIT, state=state)
-        store.put_if_absent(instant.path, metadata.to_json() if instant.is_completed else b"")
+        store.put_if_absent(instant.path, content if instant.is_completed else b"")
     comment = f"Made by parquetry {VERSION} at {first_instant} (UTC)"
-    content = format_properties(properties, comment=comment)
-    if store.put_if_absent(PROPERTIES_PATH, content) is PutOutcome.LOST:
+    said = format_properties(properties, comment=comment)
+    if store.put_if_absent(PROPERTIES_PATH, said) is PutOutcome.LOST:
         _is_whole(store, properties)
+
+
+def first_commit(spec: TableSpec, *, table_id: str) -> bytes:
+    """The commit that makes a table, with its columns and no row."""
+    extra = {
+        SCHEMA_KEY: table_avro_schema(spec.name, spec.columns),
+        TABLE_ID_KEY: table_id,
+        VERSION_KEY: VERSION,
+    }
+    return CommitMetadata(operation="INSERT", extra=extra).to_json()
 
 
 def table_properties(spec: TableSpec) -> dict[str, str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parquetry.cli.measured_view import hindsight_lines
+from parquetry.cli.plan_words import due_lines, excluded_lines
+from parquetry.cli.scope_choice_view import scope_sentences
 from parquetry.cli.views import count, human_size
+from parquetry.compiler.plan import Plan
 from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook
 
 
@@ -24,6 +27,21 @@ def outlook_lines(outlook: Outlook) -> list[str]:
     if outlook.hindsight is not None:
         lines.append(" ".join(hindsight_lines(outlook.hindsight).split()))
     return lines
+
+
+def due_entries(plan: Plan) -> list[tuple[str, str]]:
+    """All that is due, as table and text: what the next run does, what that is good for, what it leaves."""
+    lines = due_lines(plan)
+    outlooks, excluded = plan.evidence.outlooks or {}, plan.evidence.excluded or {}
+    entries: list[tuple[str, str]] = []
+    for table in dict.fromkeys(name for name, _ in lines):
+        entries += [line for line in lines if line[0] == table]
+        if (outlook := outlooks.get(table)) is not None:
+            entries += [(table, text) for text in outlook_lines(outlook)]
+            entries += [(table, text) for text in scope_sentences(outlook.scopes, spec=None)]
+        if (left := excluded.get(table)) is not None and left.total:
+            entries += [(table, f"left as it is: {text}") for text in excluded_lines(table, left)]
+    return entries
 
 
 def _query_lines(queries: Iterable[ForeseenQuery]) -> Iterator[str]:

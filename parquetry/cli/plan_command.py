@@ -45,7 +45,7 @@ def command(
             out.write_text(encode(plan), encoding="utf-8")
         except OSError as error:
             raise click.FileError(str(out), f"{error.strerror}; name another file with --out") from error
-    output.show(PlanView(saved=out, carried=request.carried), plan)
+    output.show(PlanView(saved=out, carried=request.carried, verbose=output.verbose), plan)
     if plan.intent.blocked:
         return 1
     return 3 if detailed_exitcode and not plan.is_empty else 0

@@ -7,23 +7,24 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from parquetry.cli.carried import Carried
-from parquetry.cli.outlook_words import outlook_lines
+from parquetry.cli.outlook_words import due_entries
+from parquetry.cli.plan_commands import carried_by, commands_again
 from parquetry.cli.plan_words import (
+    change_notes,
     commit_text,
     cost_text,
     debt_text,
-    due_lines,
+    files_line,
     files_text,
     kind_of,
+    place_lines,
     query_lines,
-    small_text,
     steps_line,
     summary,
     value_text,
 )
 from parquetry.cli.views import count
-from parquetry.compiler.plan import Action, Blocked, Plan, TableFigures
+from parquetry.compiler.plan import Action, Blocked, Change, Plan, TableFigures
 from parquetry.compiler.review import yaml_diff
 
 _ROOM_FOR_NOTE = 200
@@ -47,7 +48,7 @@ def render_markdown(plan: Plan, *, max_bytes: int) -> str:
     intent = plan.intent
     top = f"<!-- parquetry:plan project={intent.project} target={intent.target} -->\n"
     top += f"### parquetry plan for `{intent.target}`: {_inline(summary(plan))}\n"
-    footer = _footer(plan)
+    footer = _footer(plan, room=max_bytes // 2)
     room = max_bytes - _size(top) - _size(footer) - _ROOM_FOR_NOTE
     rows, rows_left = _fitting([_row(action, plan) for action in intent.actions], room - _size(_HEADER))
     table = f"\n{_HEADER}{''.join(rows)}" if rows else ""
@@ -78,7 +79,7 @@ def _row(action: Action, plan: Plan) -> str:
 
 
 def _blocked(blocked: Blocked, plan: Plan) -> str:
-    carried = Carried(target=plan.intent.target)
+    carried = carried_by(plan)
     lines = [
         f"\n#### Blocked: `{blocked.table}` {blocked.code}\n",
         f"{_inline(blocked.reason)}.\n",
@@ -89,7 +90,7 @@ def _blocked(blocked: Blocked, plan: Plan) -> str:
         if step.commands:
             lines.append(_indented(_fenced("\n".join(carried.recipe(step.commands)), "sh")))
     if blocked.changes:
-        lines.append(_details("The change", _diff(blocked)))
+        lines.append(_details("The change", "\n".join((_diff(blocked), *_changes(blocked.changes)))))
     return "\n".join(lines) + "\n"
 
 
@@ -101,23 +102,16 @@ def _warnings(plan: Plan) -> Iterator[str]:
 
 def _sections(plan: Plan) -> Iterator[_Section]:
     for action in plan.intent.actions:
-        parts = [_diff(action), f"{_inline(steps_line(action))}\n"]
-        undeclared = [change for change in action.changes if change.undeclared is not None]
-        parts += [f"`{change.path}`: {_inline(change.undeclared or '')}\n" for change in undeclared]
-        allowed = [change for change in action.changes if change.allowed is not None]
-        parts += [f"`{change.path}` is allowed: {_inline(change.allowed or '')}\n" for change in allowed]
-        live = [change for change in action.changes if change.live not in (None, change.old, change.new)]
-        parts += [f"`{change.path}` is {_inline(value_text(change.live))} in the table\n" for change in live]
+        parts = [f"{_inline(line)}\n" for line in place_lines(action)]
+        parts += [_diff(action), *_changes(action.changes), f"{_inline(steps_line(action))}\n"]
         figures = plan.evidence.figures.get(action.table)
         if figures is not None and figures.files:
             parts.append(_figures(figures, action.spec.sizing.max_file_size_bytes))
         fields = f", {count(len(action.changes), 'field')}" if action.changes else ""
         title = f"<code>{html.escape(action.table)}</code>: {kind_of(action)}{fields}"
         yield _Section(action.change_class.rank, "\n" + _details(title, "\n".join(parts)))
-    due = due_lines(plan)
+    due = due_entries(plan)
     if due:
-        outlooks = (plan.evidence.outlooks or {}).items()
-        due += [(table, line) for table, outlook in outlooks for line in outlook_lines(outlook)]
         body = "".join(f"- `{table}`: {_inline(text)}\n" for table, text in due)
         yield _Section(0, "\n" + _details("What the next run finds to do", body))
     drift = plan.evidence.drift
@@ -128,9 +122,17 @@ def _sections(plan: Plan) -> Iterator[_Section]:
         yield _Section(0, "\n" + _details(f"Drift: {count(len(drift), 'field')}", "\n".join(lines) + "\n"))
 
 
+def _changes(changes: Sequence[Change]) -> Iterator[str]:
+    """A list of the places that changes come from, with what else is said of them."""
+    said = [(change.path, [change.origin or "", *change_notes(change)]) for change in changes]
+    lines = [f"- `{path}`: {_inline('; '.join(filter(None, notes)))}\n" for path, notes in said if any(notes)]
+    if lines:
+        yield "".join(lines)
+
+
 def _figures(figures: TableFigures, largest: int) -> str:
     lines = [
-        f"{files_text(figures)}, {small_text(figures)}\n",
+        f"{files_line(figures)}\n",
         *(f"- {_inline(q)}" for q in query_lines(figures)),
     ]
     tenths = len(figures.sizes_before) - 1
@@ -162,14 +164,15 @@ def _details(title: str, body: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{body}\n</details>\n"
 
 
-def _footer(plan: Plan) -> str:
+def _footer(plan: Plan, *, room: int) -> str:
+    """What the plan is, and the commands that make and apply it; too long ones without their selection."""
     intent = plan.intent
     made = f"plan `{plan.plan_id}`, parquetry {intent.parquetry}"
     commit = commit_text(plan)
-    commands = [f"parquetry plan --target {intent.target}"]
-    if not plan.is_empty:
-        commands.append(f"parquetry apply --target {intent.target} --approved {plan.plan_id}")
-    return f"\n---\n{made}{f', {commit}' if commit else ''}\n\n{_fenced(chr(10).join(commands), 'sh')}"
+    commands = "\n".join(commands_again(plan))
+    if _size(commands) > room:
+        commands = f"parquetry plan --target {intent.target} # with --select, --exclude, --var as in the plan"
+    return f"\n---\n{made}{f', {commit}' if commit else ''}\n\n{_fenced(commands, 'sh')}"
 
 
 def _note(*, rows_left: int, blocked_left: int, details_left: int) -> str:

@@ -16,20 +16,18 @@ from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import (
     commit_text,
     cost_text,
-    creation_lines,
     drift_line,
     due_lines,
     excluded_lines,
-    files_text,
+    files_line,
     kind_of,
+    place_lines,
     query_lines,
-    small_text,
     steps_line,
     summary,
     value_text,
 )
 from parquetry.cli.scope_choice_view import scope_lines
-from parquetry.cli.views import human_size
 from parquetry.compiler.plan import (
     Action,
     Blocked,
@@ -50,12 +48,14 @@ class PlanView:
     """One line per changed field with the place that caused it.
 
     ``saved`` is where the plan went; ``applying`` leaves out the advice to apply it;
-    ``carried`` goes into the commands that are printed.
+    ``carried`` goes into the commands that are printed, ``verbose`` leaves out none of the partitions
+    of which scopes were compared.
     """
 
     saved: Path | None = None
     applying: bool = False
     carried: Carried = field(default_factory=Carried)
+    verbose: bool = False
 
     def text(self, outcome: Plan, paint: Paint) -> str:
         """Actions, then what is blocked, warnings, the summary, and the next command."""
@@ -65,7 +65,7 @@ class PlanView:
         for blocked in outcome.intent.blocked:
             lines += [*_blocked(blocked, paint, self.carried), ""]
         if outcome.evidence.due is not None:
-            lines += [*_due(outcome, paint), ""]
+            lines += [*_due(outcome, paint, verbose=self.verbose), ""]
         for warning in outcome.evidence.warnings:
             lines += [*_warning(warning, paint), ""]
         if outcome.evidence.drift:
@@ -99,10 +99,7 @@ def _headline(plan: Plan, paint: Paint) -> str:
 
 def _action(action: Action, plan: Plan, paint: Paint) -> Iterator[str]:
     yield f"{_sign(action, paint)} {paint.bold(action.table)}  {kind_of(action)}"
-    if Step.CREATE in action.steps:
-        yield from (f"    {line}" for line in creation_lines(action))
-    elif Step.FORGET in action.steps:
-        yield f"    at {action.location}: no spec declares it any more"
+    yield from (f"    {line}" for line in place_lines(action))
     yield from _change_lines(action.changes, paint)
     figures = plan.evidence.figures.get(action.table)
     if figures is not None and figures.files:
@@ -118,11 +115,11 @@ def _sign(action: Action, paint: Paint) -> str:
 
 def _figures(action: Action, figures: TableFigures) -> Iterator[str]:
     yield from _wrapped(cost_text(action, figures.debt))
-    yield f"    {files_text(figures)}, {human_size(figures.size_bytes)}, {small_text(figures)}"
+    yield f"    {files_line(figures)}"
     yield from (f"    {line}" for line in query_lines(figures))
 
 
-def _due(plan: Plan, paint: Paint) -> Iterator[str]:
+def _due(plan: Plan, paint: Paint, *, verbose: bool) -> Iterator[str]:
     """What tables owe the policies that are applied to them, and what their sources have for them."""
     yield paint.bold("due")
     lines = due_lines(plan)
@@ -132,7 +129,7 @@ def _due(plan: Plan, paint: Paint) -> Iterator[str]:
         yield from _wrapped(f"{name.ljust(width)}  {text}")
         is_last = place + 1 == len(lines) or lines[place + 1][0] != name
         if is_last and name in outlooks:
-            yield from _outlook(outlooks[name], paint)
+            yield from _outlook(outlooks[name], paint, verbose=verbose)
         if is_last and name in excluded and excluded[name].total:
             yield "      left as they are:"
             for line in excluded_lines(name, excluded[name]):
@@ -141,10 +138,10 @@ def _due(plan: Plan, paint: Paint) -> Iterator[str]:
         yield "    no table is applied"
 
 
-def _outlook(outlook: Outlook, paint: Paint) -> Iterator[str]:
+def _outlook(outlook: Outlook, paint: Paint, *, verbose: bool) -> Iterator[str]:
     for line in outlook_lines(outlook):
         yield from _wrapped(line, indent=6)
-    yield from scope_lines(outlook.scopes, paint, spec=None, indent=6)
+    yield from scope_lines(outlook.scopes, paint, spec=None, verbose=verbose, indent=6)
 
 
 def _blocked(blocked: Blocked, paint: Paint, carried: Carried) -> Iterator[str]:

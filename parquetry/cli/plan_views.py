@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.carried import Carried
 from parquetry.cli.output import Output
+from parquetry.cli.plan_commands import carried_by
 from parquetry.cli.plan_github import render_github
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
@@ -25,4 +25,5 @@ def show_plan(plan: Plan, output: Output, *, saved: Path, max_bytes: int) -> Non
         case "github":
             click.echo(render_github(plan), nl=False)
         case _:
-            output.show(PlanView(saved=saved, carried=Carried(target=plan.intent.target)), plan)
+            view = PlanView(saved=saved, carried=carried_by(plan), verbose=output.verbose)
+            output.show(view, plan)

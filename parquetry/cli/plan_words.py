@@ -6,7 +6,17 @@ from collections import Counter
 from typing import Any, assert_never
 
 from parquetry.cli.views import count, human_size
-from parquetry.compiler.plan import Action, Debt, DueSource, ExcludedFiles, Plan, Step, TableFigures
+from parquetry.compiler.plan import (
+    Action,
+    Change,
+    ChangeClass,
+    Debt,
+    DueSource,
+    ExcludedFiles,
+    Plan,
+    Step,
+    TableFigures,
+)
 from parquetry.compiler.review import quoted
 from parquetry.compiler.words import format_size
 
@@ -150,6 +160,32 @@ def query_lines(figures: TableFigures) -> list[str]:
         same = (query.read, query.total) == (query.read_after, query.total_after)
         lines.append(now if same else f"{now}, then about {query.read_after} of {query.total_after}")
     return lines
+
+
+def files_line(figures: TableFigures) -> str:
+    """A table's files and how large they are in all, with what the change makes of them."""
+    return f"{files_text(figures)}, {human_size(figures.size_bytes)}, {small_text(figures)}"
+
+
+def change_notes(change: Change) -> list[str]:
+    """What is said of a change besides its values and its place."""
+    notes = [change.code] if change.change_class is ChangeClass.BREAKING else []
+    if change.undeclared is not None:
+        notes.append(change.undeclared)
+    if change.allowed is not None:
+        notes.append(f"allowed: {change.allowed}")
+    if change.live not in (None, change.old, change.new):
+        notes.append(f"{value_text(change.live)} in the table")
+    return notes
+
+
+def place_lines(action: Action) -> list[str]:
+    """Where the table is that is made or forgotten, and what a new one looks like; nothing for others."""
+    if Step.CREATE in action.steps:
+        return creation_lines(action)
+    if Step.FORGET in action.steps:
+        return [f"at {action.location}: no spec declares it any more"]
+    return []
 
 
 def creation_lines(action: Action) -> list[str]:

@@ -16,6 +16,7 @@ from parquetry.runtime.spec import TableSpec
 
 _HEADER: Final = ("scope", "groups", "rewrites", "shuffles", "into", "rows read", "bytes")
 _SHOWN: Final = 3
+_HANG: Final = 2
 _RULES: Final = {
     (ChosenBy.NO_QUERIES, Scope.GROUP): "no query is declared that could gain from one order",
     (ChosenBy.STATISTICS, Scope.GROUP): (
@@ -40,13 +41,11 @@ def scope_lines(
 ) -> list[str]:
     """A line for each rule that was gone by; a table for partitions that were looked at, all or a few."""
     margin = " " * indent
-    rules = Counter((choice.chosen_by, choice.scope) for choice in choices)
+    rules = _rules(choices)
     lines = [
-        wrapped(f"scope auto: {_taken(scope, number)}: {_RULES[by, scope]}", indent=indent)
-        for (by, scope), number in rules.items()
+        wrapped(_rule(by, scope, number), indent=indent, hang=_HANG) for (by, scope), number in rules.items()
     ]
-    compared = [choice for choice in choices if choice.whole is not None]
-    compared.sort(key=lambda choice: -choice.group.rewritten_bytes)
+    compared = _compared(choices)
     shown = compared if verbose else compared[:_SHOWN]
     for choice in shown:
         lines.append(f"{margin}{masked_choice(choice, spec).partition or 'the table'}")
@@ -56,9 +55,41 @@ def scope_lines(
     return lines
 
 
+def scope_sentences(choices: Sequence[ScopeChoice], *, spec: TableSpec | None) -> list[str]:
+    """The same without a table: a sentence for each rule, and for each of a few partitions looked at."""
+    sentences = [_rule(by, scope, number) for (by, scope), number in _rules(choices).items()]
+    compared = _compared(choices)
+    for choice in compared[:_SHOWN]:
+        place = masked_choice(choice, spec).partition or "the table"
+        scopes = ((Scope.GROUP, choice.group), (Scope.PARTITION, choice.whole))
+        figures = "; ".join(
+            f"scope {scope}{' (taken)' if scope is choice.scope else ''}: {_sentence(one)}"
+            for scope, one in scopes
+            if one is not None
+        )
+        sentences.append(f"{place}: {figures}")
+    if (left := len(compared) - _SHOWN) > 0:
+        sentences.append(f"and {count(left, 'partition')} more")
+    return sentences
+
+
 def scopes_json(choices: Iterable[ScopeChoice], *, spec: TableSpec | None) -> list[dict[str, Any]]:
     """Each choice with the figures of both scopes; those of the whole are null where nobody looked."""
     return [to_json_value(masked_choice(choice, spec)) for choice in choices]
+
+
+def _rules(choices: Iterable[ScopeChoice]) -> Counter[tuple[ChosenBy, Scope]]:
+    return Counter((choice.chosen_by, choice.scope) for choice in choices)
+
+
+def _rule(by: ChosenBy, scope: Scope, partitions: int) -> str:
+    return f"scope auto: {_taken(scope, partitions)}: {_RULES[by, scope]}"
+
+
+def _compared(choices: Iterable[ScopeChoice]) -> list[ScopeChoice]:
+    """Those of which both scopes were looked at, the largest first."""
+    compared = [choice for choice in choices if choice.whole is not None]
+    return sorted(compared, key=lambda choice: -choice.group.rewritten_bytes)
 
 
 def _taken(scope: Scope, partitions: int) -> str:
@@ -73,6 +104,14 @@ def _table(choice: ScopeChoice, paint: Paint) -> list[str]:
         if figures is not None
     ]
     return columns(_HEADER, rows, paint=paint, right=frozenset({1, 2, 3, 4, 5, 6})).splitlines()
+
+
+def _sentence(figures: ScopeFigures) -> str:
+    _, groups, rewrites, shuffles, into, rows, read = _row("", figures)
+    return (
+        f"{groups} groups, rewrites {rewrites}, shuffles {shuffles}, into {into} files, "
+        f"{rows} rows read, {read}"
+    )
 
 
 def _row(name: str, figures: ScopeFigures) -> tuple[str, ...]:

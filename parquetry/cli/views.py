@@ -59,14 +59,14 @@ def _short(name: str, *, ending: int) -> str:
     return f"{name[:_BEGINNING]}..{name[-ending:]}" if ending else name[:_BEGINNING]
 
 
-def wrapped(text: str, *, indent: int = 0) -> str:
-    """Prose in lines that fit the terminal; words stay whole."""
+def wrapped(text: str, *, indent: int = 0, hang: int = 0) -> str:
+    """Prose in lines that fit the terminal, those below the first ``hang`` deeper; words stay whole."""
     margin = " " * indent
     return textwrap.fill(
         text,
         width=terminal_width(),
         initial_indent=margin,
-        subsequent_indent=margin,
+        subsequent_indent=margin + " " * hang,
         break_long_words=False,
         break_on_hyphens=False,
     )

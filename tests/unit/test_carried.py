@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,8 @@ from parquetry.cli.output import Paint
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler.plan import Blocked, Evidence, Intent, RecipeStep
-from parquetry.compiler.plan_codec import plan_of
+from parquetry.compiler.plan import Blocked, Evidence, Intent, PlanOptions, RecipeStep
+from parquetry.compiler.plan_codec import decode, plan_of
 from tests.support.project_folder import ORDERS, ProjectFolder
 
 PROD = {
@@ -79,6 +82,59 @@ def test_a_saved_plan_is_applied_whole_to_its_target(folder, tmp_path):
     assert words == ["parquetry", "apply", str(saved), *place]
     assert next_command(said("show", str(saved))) == ["parquetry", "apply", str(saved), "--target", "prod"]
     assert next_command(said(*words[1:], "--quiet")) == ["parquetry", "run", *place]
+
+
+def fenced_commands(page):
+    """The commands that a comment, or a page, ends with, as the words that a shell makes of them."""
+    block = (
+        page.rpartition("```sh\n")[2]
+        if "```sh" in page
+        else page.rpartition("<pre>")[2].partition("</pre>")[0]
+    )
+    return [shlex.split(line) for line in unescape(block).splitlines() if line.startswith("parquetry ")]
+
+
+def test_reports_of_a_saved_plan_name_all_that_makes_the_same_plan_again(folder, tmp_path):
+    saved = str(tmp_path / "plan.json")
+    said("plan", "--project", str(folder.root), *TYPED[:4], "--out", saved, PARQUETRY_VAR="city=Paris")
+    plan_id = json.loads(Path(saved).read_text("utf-8"))["plan_id"]
+    typed = [*TYPED[:4], "--var", "city=Paris"]
+    for shape in ("markdown", "html"):
+        again, apply = fenced_commands(said("show", saved, "--format", shape))
+        assert again == ["parquetry", "plan", *typed]
+        assert apply == ["parquetry", "apply", *typed, "--approved", plan_id]
+    place = ["--project", str(folder.root), "--quiet"]
+    replanned = json.loads(said(*again[1:], *place, "--format", "json"))
+    assert replanned["plan_id"] == plan_id
+    assert replanned["evidence"]["options"] == {
+        "select": ["ord*"],
+        "exclude": [],
+        "variables": {"city": "Paris"},
+    }
+    assert next_command(said("show", saved)) == ["parquetry", "apply", saved, "--target", "prod", *typed[4:]]
+    assert next_command(said(*apply[1:], *place)) == ["parquetry", "run", *place[:2], *typed]
+
+
+def test_variables_may_be_personal_data(folder, tmp_path):
+    columns = [column | {"pii": column["name"] == "city"} for column in ORDERS["columns"]]
+    folder.orders(columns=columns)
+    plan = json.loads(said("plan", "--project", str(folder.root), *TYPED, "--format", "json"))
+    assert plan["evidence"]["options"]["variables"] == {"city": "***"}
+    folder.orders()
+    plan = json.loads(said("plan", "--project", str(folder.root), *TYPED, "--format", "json"))
+    assert plan["evidence"]["options"]["variables"] == {"city": "New York"}
+
+
+def test_commands_that_are_longer_than_a_comment_may_be_are_told_in_short(folder, tmp_path):
+    saved = str(tmp_path / "plan.json")
+    said("plan", "--project", str(folder.root), "--out", saved)
+    plan = decode(Path(saved).read_bytes(), name=saved)
+    options = PlanOptions(select=tuple(f"orders_{number}" for number in range(200)))
+    long = replace(plan, evidence=replace(plan.evidence, options=options))
+    text = render_markdown(long, max_bytes=2_000)
+    assert len(text.encode()) <= 2_000
+    assert "--select, --exclude, --var as in the plan" in text
+    assert "--select orders_199" in render_markdown(long, max_bytes=60_000)
 
 
 def test_what_environment_variables_say_is_not_typed(folder):

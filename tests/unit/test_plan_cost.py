@@ -51,6 +51,14 @@ def test_an_unchanged_plan_costs_at_most_four_reads_and_two_listings_per_table(f
         assert set(store.counts()) == {"read", "list"}
 
 
+def test_a_table_without_rows_costs_five_requests_in_all(folder):
+    workspace, stores = counted(folder)
+    plan_workspace(workspace, now_ms=NOW)
+    del stores["warehouse"]
+    for store in stores.values():
+        assert len(store.calls()) <= 5, store.calls()
+
+
 def test_five_requests_and_a_list_per_partition_are_not_exceeded(folder):
     """An unpartitioned table with rows is one partition: its plan makes six requests, however it was filled."""
     unpartitioned = {key: value for key, value in EVENTS.items() if key != "partition_by"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import re
 from html.parser import HTMLParser
 
@@ -25,6 +26,8 @@ from parquetry.compiler.plan import (
     ChangeClass,
     Debt,
     Evidence,
+    ExcludedFile,
+    ExcludedFiles,
     Intent,
     Plan,
     PlanWarning,
@@ -34,8 +37,11 @@ from parquetry.compiler.plan import (
     TableFigures,
 )
 from parquetry.compiler.plan_codec import decode, encode, plan_of
+from parquetry.compiler.plan_outlook import Outlook
 from parquetry.compiler.review import scalar, yaml_diff
 from parquetry.runtime.job import Requirements
+from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
+from parquetry.runtime.layout.clustering_policy import Scope
 from parquetry.runtime.spec import Column, TableSpec
 
 SPEC = TableSpec(name="t", columns=(Column(name="a", type="int"),), record_key=("a",))
@@ -132,6 +138,126 @@ def test_a_comment_begins_with_the_marker_and_says_what_there_is_to_know():
     assert "   cp a b\n" in text
     assert f"--approved {FULL.plan_id}" in text
     assert "commit 0123456789ab" in text
+
+
+EVERY_CLASS = plan(
+    [
+        dataclasses.replace(
+            action("made", (), ChangeClass.CREATE), steps=(Step.CREATE, Step.RECORD), location="lake/made"
+        ),
+        dataclasses.replace(
+            action("gone", (), ChangeClass.METADATA), steps=(Step.FORGET,), location="lake/gone"
+        ),
+        action("told", [change(origin="tables/told.yml:4:1")], ChangeClass.METADATA),
+        action("kept", [change("retention.clean.keep_commits", 10, 5, origin="tables/kept.yml:9:3", live=7)]),
+        action(
+            "back",
+            [change("columns.a", None, "int", ChangeClass.EVOLVE, reason="another program dropped it")],
+            ChangeClass.EVOLVE,
+        ),
+        action(
+            "paid", [change("clustering.existing", "gradual", "now", origin="t.yml:1:1")], ChangeClass.REWRITE
+        ),
+        action(
+            "broken",
+            [change("columns.a", "int", None, ChangeClass.BREAKING, allowed="moved to payments")],
+            ChangeClass.BREAKING,
+        ),
+    ],
+    [
+        blocked(
+            "shut", [change("record_key", ["a"], ["b"], ChangeClass.BREAKING, origin="tables/shut.yml:7:1")]
+        )
+    ],
+    figures={"kept": FIGURES},
+    due={"kept": DEBT},
+    outlooks={
+        "kept": Outlook(
+            files=6,
+            scopes=(
+                ScopeChoice(
+                    partition="p=1",
+                    scope=Scope.PARTITION,
+                    chosen_by=ChosenBy.SAMPLE,
+                    group=ScopeFigures(
+                        groups=3,
+                        rewritten_files=9,
+                        rewritten_bytes=6_000,
+                        shuffled_bytes=0,
+                        files_after=6,
+                        expected_rows=77,
+                    ),
+                    whole=ScopeFigures(
+                        groups=1,
+                        rewritten_files=9,
+                        rewritten_bytes=6_000,
+                        shuffled_bytes=6_000,
+                        files_after=5,
+                        expected_rows=33,
+                    ),
+                ),
+            ),
+        )
+    },
+    excluded={
+        "kept": ExcludedFiles(
+            total=2,
+            reasons={"full": 2},
+            files=(ExcludedFile(path="p=1/f", reason="full", detail="large enough"),),
+        )
+    },
+    drift=(change("kept.columns.b", None, None, live="string"),),
+)
+ALIKE = [
+    "lake/made: 1 column, key a",
+    "files up to 120MiB, filled below 100MiB",
+    "lake/gone: no spec declares it any more",
+    "tables/told.yml:4:1",
+    "tables/kept.yml:9:3",
+    "another program dropped it",
+    "moved to payments",
+    "tables/shut.yml:7:1",
+    "SC101",  # the code of a breaking change
+    "3.2 GB, small files 3 -> 20",
+    "apply records that it is forgotten",
+    "scope auto: one order over 1 partition: the queries then read at least a tenth less",
+    "77",
+    "33",
+    "p=1/f: large enough",
+    "and 1 file more",
+    "kept.columns.b",
+]
+
+
+@pytest.mark.parametrize("words", ALIKE)
+def test_text_comment_and_page_say_the_same_of_every_class(words):
+    text = PlanView().text(EVERY_CLASS, Paint(enabled=False))
+    for shown in (text, render_markdown(EVERY_CLASS, max_bytes=60_000), render_html(EVERY_CLASS)):
+        assert words in " ".join(html.unescape(shown).replace("\\", "").replace("`", "").split())
+
+
+def test_json_has_what_the_other_shapes_are_made_of():
+    assert decode(encode(EVERY_CLASS), name="plan.json") == EVERY_CLASS
+
+
+def test_reasons_for_a_scope_hang_below_their_beginning(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = PlanView().text(EVERY_CLASS, Paint(enabled=False)).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("      scope auto: "))
+    assert lines[first + 1].startswith("        ")
+    assert not lines[first + 1].startswith("         ")
+
+
+def test_more_partitions_than_a_few_are_shown_where_more_is_asked_for():
+    (choice,) = EVERY_CLASS.evidence.outlooks["kept"].scopes
+    many = Outlook(scopes=tuple(dataclasses.replace(choice, partition=f"p={number}") for number in range(5)))
+    made = plan(due={"kept": DEBT}, outlooks={"kept": many})
+    short, long = (PlanView(verbose=more).text(made, Paint(enabled=False)) for more in (False, True))
+    assert "p=3" not in short
+    assert "and 2 partitions more; -v shows them" in short
+    assert "p=4" in long
+    assert "-v shows them" not in long
+    assert "and 2 partitions more" in render_markdown(made, max_bytes=60_000)
 
 
 def test_a_comment_without_room_keeps_the_summary_and_counts_what_it_leaves_out():
