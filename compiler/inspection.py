@@ -9,6 +9,7 @@ from datetime import UTC
 from typing import Any
 
 from parquetry.compiler.figures import figures_of
+from parquetry.compiler.masking import masked_by
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.file_statistics import FileStatistics
@@ -120,9 +121,10 @@ class LayoutReport:
 
 
 @read_again
-def inspect_table(store: ObjectStore) -> LayoutReport:
+def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> LayoutReport:
     """The layout of the table in ``store``; TableNotFoundError when there is none.
 
+    Masked is what is personal by the applied spec, and by the ``declared`` one where it is known.
     Rows come from recorded statistics, else from footers. Times without zone in queries are in UTC,
     as in the sessions that jobs start.
     """
@@ -138,7 +140,7 @@ def inspect_table(store: ObjectStore) -> LayoutReport:
     return LayoutReport(
         table=handle.config.name,
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
-        partitions=_partitions(slices, statistics, spec),
+        partitions=_partitions(slices, statistics, spec, shown_by=masked_by(spec, declared)),
         queries=_queries(queries, statistics, column_types(spec.columns)),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
         debt=_owed(handle, spec, sum(part.size_bytes for part in slices)) if handle.applied else None,
@@ -195,14 +197,18 @@ def _query(name: str, read: Touched, total: Touched) -> QueryReport:
 
 
 def _partitions(
-    slices: Sequence[FileSlice], statistics: Mapping[str, FileStatistics], spec: TableSpec
+    slices: Sequence[FileSlice],
+    statistics: Mapping[str, FileStatistics],
+    spec: TableSpec,
+    *,
+    shown_by: TableSpec | None,
 ) -> tuple[PartitionReport, ...]:
     by_partition: dict[str, list[FileSlice]] = defaultdict(list)
     for part in slices:
         by_partition[part.partition].append(part)
     return tuple(
         PartitionReport(
-            path=masked_partition(path, spec),
+            path=masked_partition(path, shown_by),
             small_files=sum(is_small(part.size_bytes, spec.sizing) for part in parts),
             rows=sum(statistics[part.path].rows for part in parts),
             file_sizes_bytes=tuple(part.size_bytes for part in parts),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from parquetry.compiler.masking import masked_by
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
 from parquetry.runtime.errors import TableNotFoundError
@@ -65,8 +66,12 @@ class TimelineReport:
 
 
 @read_again
-def report_timeline(store: ObjectStore, *, instant: str | None = None) -> TimelineReport:
+def report_timeline(
+    store: ObjectStore, *, instant: str | None = None, declared: TableSpec | None = None
+) -> TimelineReport:
     """The instants of the table in ``store``, or one of them.
+
+    Masked is what is personal by the applied spec, and by the ``declared`` one where it is known.
 
     Raises TableNotFoundError when there is no table, or no such instant.
     """
@@ -78,9 +83,10 @@ def report_timeline(store: ObjectStore, *, instant: str | None = None) -> Timeli
             f"the active timeline of {handle.config.name} has no instant {instant}; "
             "`parquetry timeline` without it lists them"
         )
+    spec = masked_by(handle.spec, declared)
     return TimelineReport(
         table=handle.config.name,
-        instants=tuple(_masked(_report(timeline, i), handle.spec) for i in wanted),
+        instants=tuple(_masked(_report(timeline, i), spec) for i in wanted),
         is_single=instant is not None,
     )
 

@@ -61,6 +61,13 @@ def personal_in_either(applied: TableSpec, declared: TableSpec) -> TableSpec:
     return replace(applied, columns=tuple(columns))
 
 
+def masked_by(applied: TableSpec | None, declared: TableSpec | None) -> TableSpec | None:
+    """The spec to mask live values of a table by, of those that are known; None where neither is."""
+    if applied is None or declared is None:
+        return declared if applied is None else applied
+    return personal_in_either(applied, declared)
+
+
 def is_masked(spec: TableSpec) -> bool:
     """Whether the spec may lack values: it has columns with personal data, and something was masked."""
     return bool(pii_columns(spec.columns)) and MASK in json.dumps(spec.to_json())

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import UsageError
+from parquetry.compiler.masking import masked_by
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.layout.model import FileSlice, SizingPolicy
 from parquetry.runtime.layout.record_size import FileSample, learn
 from parquetry.runtime.layout.simulation import simulate_sizing
 from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
 from parquetry.runtime.personal_data import masked_partition
+from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.table import TableHandle, open_table
+from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.timeline import Timeline
 
 DEFAULT_RECORD_SIZE_BYTES = 1024
@@ -58,16 +60,23 @@ def simulate_given(file_sizes: Sequence[int], *, inserts: int, limits: Limits) -
 
 @read_again
 def simulate_table(
-    store: ObjectStore, *, inserts: int, limits: Limits, partition: str | None = None
+    store: ObjectStore,
+    *,
+    inserts: int,
+    limits: Limits,
+    partition: str | None = None,
+    declared: TableSpec | None = None,
 ) -> Simulation:
     """The plan for the live files of one partition, with the table's limits unless others are given.
 
-    ``partition`` may be left out when there is only one. UsageError names the partitions to choose from.
+    ``partition`` may be left out when there is only one. UsageError names the partitions to choose from,
+    without what is personal by the applied spec or the ``declared`` one.
     """
     handle = open_table(store)
     timeline = handle.timeline()
     view = handle.view(timeline)
-    chosen = _partition(view.partitions(), partition, handle)
+    shown_by = masked_by(handle.spec, declared)
+    chosen = _partition(view.partitions(), partition, table=handle.config.name, shown_by=shown_by)
     slices = view.slices(chosen)
     policy = limits.over(handle.effective_spec(timeline).sizing)
     learned = learn(_samples(timeline, slices))
@@ -82,11 +91,12 @@ def simulate_table(
     )
 
 
-def _partition(partitions: Sequence[str], wanted: str | None, handle: TableHandle) -> str:
-    table = handle.config.name
+def _partition(
+    partitions: Sequence[str], wanted: str | None, *, table: str, shown_by: TableSpec | None
+) -> str:
     if wanted is None:
         if len(partitions) > 1:
-            named = list(dict.fromkeys(masked_partition(path, handle.spec) for path in partitions))
+            named = list(dict.fromkeys(masked_partition(path, shown_by) for path in partitions))
             shown = ", ".join(named[:_SHOWN]) + (", ..." if len(named) > _SHOWN else "")
             raise UsageError(
                 f"table {table} has {len(partitions)} partitions and each is sized for itself: "

@@ -9,15 +9,19 @@ from parquetry.cli.options import ProjectRequest
 if TYPE_CHECKING:
     from parquetry.runtime.clustering_due import DueClustering, ScheduledClustering
     from parquetry.runtime.clustering_execution import ClusteringResult
+    from parquetry.runtime.spec import TableSpec
     from parquetry.runtime.table import TableHandle
 
 
-def opened(request: ProjectRequest, table: str) -> TableHandle:
-    """The table of that name in the project, or at that path or URI."""
-    from parquetry.cli.workspaces import store_named
+def opened(request: ProjectRequest, table: str) -> tuple[TableHandle, TableSpec | None]:
+    """The table of that name in the project, or at that path or URI; and the spec to mask its values by."""
+    from parquetry.cli.workspaces import table_named
+    from parquetry.compiler.masking import masked_by
     from parquetry.runtime.table import open_table
 
-    return open_table(store_named(request, table))
+    named = table_named(request, table)
+    handle = open_table(named.store)
+    return handle, masked_by(handle.spec, named.declared)
 
 
 def due_of(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:
@@ -59,4 +63,5 @@ def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) 
             launch = launcher_for(workspace, new_run_id())((job,))
             return launch(job).clustering or ClusteringResult()
         settings = job.spark
-    return cluster_by_hand(opened(request, table), settings, instant=instant)
+    handle, _ = opened(request, table)
+    return cluster_by_hand(handle, settings, instant=instant)

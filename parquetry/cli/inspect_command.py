@@ -24,10 +24,11 @@ def command(
     TABLE is a name in the project, or the path or URI of any Hudi table.
     """
     from parquetry.cli.inspect_view import InspectView
-    from parquetry.cli.workspaces import store_named
+    from parquetry.cli.workspaces import table_named
     from parquetry.compiler.inspection import inspect_table
 
-    report = inspect_table(store_named(request, table))
+    named = table_named(request, table)
+    report = inspect_table(named.store, declared=named.declared)
     if out is not None:
         output.save_json(InspectView(), report, out)
     if html is not None:

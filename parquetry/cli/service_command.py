@@ -137,19 +137,19 @@ def cluster_table(
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
     if schedule:
-        handle = clustering.opened(request, table)
+        handle, shown_by = clustering.opened(request, table)
         planned = clustering.schedule(request, table, handle)
-        output.show(ScheduledView(handle.spec, verbose=output.verbose), planned)
+        output.show(ScheduledView(shown_by, verbose=output.verbose), planned)
     elif plan_only:
-        handle = clustering.opened(request, table)
+        handle, shown_by = clustering.opened(request, table)
         due = clustering.due_of(request, table, handle)
-        view = DueClusteringView(outlook(handle, due), spec=handle.spec, verbose=output.verbose)
+        view = DueClusteringView(outlook(handle, due), spec=shown_by, verbose=output.verbose)
         output.show(view, due)
     else:
         with working(output, f"{table} cluster"):
             result = clustering.run_clustering(request, table, instant=instant)
-        spec = clustering.opened(request, table).spec if result.left_out else None
-        output.show(ClusteringView(spec), result)
+        shown_by = clustering.opened(request, table)[1] if result.left_out else None
+        output.show(ClusteringView(shown_by), result)
     return 0
 
 

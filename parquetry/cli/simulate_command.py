@@ -62,7 +62,7 @@ def sizing(
     path or URI) for the live files of one of its partitions.
     """
     from parquetry.cli.simulation_view import SimulationView
-    from parquetry.cli.workspaces import store_named
+    from parquetry.cli.workspaces import table_named
     from parquetry.compiler.simulate import Limits, simulate_given, simulate_table
 
     if (table is None) == (files is None):
@@ -70,8 +70,14 @@ def sizing(
     if table is None:
         outcome = simulate_given(files or (), inserts=inserts, limits=Limits(**limits))
     else:
-        store = store_named(request, table)
-        outcome = simulate_table(store, inserts=inserts, limits=Limits(**limits), partition=partition)
+        named = table_named(request, table)
+        outcome = simulate_table(
+            named.store,
+            inserts=inserts,
+            limits=Limits(**limits),
+            partition=partition,
+            declared=named.declared,
+        )
     output.show(SimulationView(), outcome)
     return 0
 

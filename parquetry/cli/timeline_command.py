@@ -21,9 +21,10 @@ def command(*, request: ProjectRequest, output: Output, table: str, instant: str
     TABLE is a name in the project, or the path or URI of any Hudi table.
     """
     from parquetry.cli.timeline_view import TimelineView
-    from parquetry.cli.workspaces import store_named
+    from parquetry.cli.workspaces import table_named
     from parquetry.compiler.instants import report_timeline
 
-    report = report_timeline(store_named(request, table), instant=instant)
+    named = table_named(request, table)
+    report = report_timeline(named.store, instant=instant, declared=named.declared)
     output.show(TimelineView(verbose=output.verbose), report)
     return 0

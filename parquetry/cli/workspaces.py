@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ from parquetry.cli.options import ProjectRequest
 if TYPE_CHECKING:
     from parquetry.compiler.plan import Plan
     from parquetry.compiler.workspace import Workspace
+    from parquetry.runtime.spec import TableSpec
     from parquetry.runtime.storage import ObjectStore
 
 
@@ -56,23 +58,41 @@ def is_location(table: str) -> bool:
     return "/" in table or table in (".", "..")
 
 
-def store_named(request: ProjectRequest, table: str, *, must_exist: bool = True) -> ObjectStore:
-    """The store of a table: a name in the project, or a path or URI of any table.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTable:
+    """The store of a table that a command names, and what the project declares of it.
+
+    ``declared`` is None where a path or URI was given: no project is known then.
+    """
+
+    store: ObjectStore
+    declared: TableSpec | None
+
+
+def table_named(request: ProjectRequest, table: str, *, must_exist: bool = True) -> NamedTable:
+    """A table by its name in the project, or any table by its path or URI.
 
     UnappliedError for a table of the project that is not there yet, unless it need not be.
     """
     if is_location(table):
         from parquetry.runtime.storage import open_store
 
-        return open_store(table if ":" in table else os.path.abspath(table))  # noqa: PTH100  # keeps URIs out
+        place = table if ":" in table else os.path.abspath(table)  # noqa: PTH100  # keeps URIs out
+        return NamedTable(store=open_store(place), declared=None)
     from parquetry.compiler.observation import is_there
+    from parquetry.compiler.workspace import spec_of
 
     workspace = workspace_of(request)
     declared = workspace.table(table)
     store = workspace.store(declared)
     if must_exist and not is_there(store):
         raise workspace.unapplied(declared)
-    return store
+    return NamedTable(store=store, declared=spec_of(declared))
+
+
+def store_named(request: ProjectRequest, table: str, *, must_exist: bool = True) -> ObjectStore:
+    """The store of a table that is named like that."""
+    return table_named(request, table, must_exist=must_exist).store
 
 
 def plan_for(request: ProjectRequest, *, due: bool = False, excluded: bool = False) -> Plan:

@@ -246,6 +246,35 @@ def test_reports_of_a_table_hide_the_values_of_its_partitions(personal):
     assert "***" in report.partitions[0]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect",),
+        ("inspect", "--format", "json"),
+        ("timeline",),
+        ("service", "cluster", "--plan-only"),
+        ("simulate", "sizing", "--inserts", "1"),
+    ],
+)
+def test_what_is_declared_personal_is_hidden_before_it_is_applied(folder, words):
+    clustering = {"trigger": "async", "plan": {"small_file_limit": "100MiB"}}
+    folder.write("tables/events.yml", EVENTS | {"clustering": clustering})
+    (folder.root / "tables/orders.yml").unlink()
+    assert apply_plan(plan(folder), folder.workspace()).failure is None
+    store = open_store(folder.root / "warehouse/events")
+    for number in range(2):
+        SmallTable(store, timing=FAST).insert({f"a{number}": (1, "Ada"), f"b{number}": (2, "Turin")})
+    newest = max(report_timeline(store).instants, key=lambda each: each.time).time
+    words = (*words, "events", *([newest] if words == ("timeline",) else []), "-p", str(folder.root))
+    code = 2 if "sizing" in words else 0
+    assert "Ada" in run(*words, exit_code=code)
+    columns = [dict(column, pii=column["name"] == "p") for column in EVENTS["columns"]]
+    folder.write("tables/events.yml", EVENTS | {"clustering": clustering, "columns": columns})
+    said = run(*words, exit_code=code)
+    assert "Ada" not in said
+    assert "***" in said
+
+
 def test_the_timeline_hides_what_commits_say_by_partition_and_of_keys(personal):
     told = {"parquetry.decisions": {"p=Ada": [7]}, "parquetry.inserted_keys": {"p=Ada": ["a", "Byron"]}}
     extra = {key: json.dumps(value) for key, value in told.items()}
