@@ -244,4 +244,21 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m parquetry.runtime JOB.json\n")
         return _USAGE_CODE
-    return run_document(json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
+    try:
+        document = _read_document(Path(arguments[0]))
+    except InvalidDataError as error:
+        return _say(_failure(error))
+    return run_document(document)
+
+
+def _read_document(path: Path) -> Mapping[str, Any]:
+    remedy = "run `parquetry compile` and name one of target/jobs/TABLE/*.json"
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InvalidDataError(f"{path}: the job cannot be read: {error.strerror}; {remedy}") from error
+    except ValueError as error:
+        raise InvalidDataError(f"{path}: the job is not JSON: {error}; {remedy}") from error
+    if not isinstance(document, dict):
+        raise InvalidDataError(f"{path}: a job is an object, not {document!r:.80}; {remedy}")
+    return document

@@ -122,10 +122,10 @@ def _size_bytes(text: str | None, default: int) -> int:
     """A size as Spark's settings spell it; a bare number counts MiB."""
     if text is None:
         return default
-    found = re.fullmatch(r"(\d+)([kmgt]?)b?", text.strip().lower())
+    found = re.fullmatch(r"(\d+)(?:([kmgtp])b?|(b))?", text.strip().lower())
     if found is None:
         return default
-    unit: int = 1024 ** ("kmgt".index(found[2] or "m") + 1)
+    unit: int = 1024 ** "bkmgtp".index(found[2] or found[3] or "m")
     return int(found[1]) * unit
 
 

@@ -206,10 +206,10 @@ class _PartFile:
 
     def __init__(self, spec: StageSpec, name: str, part: int, stack: ExitStack) -> None:
         index = _read(spec, index_name(name))
-        partitions, counts = index.column("partition"), index.column("rows")
-        self._partitions: Sequence[str] = partitions.dictionary.to_pylist()
-        self._codes = partitions.indices.to_numpy()
-        self._counts = counts.to_numpy()
+        self._batches: dict[str, list[int]] = {}
+        for number, partition in enumerate(index.column("partition").to_pylist()):
+            self._batches.setdefault(partition, []).append(number)
+        self._counts = index.column("rows").to_numpy()
         self._ends = np.cumsum(self._counts)
         self._base = part << REFERENCE_SHIFT
         assert isinstance(spec.place, LocalPlace), "only the files of a local stage can be mapped"
@@ -224,12 +224,8 @@ class _PartFile:
     def _reader(self) -> pa.RecordBatchFileReader:
         return self._stack.enter_context(pa.ipc.open_file(pa.py_buffer(self._pages)))
 
-    def batches_of(self, partition: str) -> list[int]:
-        if partition not in self._partitions:
-            return []
-        code = self._partitions.index(partition)
-        found: list[int] = np.flatnonzero(self._codes == code).tolist()
-        return found
+    def batches_of(self, partition: str) -> Sequence[int]:
+        return self._batches.get(partition, ())
 
     def rows_in(self, batch: int) -> int:
         return int(self._counts[batch])

@@ -100,6 +100,33 @@ def test_the_driver_gets_a_row_a_task_however_many_partitions(tmp_path):
     assert numbers == list(range(3, 9))
 
 
+class AskedFor(str):
+    """The path of a partition that counts what it is compared with."""
+
+    __slots__ = ()
+
+    compared = 0
+
+    def __eq__(self, other):
+        AskedFor.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_a_partition_is_found_without_a_look_at_the_others(tmp_path):
+    stage = spec(tmp_path, run_bytes=1)
+    partitions = [f"p={number}" for number in range(500)]
+    once = [batch([("k", number, p)]) for number, p in enumerate(partitions)]
+    staged = staged_rows(stage, summaries(stage, [[*once, *once]]))
+
+    with StageReader(stage, staged.names, instant="1") as reader:
+        for p in partitions:
+            found = [n for b in reader.rows(AskedFor(p), 0, 2) for n in b.column("n").to_pylist()]
+            assert [f"p={n}" for n in found] == [p, p]
+    assert AskedFor.compared <= 2 * len(partitions)
+
+
 def test_hash_sums_of_tasks_add_up(tmp_path):
     from parquetry.runtime.spark.stage import HASH
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zipfile
 from dataclasses import replace
@@ -15,7 +16,7 @@ from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.workspace import jobs_of
-from parquetry.runtime.main import RESULT_PREFIX, JobResult, report_path, run_document
+from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document
 from parquetry.runtime.storage import open_store
 from tests.support.project_folder import ProjectFolder
 
@@ -126,6 +127,25 @@ def test_a_report_that_cannot_be_written_changes_nothing(folder, capsys):
     document = replace(job, location="/proc/nowhere").to_json()
     assert run_document(document, report=report_path("x")) == run_document(document)
     assert capsys.readouterr().out.count(RESULT_PREFIX) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "the job cannot be read: No such file or directory"),
+        (b'{"version": 1,', "the job is not JSON: Expecting property name"),
+        (b"\xff", "the job is not JSON: 'utf-8' codec"),
+        (b"[1]", r"a job is an object, not \[1\]"),
+    ],
+)
+def test_a_file_that_holds_no_job_is_named(tmp_path, capsys, content, said):
+    file = tmp_path / "job.json"
+    if content is not None:
+        file.write_bytes(content)
+    assert main([str(file)]) == 1
+    output = capsys.readouterr()
+    assert re.fullmatch(rf"error: {re.escape(str(file))}: {said}.*; run `parquetry compile` .*\n", output.err)
+    assert json.loads(output.out.removeprefix(RESULT_PREFIX))["exit_code"] == 1
 
 
 def test_jobs_that_turn_up_one_by_one_are_shown_while_they_run(folder, capsys):

@@ -31,7 +31,10 @@ def session(master: str, **settings: str) -> SimpleNamespace:
         ("yarn", {"cores": "2", "memoryOverhead": "1g", "pyspark_memory": "1g"}, 64),
         ("yarn", {"cores": "2", "pyspark_memory": "4g"}, 512),
         ("yarn", {"cores": "2", "pyspark_memory": "11g"}, 4096),
+        ("yarn", {"cores": "2", "pyspark_memory": f"{11 * 1024**3}b"}, 4096),
+        ("yarn", {"cores": "2", "pyspark_memory": f"{11 * 1024**2}k"}, 4096),
         ("k8s://there", {"pyspark_memory": "5632"}, 4096),
+        ("k8s://there", {"pyspark_memory": "5632MB"}, 4096),
     ],
 )
 def test_a_task_may_take_its_share_of_what_python_has(master, settings, mib):
