@@ -220,13 +220,19 @@ def _chosen(
             "PQ305",
             "no target was chosen and there are several",
             span,
-            "give --target, or set default_target",
+            f"{_listed(targets)}; give --target, or set default_target",
         )
     return targets[0]
 
 
 def _known_targets(name: str, targets: tuple[str, ...]) -> str:
-    return did_you_mean(name, targets) or f"targets are {', '.join(sorted(targets))}"
+    """The targets there are, and which of them may be meant."""
+    nearest = did_you_mean(name, targets)
+    return _listed(targets) if nearest is None else f"{_listed(targets)}; {nearest}"
+
+
+def _listed(targets: tuple[str, ...]) -> str:
+    return f"{'the target is' if len(targets) == 1 else 'targets are'} {', '.join(sorted(targets))}"
 
 
 def _reading(

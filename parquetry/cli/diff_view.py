@@ -82,8 +82,11 @@ def _estimate(estimate: Estimate) -> Iterator[str]:
 
 def _summary(diff: SpecDiff) -> str:
     if not diff.tables:
-        return f"No differences: {count(diff.unchanged, 'table')} alike."
+        tables = f": {count(diff.unchanged, 'table')} unchanged" if diff.unchanged else ""
+        return f"No differences{tables}."
     words = {Fate.ADDED: "create", Fate.REMOVED: "forget"}
     kinds = Counter(words.get(table.fate, str(table.change_class)) for table in diff.tables)
     parts = [f"{number} {kind}" for kind, number in sorted(kinds.items())]
-    return f"{', '.join(parts)}, {diff.unchanged} alike."
+    if diff.unchanged:
+        parts.append(f"{diff.unchanged} unchanged")
+    return f"{', '.join(parts)}."

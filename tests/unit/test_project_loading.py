@@ -342,6 +342,21 @@ def test_wrong_choices(tmp_path, options, code):
     assert codes(root, **options) == [(code, "parquetry.yml")]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "hint"),
+    [
+        ("prd", "targets are dev, prod; did you mean 'prod'?"),
+        ("x", "targets are dev, prod"),
+        (None, "targets are dev, prod; give --target, or set default_target"),
+    ],
+)
+def test_a_target_that_there_is_not_is_told_those_that_there_are(tmp_path, wanted, hint):
+    text = TARGETS if wanted else TARGETS.replace("default_target: dev\n", "")
+    root = write_project(tmp_path, {"parquetry.yml": text, "tables/flights.yml": TABLE})
+    (found,) = project.load(root, target=wanted, environment={}).diagnostics
+    assert (found.code, found.hint) == ("PQ305", hint)
+
+
 def test_given_variables_take_the_type_of_the_declared_ones(tmp_path):
     uses = "retention: {clean: {keep_commits: \"{{ var('keep') }}\"}}\nowner: \"{{ var('team') }}\"\n"
     root = write_project(tmp_path, {"parquetry.yml": TARGETS, "tables/flights.yml": TABLE + uses})

@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from tests.support.project_folder import PROJECT, ProjectFolder, columns_with
+from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder, columns_with
 
 
 def git(folder, *words):
@@ -61,7 +61,22 @@ def test_comments_order_and_format_are_no_difference(folder):
     path.write_text("# as ever\n" + yaml.safe_dump(document, sort_keys=True, default_flow_style=True))
     assert diff(folder)["tables"] == []
     assert run(folder, "--detailed-exitcode") == (0, run(folder)[1])
-    assert "No differences: 1 table alike." in run(folder)[1]
+    assert "No differences: 1 table unchanged." in run(folder)[1]
+
+
+def test_a_summary_counts_what_there_is_and_no_zeros(folder):
+    folder.orders(description="Other words.")
+    assert run(folder)[1].splitlines()[-1] == "1 metadata."
+    folder.write("tables/returns.yml", ORDERS | {"name": "returns"})
+    assert run(folder)[1].splitlines()[-1] == "1 create, 1 metadata."
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "second")
+    folder.write("tables/returns.yml", ORDERS | {"name": "returns", "owner": "sales"})
+    assert run(folder)[1].splitlines()[-1] == "1 metadata, 1 unchanged."
+    for name in ("orders", "returns"):
+        (folder.root / f"tables/{name}.yml").unlink()
+    git(folder, "commit", "-q", "-a", "-m", "third")
+    assert run(folder)[1].splitlines()[-1] == "No differences."
 
 
 @pytest.mark.parametrize(
