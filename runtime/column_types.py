@@ -156,14 +156,18 @@ def check_columns(columns: Iterable[Column]) -> None:
     """Refuses columns that a table cannot be given: by name, by type, or twice.
 
     Names must be Avro names at every level (Hudi stores the schema as Avro), differ by more than
-    case (Spark's default), not begin with ``_hoodie_`` (Hudi's own columns), and not be one of
-    :data:`CONTROL_COLUMNS`.
+    case (Spark's default), not begin with ``_hoodie_`` in any case (Hudi's own columns) but for the
+    boolean ``_hoodie_is_deleted``, and not be one of :data:`CONTROL_COLUMNS`.
     """
     seen: dict[str, str] = {}
     for column in columns:
-        if column.name.startswith(RESERVED_PREFIX) and column.name != DELETE_FLAG:
+        if column.name.lower().startswith(RESERVED_PREFIX) and column.name != DELETE_FLAG:
             raise InvalidDataError(
                 f"column {column.name!r}: names that begin with {RESERVED_PREFIX} belong to Hudi; rename it"
+            )
+        if column.name == DELETE_FLAG and parse_type(column.type) != Primitive(name="boolean"):
+            raise InvalidDataError(
+                f"column {column.name!r} is {column.type}: Hudi deletes by it; declare boolean, or rename it"
             )
         if column.name.lower() in CONTROL_COLUMNS:
             raise InvalidDataError(

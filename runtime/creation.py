@@ -7,6 +7,7 @@ instant (Java trusts such files); last ``hoodie.properties``, before which nobod
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -40,6 +41,7 @@ from parquetry.version import VERSION
 TABLE_ID_KEY: Final = "parquetry.table_id"
 VERSION_KEY: Final = "parquetry.version"
 
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _IDENTIFYING_KEYS: Final = (
     "hoodie.table.name",
     "hoodie.table.type",
@@ -137,14 +139,9 @@ def table_properties(spec: TableSpec) -> dict[str, str]:
 
 def check_spec(spec: TableSpec) -> None:
     """Refuses a spec that no table can be made of; InvalidDataError names the part."""
-    if (
-        not spec.name
-        or not spec.name.isascii()
-        or not spec.name.isprintable()
-        or set(spec.name) & set("\\/= ,")
-    ):
+    if not _NAME.fullmatch(spec.name):
         raise InvalidDataError(
-            f"table name {spec.name!r}: use ASCII letters, digits, '_', '-' and '.'; hudi-rs reads no other"
+            f"table name {spec.name!r}: use ASCII letters, digits, '_', '-' and '.', which every reader takes"
         )
     if not spec.columns:
         raise InvalidDataError(f"table {spec.name}: a table needs a column")

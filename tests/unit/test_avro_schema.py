@@ -256,6 +256,8 @@ def test_a_type_that_is_not_understood_is_named(text, message):
     ("name", "kind", "message"),
     [
         ("a-b", "int", "Avro.*rename"), ("1a", "int", "Avro"), ("\u00e9", "int", "Avro"), ("_hoodie_file_name", "string", "belong to Hudi"),
+        ("_HOODIE_COMMIT_TIME", "string", "belong to Hudi; rename"), ("_Hoodie_Is_Deleted", "boolean", "belong to Hudi; rename"),
+        ("_hoodie_is_deleted", "string", "is string: .*declare boolean"),
         ("__Delete", "boolean", "for itself; rename"), ("__hash", "bigint", "for itself; rename"),
         ("s", "struct<`a.b`:int>", "field 'a.b'.*Avro"), ("s", "struct<a:int,A:int>", "taken by 'a'"), ("s", "struct<>", "needs a field"),
         ("t", "timestamp_ntz", "declare timestamp, or bigint"), ("t", "array<struct<x:timestamp_ntz>>", "field 'x'.*timestamp_ntz"),

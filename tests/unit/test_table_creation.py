@@ -183,6 +183,7 @@ def test_a_read_only_store_says_so(tmp_path):
     ("changes", "message"),
     [
         ({"name": "a b"}, "table name 'a b': use ASCII"), ({"name": "\u00e9"}, "use ASCII"), ({"name": ""}, "use ASCII"),
+        ({"name": "a:b"}, "table name 'a:b': use ASCII"), ({"name": "a'b"}, "use ASCII"), ({"name": "a{"}, "use ASCII"), ({"name": "a\n"}, "use ASCII"),
         ({"columns": ()}, "needs a column"), ({"record_key": ("x",)}, "record_key names 'x', but the columns are id, p, n"),
         ({"partition_by": ("x",)}, "partition_by names 'x'"), ({"ordering": "x"}, "ordering names 'x'"),
         ({"ordering": "s.v", "columns": (*spec().columns, Column(name="s", type="struct<v:int>"))}, r"'s\.v' lies within a struct; add a column"),
