@@ -8,6 +8,8 @@ from importlib import resources
 from typing import Any
 
 ANSWERS = (
+    "init",
+    "fmt",
     "validate",
     "ls",
     "explain",
@@ -16,6 +18,8 @@ ANSWERS = (
     "simulate-clustering",
     "inspect",
     "timeline",
+    "service-cluster",
+    "unlock",
 )
 """The commands whose JSON has a schema, words joined by '-'."""
 

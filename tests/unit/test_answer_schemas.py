@@ -10,8 +10,18 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
+from parquetry.cli.clustering_view import ClusteringView, ScheduledView
+from parquetry.cli.lock_view import LocksView, ReleaseView
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import ANSWERS, answer_schema
+from parquetry.compiler.locks import HeldLock
+from parquetry.runtime.clustering_due import ScheduledClustering
+from parquetry.runtime.clustering_execution import ClusteringResult, LeftOut
+from parquetry.runtime.clustering_forecast import QueryForecast
+from parquetry.runtime.clustering_queries import MeasuredQuery
+from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
+from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.layout.skipping import Touched
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HEADS = {"plan": ("plan", "show")}
@@ -72,6 +82,78 @@ def test_every_key_is_described():
         walk(answer_schema(answer), answer)
         for name, child in answer_schema(answer).get("$defs", {}).items():
             walk(child, f"{answer} {name}")
+
+
+TOUCHED = Touched(files=3, row_groups=3, rows=9, data_bytes=900)
+CHOICE = ScopeChoice(
+    partition="day=1",
+    scope=Scope.GROUP,
+    chosen_by=ChosenBy.NO_QUERIES,
+    group=ScopeFigures(groups=2, rewritten_files=4, rewritten_bytes=8, shuffled_bytes=0, files_after=2),
+)
+FORESEEN = QueryForecast(query="by_day", where="v = 1", before=TOUCHED, expected=TOUCHED)
+SCHEDULED = ScheduledClustering(
+    instant="20261121120000000", groups=1, files_before=3, choices=(CHOICE,), queries=(FORESEEN,)
+)
+DONE = ClusteringResult(
+    instants=("20261121120000000",),
+    left_out=(LeftOut(partition="day=2", files=2, reason="a writer changed it"),),
+    queries=(MeasuredQuery.of("by_day", before=TOUCHED, expected=TOUCHED, after=TOUCHED),),
+    warnings=("look here",),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("scheduled", ScheduledView(None, verbose=False).json(SCHEDULED)),
+        ("scheduled", ScheduledView(None, verbose=False).json(ScheduledClustering())),
+        ("result", ClusteringView(None).json(DONE)),
+        ("result", ClusteringView(None).json(ClusteringResult())),
+    ],
+)
+def test_every_answer_of_clustering_fits_the_schema_and_is_named_in_it(kind, answer):
+    schema = answer_schema("service-cluster")
+    Draft202012Validator(schema).validate(answer)
+    assert set(answer) == set(schema["$defs"][kind]["properties"])
+
+
+def test_the_answer_to_a_released_lock_fits_the_schema():
+    lock = HeldLock(
+        table="orders", path="p", holder="a process", age_seconds=4, instant=None, abandoned=False
+    )
+    validator = Draft202012Validator(answer_schema("unlock"))
+    validator.validate(ReleaseView().json(lock))
+    validator.validate(LocksView().json((lock,)))
+    assert not validator.is_valid({})
+    assert set(ReleaseView().json(lock)["released"]) == set(
+        answer_schema("unlock")["$defs"]["lock"]["properties"]
+    )
+
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
+
+
+@pytest.mark.parametrize("answer", ["init", "fmt", "unlock", "service-cluster"])
+def test_the_reference_names_every_key(answer):
+    """In one of its JSON documents, with all the others of that answer."""
+    page = REFERENCE.read_text(encoding="utf-8").partition("\n## JSON\n")[2]
+    blocks = "\n".join(re.findall(r"^```\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE))
+    documents = [
+        set(re.findall(r'"(\w+)":', text)) for text in re.split(r"^(?=\{)", blocks, flags=re.MULTILINE)
+    ]
+    schema = answer_schema(answer)
+    shapes = [
+        schema,
+        *(schema["$defs"][name.rpartition("/")[2]] for name in map(_target, schema.get("anyOf", ()))),
+    ]
+    for shape in shapes:
+        wanted = set(shape.get("properties", ())) - ({"released"} if answer == "unlock" else set())
+        assert any(wanted <= keys for keys in documents), wanted
+
+
+def _target(part):
+    return part.get("$ref", "lock")
 
 
 def test_the_schema_of_a_plan_knows_every_field_that_is_recorded():
