@@ -111,7 +111,10 @@ class Table:
         return self._write(rows, Operation.DELETE, match=match, delete_when=delete_when)
 
     def delete_partition(self, partitions: Iterable[str | Mapping[str, Any]]) -> CommitResult:
-        """Remove partitions, each given by its path or by a value per partition column."""
+        """Remove partitions, each given by its path or by a value per partition column.
+
+        A value is of the column's type, or the text of one; InvalidDataError for any other.
+        """
         return delete_partitions(self._handle(), partitions)
 
     def read(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.skipping import column_types
 from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.partition_path import KeyRules, partition_path
+from parquetry.runtime.partition_value import partition_value
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action
@@ -26,8 +29,8 @@ def delete_partitions(
     """Remove partitions, each given by its path or by a value per partition column.
 
     Partitions that are not there, or empty, are passed over; without any there is no commit.
-    Raises InvalidDataError for a table without partitions, for values that name none, and for one
-    partition where a list of them belongs.
+    Raises InvalidDataError for a table without partitions, for values that name none or are not of
+    their column's type, and for one partition where a list of them belongs.
     """
     if isinstance(partitions, str | Mapping):
         raise InvalidDataError(f"{partitions!r} is one partition; give a list of them: [{partitions!r}]")
@@ -43,7 +46,8 @@ def delete_partitions(
         url_encode=config.url_encode,
         named_key=False,
     )
-    paths = sorted({p if isinstance(p, str) else partition_path(rules, p) for p in partitions})
+    kinds = column_types(handle.effective_spec(handle.timeline()).columns)
+    paths = sorted({p if isinstance(p, str) else partition_path(rules, _typed(p, kinds)) for p in partitions})
 
     def body(transaction: Transaction) -> WriteOutcome | None:
         table, timeline = transaction.table, transaction.timeline
@@ -61,3 +65,11 @@ def delete_partitions(
         )
 
     return run_write(handle, action=Action.REPLACECOMMIT, operation=_OPERATION, body=body, timing=timing)
+
+
+def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    """The values as those of their columns, whose text is in the path; of other columns as they are."""
+    return {
+        name: partition_value(name, parse_type(kinds[name]), value) if name in kinds else value
+        for name, value in values.items()
+    }

@@ -76,7 +76,7 @@ def _python_text(value: Any) -> str:
             return str(value).lower()
         case dt.datetime():
             aware = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-            return str(round((aware - _EPOCH) / dt.timedelta(microseconds=1)))
+            return str((aware - _EPOCH) // dt.timedelta(microseconds=1))
         case str() | int() | dt.date():
             return str(value)
         case decimal.Decimal():
@@ -84,7 +84,7 @@ def _python_text(value: Any) -> str:
         case _:
             raise InvalidDataError(
                 f"{value!r} of type {type(value).__name__} cannot name a partition; "
-                "pass a string, number, date, boolean or datetime"
+                "pass a string, int, Decimal, date, bool or datetime"
             )
 
 

@@ -1,0 +1,85 @@
+"""What is given for a partition column, as a value of the column's type: those name its folders."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal as Number
+from decimal import InvalidOperation, localcontext
+from typing import Any, Final
+
+from parquetry.runtime.column_types import ColumnType, Decimal
+from parquetry.runtime.errors import InvalidDataError
+
+PartitionValue = str | int | bool | dt.date | Number | None
+
+_WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
+_DIGITS: Final = re.compile(r"-?[0-9]+")
+_EXPECTED: Final = {
+    "string": "text",
+    "boolean": "True or False",
+    "date": "a date",
+    "timestamp": "a datetime",
+    "float": "the number's text in the folder's name",
+    "double": "the number's text in the folder's name",
+}
+
+
+def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue:
+    """``value`` as one of the column's type ``kind``, also where it is given as its text; None is null.
+
+    Raises InvalidDataError for what is no value of that type, such as ``1.555`` for ``decimal(10,2)``.
+    """
+    if value is None:
+        return None
+    found = _of_decimal(kind, value) if isinstance(kind, Decimal) else _of_primitive(str(kind), value)
+    if found is None:
+        expected = f"a number that {kind} holds" if isinstance(kind, Decimal) else _expected(str(kind))
+        raise InvalidDataError(
+            f"partition column {column!r} is {kind}, and {value!r} of type {type(value).__name__} is none; "
+            f"pass {expected}, or give the partition by its path"
+        )
+    return found
+
+
+def _expected(kind: str) -> str:
+    return _EXPECTED.get(kind, "a whole number" if kind in _WHOLE else "what it holds")
+
+
+def _of_primitive(kind: str, value: Any) -> PartitionValue:  # noqa: PLR0911 - a type, an answer
+    text = isinstance(value, str)
+    plain = isinstance(value, int) and not isinstance(value, bool)
+    day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
+    if text and (kind in ("string", "float", "double")):
+        return str(value)
+    if kind == "string" and (plain or day):
+        return str(value)
+    if kind in _WHOLE or (kind == "timestamp" and text):
+        return int(value) if plain or (text and _DIGITS.fullmatch(value)) else None
+    if kind == "timestamp" and isinstance(value, dt.datetime):
+        return value
+    if kind == "boolean" and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    if kind == "date" and (day or text):
+        return value if day else _day(value)
+    return None
+
+
+def _day(text: str) -> dt.date | None:
+    try:
+        return dt.datetime.strptime(text, "%Y-%m-%d").date()  # noqa: DTZ007 - a day has no zone
+    except ValueError:
+        return None
+
+
+def _of_decimal(kind: Decimal, value: Any) -> Number | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | Number):
+        return None
+    with localcontext(prec=kind.precision) as context:
+        context.traps[InvalidOperation] = True
+        try:
+            exact = Number(value)
+            stored = exact.quantize(Number(1).scaleb(-kind.scale))
+        except InvalidOperation:
+            return None
+    return stored if stored == exact else None
