@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from parquetry.compiler.errors import SpecError
+from parquetry.compiler.instants import pending_seconds
 from parquetry.compiler.locks import held_lock
 from parquetry.compiler.observation import admit, observe
+from parquetry.compiler.words import elapsed
 from parquetry.compiler.workspace import Workspace
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
@@ -19,6 +21,9 @@ from parquetry.runtime.errors import LockHeldError, UnsupportedTableError
 from parquetry.runtime.java import find_java
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.storage import open_store, probe_put_if_absent
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import Instant, Timezone
+from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING
 from parquetry.version import VERSION
 
@@ -109,7 +114,29 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
     if warnings := property_warnings(observation.handle.store):
         raise UnsupportedTableError("; ".join(warnings))
     admit(observation)
-    return f"can be written at {table.location}{_lock(workspace, table)}"
+    return f"can be written at {table.location}{_pending(observation.handle)}{_lock(workspace, table)}"
+
+
+def _pending(handle: TableHandle) -> str:
+    """What is on the timeline and not completed: how many of a kind, and the oldest."""
+    timeline = handle.timeline()
+    kinds: dict[str, list[Instant]] = {}
+    for instant in timeline.pending_writes:
+        is_plan = instant.time in timeline.pending_clusterings
+        kinds.setdefault("clustering plan" if is_plan else "write", []).append(instant)
+    return "".join(
+        f"; {_pending_of(kind, timeline, found, handle.config.timezone)}" for kind, found in kinds.items()
+    )
+
+
+def _pending_of(kind: str, timeline: Timeline, found: Sequence[Instant], zone: Timezone) -> str:
+    age = pending_seconds(timeline, found[0], zone)
+    oldest = f"{found[0].time}{'' if age is None else f' for {elapsed(age)}'}"
+    return (
+        f"a {kind} is pending: {oldest}"
+        if len(found) == 1
+        else f"{len(found)} {kind}s are pending: the oldest {oldest}"
+    )
 
 
 def _lock(workspace: Workspace, table: ResolvedTable) -> str:
@@ -117,14 +144,15 @@ def _lock(workspace: Workspace, table: ResolvedTable) -> str:
     lock = held_lock(workspace.store(table), name=table.name)
     if lock is None:
         return ""
+    age = elapsed(lock.age_seconds)
     if lock.abandoned:
         return (
-            f"; the next write of parquetry removes the lock of a dead one ({lock.holder}), Hudi's writers "
-            f"wait for that: `parquetry unlock {table.name}` removes it now"
+            f"; the next write of parquetry removes the lock of a dead one ({lock.holder}, held for {age}), "
+            f"Hudi's writers wait for that: `parquetry unlock {table.name}` removes it now"
         )
     if lock.instant is None and lock.age_seconds > DEFAULT_TIMING.foreign_lock_seconds:
         raise LockHeldError(
-            f"{lock.path} is held by {lock.holder} since {lock.age_seconds} s, longer than a write waits; "
+            f"{lock.path} is held by {lock.holder} for {age}, longer than a write waits; "
             f"release it with `parquetry unlock {table.name}` when that program has ended"
         )
-    return ""
+    return f"; locked by {lock.holder} for {age}"

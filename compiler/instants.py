@@ -8,14 +8,20 @@ from dataclasses import dataclass, field, replace
 from parquetry.compiler.masking import masked_by
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
-from parquetry.runtime.errors import TableNotFoundError
+from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.intents import INSERTED_KEYS
 from parquetry.runtime.personal_data import MASK, has_masked_partitions, masked_partition, pii_columns
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
-from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant
+from parquetry.runtime.timeline.instant import (
+    WRITE_ACTIONS,
+    Action,
+    Instant,
+    Timezone,
+    parse_instant_ms,
+)
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.write_plan import DECISIONS_KEY
 
@@ -42,7 +48,8 @@ class FileCounts:
 class InstantReport:
     """One instant. ``operation`` in the words of the specs; None where the action says it all.
 
-    ``queries`` are what a clustering was good for.
+    ``queries`` are what a clustering was good for. ``age_seconds`` is since when one is pending, None for
+    completed ones.
     """
 
     time: str
@@ -54,6 +61,7 @@ class InstantReport:
     partitions: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
     queries: tuple[MeasuredQuery, ...] = ()
+    age_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +91,10 @@ def report_timeline(
             f"the active timeline of {handle.config.name} has no instant {instant}; "
             "`parquetry timeline` without it lists them"
         )
-    spec = masked_by(handle.spec, declared)
+    spec, zone = masked_by(handle.spec, declared), handle.config.timezone
     return TimelineReport(
         table=handle.config.name,
-        instants=tuple(_masked(_report(timeline, i), spec) for i in wanted),
+        instants=tuple(_masked(_report(timeline, i, zone), spec) for i in wanted),
         is_single=instant is not None,
     )
 
@@ -109,12 +117,21 @@ def _hidden(spec: TableSpec) -> frozenset[str]:
     return frozenset({INSERTED_KEYS}) if keys & pii_columns(spec.columns) else frozenset()
 
 
-def _report(timeline: Timeline, instant: Instant) -> InstantReport:
+def pending_seconds(timeline: Timeline, instant: Instant, zone: Timezone) -> int | None:
+    """For how long an instant has been pending by the store's clock; None where its name is no time."""
+    try:
+        begun_ms = parse_instant_ms(instant.time, zone)
+    except CorruptTableError:
+        return None
+    return max(0, (timeline.store.now_ms() - begun_ms) // 1000)
+
+
+def _report(timeline: Timeline, instant: Instant, zone: Timezone) -> InstantReport:
     bare = InstantReport(
         time=instant.time, action=str(instant.action), state=str(instant.state), operation=None
     )
     if not instant.is_completed:
-        return bare
+        return replace(bare, age_seconds=pending_seconds(timeline, instant, zone))
     if instant.action in WRITE_ACTIONS:
         return _write(bare, timeline.commit_metadata(instant.time))
     return replace(bare, files=FileCounts(removed=_removed(timeline, instant)))

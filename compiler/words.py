@@ -12,6 +12,9 @@ _DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
 _AGES = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
 def format_size(size_bytes: int) -> str:
     """The size in the largest unit that says it exactly, such as ``120MiB``, ``120MB``, ``77B``."""
     if size_bytes == 0:
@@ -22,6 +25,14 @@ def format_size(size_bytes: int) -> str:
     ]
     exact = [text for text in candidates if text is not None]
     return min(exact, key=len) if exact else f"{size_bytes}B"
+
+
+def elapsed(seconds: int) -> str:
+    """How long something has lasted, rounded down to what matters: ``40 s``, ``4 min``, ``3 days``."""
+    for unit, length in (("days", _DAY), ("h", _HOUR), ("min", _MINUTE)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
 
 
 def format_age(seconds: int) -> str:

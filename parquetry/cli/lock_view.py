@@ -7,6 +7,7 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.compiler.locks import HeldLock
+from parquetry.compiler.words import elapsed
 from parquetry.runtime.codec import to_json_value
 
 
@@ -45,16 +46,6 @@ def _lines(lock: HeldLock, paint: Paint) -> str:
     )
     return (
         f"{paint.bold(lock.table)}  held by {lock.holder}\n"
-        f"  for {_age(lock.age_seconds)}, {lock.path}\n"
+        f"  for {elapsed(lock.age_seconds)}, {lock.path}\n"
         f"  {advice}"
     )
-
-
-def _age(seconds: int) -> str:
-    if seconds < 2 * _MINUTE:
-        return f"{seconds} s"
-    return f"{seconds // _MINUTE} min" if seconds < 2 * _HOUR else f"{seconds // _HOUR} h"
-
-
-_MINUTE = 60
-_HOUR = 3600

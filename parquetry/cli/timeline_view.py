@@ -10,6 +10,7 @@ from parquetry.cli.measured_view import measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, short_count
 from parquetry.compiler.instants import InstantReport, TimelineReport
+from parquetry.compiler.words import elapsed
 from parquetry.runtime.clustering_queries import MEASURED_KEY
 from parquetry.runtime.timeline.instant import State
 
@@ -49,8 +50,9 @@ def _is_completed(instant: InstantReport) -> bool:
 
 
 def _pending(instant: InstantReport) -> str:
-    """A line without figures: what is not completed has none."""
-    return f"{instant.time}  {instant.action} {instant.state}"
+    """A line without figures, which what is not completed lacks, and for how long it has been so."""
+    lasting = "" if instant.age_seconds is None else f", for {elapsed(instant.age_seconds)}"
+    return f"{instant.time}  {instant.action} {instant.state}{lasting}"
 
 
 def _row(instant: InstantReport) -> tuple[str, ...]:
@@ -117,6 +119,8 @@ def _instant(instant: InstantReport) -> dict[str, Any]:
     }
     if files.removed:
         document["files"]["removed"] = files.removed
+    if instant.age_seconds is not None:
+        document["age_seconds"] = instant.age_seconds
     if instant.queries:
         document["queries"] = [asdict(query) for query in instant.queries]
     return document

@@ -1,24 +1,29 @@
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from jsonschema import Draft202012Validator
 
 import parquetry
 from parquetry.cli.main import command_line
+from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.checkup import check_project
 from parquetry.compiler.locks import held_lock
+from parquetry.compiler.words import elapsed
 from parquetry.runtime.claims import Claim, Heartbeat, Session, claim_path, heartbeat_path, open_session
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH, TableLock
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
-from parquetry.runtime.timeline.instant import next_instant
+from parquetry.runtime.timeline.instant import format_instant, next_instant
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, make_table
 
@@ -102,6 +107,7 @@ def test_the_lock_of_an_apply_that_was_killed_blocks_nothing_of_ours(tmp_path):
     assert (code, "the next write of parquetry removes it" in text) == (0, True)
     check = checked(folder)
     assert (check.ok, "`parquetry unlock orders`" in check.found) == (True, True)
+    assert ", held for 3 min)" in check.found
     folder.orders(clustering={"trigger": "async", "execution": {"columns": ["amount"]}})
     parquetry.load(folder.root).plan().apply()
     assert held_lock(store) is None
@@ -114,11 +120,55 @@ def test_a_lock_by_another_program_that_writes_will_not_wait_for_is_told_by_doct
     place = folder.root / "warehouse/orders" / DEFAULT_LOCK_PATH
     place.parent.mkdir(exist_ok=True)
     place.write_text("job 12")
-    assert checked(folder).ok
+    check = checked(folder)
+    assert check.ok
+    assert re.search(r"; locked by another program \(job 12\) for \d+ s$", check.found)
     then = time.time() - 200
     os.utime(place, (then, then))
     check = checked(folder)
-    assert (check.ok, "held by another program (job 12)" in check.found) == (False, True)
+    assert (check.ok, "held by another program (job 12) for 3 min" in check.found) == (False, True)
+
+
+def test_ages_of_pending_instants_are_told_alike_by_doctor_and_timeline(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    parquetry.load(folder.root).plan().apply()
+    store = open_store(folder.root / "warehouse/orders")
+    zone = open_table(store).config.timezone
+    assert "pending:" not in checked(folder).found
+    begun = [format_instant(store.now_ms() - seconds * 1000, zone) for seconds in (3 * 86_400 + 50, 310)]
+    for time_, count in zip(
+        reversed(begun), ("a write is pending: ", "2 writes are pending: the oldest "), strict=True
+    ):
+        Path(folder.root / "warehouse/orders/.hoodie" / f"{time_}.commit.requested").touch()
+        assert count in checked(folder).found
+    assert checked(folder).found.endswith(f"the oldest {begun[0]} for 3 days")
+    told = CliRunner().invoke(command_line, ["timeline", "orders", "-p", str(folder.root)]).output
+    assert f"{begun[0]}  commit requested, for 3 days" in told
+    assert f"{begun[1]}  commit requested, for 5 min" in told
+    answer = CliRunner().invoke(
+        command_line, ["timeline", "orders", "-p", str(folder.root), "--format", "json"]
+    )
+    ages = {one["time"]: one.get("age_seconds") for one in json.loads(answer.stdout)["instants"]}
+    assert 310 <= ages.pop(begun[1]) < 420
+    assert ages.pop(begun[0]) > 3 * 86_400
+    assert list(ages.values()) == [None]
+    Draft202012Validator(answer_schema("timeline")).validate(json.loads(answer.stdout))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7_199, "119 min"),
+        (7_200, "2 h"),
+        (172_799, "47 h"),
+        (172_800, "2 days"),
+    ],
+)
+def test_what_has_lasted_is_told_in_the_largest_unit_of_which_it_has_two(seconds, words):
+    assert elapsed(seconds) == words
 
 
 def test_releasing_asks_first_and_no_leaves_the_lock(table, tmp_path, monkeypatch):
