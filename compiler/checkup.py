@@ -22,7 +22,7 @@ from parquetry.runtime.java import find_java
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.storage import open_store, probe_put_if_absent
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.timeline.instant import Instant, Timezone
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, Timezone
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING
 from parquetry.version import VERSION
@@ -121,12 +121,18 @@ def _pending(handle: TableHandle) -> str:
     """What is on the timeline and not completed: how many of a kind, and the oldest."""
     timeline = handle.timeline()
     kinds: dict[str, list[Instant]] = {}
-    for instant in timeline.pending_writes:
-        is_plan = instant.time in timeline.pending_clusterings
-        kinds.setdefault("clustering plan" if is_plan else "write", []).append(instant)
+    for instant in timeline.instants:
+        if not instant.is_completed:
+            kinds.setdefault(_kind(timeline, instant), []).append(instant)
     return "".join(
         f"; {_pending_of(kind, timeline, found, handle.config.timezone)}" for kind, found in kinds.items()
     )
+
+
+def _kind(timeline: Timeline, instant: Instant) -> str:
+    if instant.action is Action.REPLACECOMMIT and instant.time in timeline.pending_clusterings:
+        return "clustering plan"
+    return "write" if instant.action in WRITE_ACTIONS else str(instant.action)
 
 
 def _pending_of(kind: str, timeline: Timeline, found: Sequence[Instant], zone: Timezone) -> str:

@@ -86,7 +86,7 @@ def _options(workspace: Workspace, plan: Plan) -> PlanOptions:
     return PlanOptions(
         select=workspace.select,
         exclude=workspace.exclude,
-        variables={name: MASK if hides else value for name, value in workspace.variables.items()},
+        variables={name: MASK if hides else str(value) for name, value in workspace.variables.items()},
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import parquetry
 from parquetry.cli.carried import Carried
 from parquetry.cli.fitting import fitted
 from parquetry.cli.main import command_line
@@ -113,6 +114,14 @@ def test_reports_of_a_saved_plan_name_all_that_makes_the_same_plan_again(folder,
     }
     assert next_command(said("show", saved)) == ["parquetry", "apply", saved, "--target", "prod", *typed[4:]]
     assert next_command(said(*apply[1:], *place)) == ["parquetry", "run", *place[:2], *typed]
+
+
+def test_a_plan_made_in_python_with_numbers_for_variables_is_read_again(folder, tmp_path):
+    folder.project(**PROD | {"vars": {"keep": 10}})
+    plan = parquetry.load(folder.root, variables={"keep": 7}).plan()
+    plan.save(tmp_path / "plan.json")
+    saved = decode((tmp_path / "plan.json").read_bytes(), name="plan.json")
+    assert saved.evidence.options.variables == {"keep": "7"}
 
 
 def test_variables_may_be_personal_data(folder, tmp_path):

@@ -142,6 +142,11 @@ def test_ages_of_pending_instants_are_told_alike_by_doctor_and_timeline(tmp_path
         Path(folder.root / "warehouse/orders/.hoodie" / f"{time_}.commit.requested").touch()
         assert count in checked(folder).found
     assert checked(folder).found.endswith(f"the oldest {begun[0]} for 3 days")
+    cleaned = format_instant(store.now_ms() - 150_000, zone)
+    place = Path(folder.root / "warehouse/orders/.hoodie" / f"{cleaned}.clean.requested")
+    place.touch()
+    assert checked(folder).found.endswith(f"; a clean is pending: {cleaned} for 2 min")
+    place.unlink()
     told = CliRunner().invoke(command_line, ["timeline", "orders", "-p", str(folder.root)]).output
     assert f"{begun[0]}  commit requested, for 3 days" in told
     assert f"{begun[1]}  commit requested, for 5 min" in told
