@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
-from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.table_config import TableConfig
-from parquetry.runtime.timeline.archive_log import read_archive
-from parquetry.runtime.timeline.instant import WRITE_ACTIONS, State
 from parquetry.runtime.timeline.timeline import Timeline
 
 
-def effective_instants(store: ObjectStore, config: TableConfig, timeline: Timeline) -> Callable[[str], bool]:
-    """Whether a write is completed, on the active timeline or in the archive.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveWrites:
+    """What the active timeline alone says of instants, by the rule that readers judge files by.
 
-    The archive is read once, and only when an instant is asked for that the active timeline lacks.
-    A rolled back or restored write has lost its completed file before it could be archived.
+    A write that is undone loses its sidecars with its files, and what a sleeper puts there afterwards
+    is swept before the timeline leaves it behind. So what is older than the timeline took effect; the
+    archive log, which grows for ever and may be pruned, is never asked.
     """
-    archived: frozenset[str] | None = None
 
-    def is_effective(instant: str) -> bool:
-        nonlocal archived
-        if timeline.is_completed(instant):
-            return True
-        if timeline.contains(instant):
-            return False
-        if archived is None:
-            archived = _archived_writes(store, config)
-        return instant in archived
+    timeline: Timeline
 
-    return is_effective
+    def counts(self, instant: str) -> bool:
+        """Whether the write is completed, be it archived."""
+        return self.timeline.is_completed(instant) or self.is_settled(instant)
 
-
-def _archived_writes(store: ObjectStore, config: TableConfig) -> frozenset[str]:
-    return frozenset(
-        entry.time
-        for entry in read_archive(store, config.archive_folder)
-        if entry.state.lower() == State.COMPLETED and entry.action in WRITE_ACTIONS
-    )
+    def is_settled(self, instant: str) -> bool:
+        """Whether the write took effect and has left the active timeline, so that nothing undoes it."""
+        first = self.timeline.unbroken_since
+        return first is not None and instant < first and not self.timeline.contains(instant)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from parquetry.runtime import sources
-from parquetry.runtime.effective import effective_instants
+from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.source_files import FoundFile, join_base, list_files
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import Source
@@ -62,7 +62,7 @@ def find_due(
     effective = _effective(handle)
     due = _look(handle, source, effective, directory=directory, storage=storage)
     if due is not None and due.table is None and due.consumption is not None:
-        sources.fold(handle.store, source.name, effective())
+        sources.fold(handle.store, source.name, effective().is_settled)
     return due
 
 
@@ -78,12 +78,12 @@ def size_of(batch: DueBatch) -> DueSize:
     return DueSize(files=len(sizes), size_bytes=sum(sizes))
 
 
-_Effective: TypeAlias = Callable[[], Callable[[str], bool]]
+_Effective: TypeAlias = Callable[[], EffectiveWrites]
 
 
 def _effective(handle: TableHandle) -> _Effective:
     """Which writes count: the timeline is read when that is asked first, and once."""
-    return cache(lambda: effective_instants(handle.store, handle.config, handle.timeline()))
+    return cache(lambda: EffectiveWrites(timeline=handle.timeline()))
 
 
 def _look(
@@ -99,7 +99,7 @@ def _look(
     found = list_files(source.path, base=directory, options=storage)
     if source.read == FULL:
         return DueBatch(files=found) if found else None
-    taken = sources.consumed(handle.store, source.name, effective())
+    taken = sources.consumed(handle.store, source.name, effective().counts)
     due = sources.due_files((f.file for f in found), taken, source.operation, source=source.name)
     if due.is_empty:
         return None
@@ -125,7 +125,7 @@ def _due_of_table(
         return None
     if source.read == FULL:
         return DueBatch(table=other, until=until)
-    entries = sources.history(handle.store, source.name, effective())
+    entries = sources.history(handle.store, source.name, effective().counts)
     since = sources.newest_until(entries)
     if since is not None and since >= until:
         return None

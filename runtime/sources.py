@@ -2,8 +2,8 @@
 
 The ledger is a sidecar: one entry per write, named by its instant T, put before T is published
 and counted only while T is effective. So a write that died, was rolled back or restored away
-makes its files new again without anybody touching the ledger. Entries are folded into one
-parquet file when they grow many; the folded rows keep their T and are judged the same way.
+makes its files new again without anybody touching the ledger. Entries whose writes nothing can undo
+any more are folded into one parquet file when they grow many; the folded rows keep their T.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
+from parquetry.runtime.parallel import map_each
 from parquetry.runtime.parquet_input import read_parquet
 from parquetry.runtime.spec import Operation
 from parquetry.runtime.storage import ObjectStore
 
 LEDGER_FOLDER = ".hoodie/.parquetry/sources"
-FOLD_ABOVE = 64
+FOLD_ABOVE = 16
 
 _REFUSE_CHANGED = (Operation.INSERT, Operation.BULK_INSERT)
 
@@ -93,6 +94,12 @@ class DueFiles:
 def entry_path(source: str, instant: str) -> str:
     """Where the ledger keeps what ``instant`` took from ``source``."""
     return f"{_folder(source)}/{instant}.json"
+
+
+def is_ledger_entry(path: str) -> bool:
+    """Whether a path within a table is what one write took from a source, not folded yet."""
+    name = path.rpartition("/")[2]
+    return path.startswith(f"{LEDGER_FOLDER}/") and name.endswith(_ENTRY) and _instant_of(name).isdigit()
 
 
 def record(store: ObjectStore, instant: str, consumption: Consumption) -> None:
@@ -168,31 +175,35 @@ def due_files(
     return DueFiles(files=tuple(ordered), changed=len(changed))
 
 
-def fold(store: ObjectStore, source: str, is_effective: Callable[[str], bool]) -> int:
-    """Replace many effective entries by one parquet file; returns how many were folded.
+def fold(store: ObjectStore, source: str, is_settled: Callable[[str], bool]) -> int:
+    """Put many settled entries into one parquet file; returns how many were folded.
 
-    Entries whose instant is pending stay as they are. Safe beside other readers and writers:
-    the folded file appears whole before anything is removed, and entries present twice count
-    once.
+    Only writes that nothing can undo any more are folded. Safe beside other readers and writers: the
+    folded file appears whole before anything is removed, entries present twice count once, and what
+    another writer has folded is carried over as it is.
     """
-    paths = [info.path for info in store.list(_folder(source))]
-    if len(paths) <= FOLD_ABOVE:
+    listed = [info.path for info in store.list(_folder(source))]
+    settled = [path for path in listed if path.endswith(_ENTRY) and is_settled(_instant_of(path))]
+    if len(settled) <= FOLD_ABOVE:
         return 0
-    effective = history(store, source, is_effective)
-    if not effective:
+    former = [path for path in listed if path.endswith(_FOLDED)]
+    try:
+        entries = dict(_read_each(store, source, [*former, *settled]))
+    except NotFoundError:
+        # Another writer folds at this moment.
         return 0
     sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(_rows(effective), schema=_FOLDED_SCHEMA), sink)
+    rows = _rows([(instant, entries[instant]) for instant in sorted(entries)])
+    pq.write_table(pa.Table.from_pylist(rows, schema=_FOLDED_SCHEMA), sink)
     # A name of its own: whoever folds at the same time may know of more entries, or of fewer.
-    target = f"{_folder(source)}/{effective[-1][0]}.{uuid.uuid4().hex}.folded.parquet"
-    store.put(target, sink.getvalue())
-    folded = {instant for instant, _ in effective}
-    stale = [p for p in paths if p != target and (p.endswith(".parquet") or _instant_of(p) in folded)]
-    store.delete_all(stale)
-    return len(folded)
+    store.put(f"{_folder(source)}/{max(entries)}.{uuid.uuid4().hex}{_FOLDED}", sink.getvalue())
+    store.delete_all([*former, *settled])
+    return len(settled)
 
 
 _LIST_ATTEMPTS = 5
+_ENTRY = ".json"
+_FOLDED = ".folded.parquet"
 
 
 def _folder(source: str) -> str:
@@ -204,11 +215,15 @@ def _instant_of(path: str) -> str:
 
 
 def _read_all(store: ObjectStore, source: str) -> Iterable[tuple[str, Consumption]]:
-    for info in store.list(_folder(source)):
-        if info.path.endswith(".folded.parquet"):
-            yield from _read_folded(store, source, info.path)
-        elif info.path.endswith(".json"):
-            yield _parse(store, info.path)
+    return _read_each(store, source, [info.path for info in store.list(_folder(source))])
+
+
+def _read_each(store: ObjectStore, source: str, paths: Iterable[str]) -> Iterable[tuple[str, Consumption]]:
+    def read(path: str) -> Iterable[tuple[str, Consumption]]:
+        return tuple(_read_folded(store, source, path)) if path.endswith(_FOLDED) else (_parse(store, path),)
+
+    wanted = [path for path in paths if path.endswith((_ENTRY, _FOLDED))]
+    return (entry for entries in map_each(wanted, read) for entry in entries)
 
 
 def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:

@@ -18,7 +18,7 @@ from parquetry.runtime.conflicts import (
     work_of_commit,
     work_of_outcome,
 )
-from parquetry.runtime.effective import effective_instants
+from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import KeyRanges
@@ -133,9 +133,9 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
     Hudi table the write took what follows where the ledger ended: if that has moved on, rows would be
     taken twice, and if a restore has moved it back, rows would never be taken.
     """
-    store, config = transaction.store, transaction.table.config
+    counts = EffectiveWrites(timeline=now).counts
     for mine in outcome.footprint.consumed:
-        entries = history(store, mine.source, effective_instants(store, config, now))
+        entries = history(transaction.store, mine.source, counts)
         newest = {file.path: (file, time) for time, entry in entries for file in entry.files}
         times = [
             newest[f.path][1] for f in mine.files if f.path in newest and f.is_same_as(newest[f.path][0])

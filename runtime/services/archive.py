@@ -14,8 +14,9 @@ from parquetry.runtime.pending import settle
 from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writes_to_keep
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.services.retention import retention_of
-from parquetry.runtime.services.sweeping import DAY_MS, find_orphans
+from parquetry.runtime.services.sweeping import DAY_MS, find_orphans, sweep_statistics, undone_entries
 from parquetry.runtime.services.undo import instant_of_file
+from parquetry.runtime.sources import LEDGER_FOLDER
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectInfo
 from parquetry.runtime.table import TableHandle, check_writable
@@ -41,7 +42,8 @@ def archive(
 ) -> ArchiveResult:
     """Move what the policy (the applied one by default) does not keep into the archive log.
 
-    All partitions are listed. Raises as :func:`parquetry.runtime.pending.settle` does.
+    All partitions are listed, and the statistics of archived writes none of whose files is left go.
+    Raises as :func:`parquetry.runtime.pending.settle` does.
     """
     store, zone = table.store, table.config.timezone
     timeline = Timeline.load(store)
@@ -50,6 +52,8 @@ def archive(
     policy = policy or retention_of(table)
     # Files first, the timeline afterwards: a file that appears later belongs to a pending write.
     files = [info for listing in map_each(table.view(timeline).partitions(), store.list) for info in listing]
+    entries = store.list(LEDGER_FOLDER, recursive=True)
+    before = timeline
     with open_session(
         store, purpose="archive", after=timeline.last_instant, zone=zone, timing=timing
     ) as session:
@@ -57,10 +61,13 @@ def archive(
             timeline = timeline.reload()
             leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms())
             if leaving:
+                store.delete_all(undone_entries(entries, timeline))
                 _log(table, timeline, leaving)
                 if lock.is_held():
                     _delete_states(timeline, leaving)
         session.acknowledge()
+    if leaving:
+        _sweep_statistics(before, files, timeline.reload())
     return ArchiveResult(instants=tuple(instant.time for instant in leaving))
 
 
@@ -165,6 +172,14 @@ def _cleaned_before(timeline: Timeline) -> str | None:
 def _is_recent(instant: Instant, zone: Timezone, now_ms: int) -> bool:
     """Less than a day old: a task of the write that was undone may still wake up and write."""
     return now_ms - parse_instant_ms(instant.time, zone) < DAY_MS
+
+
+def _sweep_statistics(before: Timeline, files: Iterable[ObjectInfo], now: Timeline) -> None:
+    """Remove the statistics of writes that have left the timeline, and whose files have all been replaced."""
+    instants = {time for info in files if (time := instant_of_file(info.path))}
+    first = next((instant.time for instant in now.completed_writes), None)
+    if first is not None:
+        sweep_statistics(before, instants, before=first)
 
 
 def _log(table: TableHandle, timeline: Timeline, leaving: Iterable[Instant]) -> None:

@@ -115,7 +115,7 @@ def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole
     swept = sweep_partitions(store, sorted(partitions), timing=timing)
     leftovers = sweep_leftovers(store, zone=zone, timing=timing)
     if whole_table:
-        leftovers += sweep_statistics(timeline, swept)
+        leftovers += sweep_statistics(timeline, swept.instants)
     return CleanResult(
         instant=instant,
         files_deleted=deleted,

@@ -8,7 +8,7 @@ a file of a completed clustering that gave groups up, when its replacecommit doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -29,6 +29,7 @@ from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, instants_given_up
 from parquetry.runtime.services.undo import SIDECAR_FOLDER, instant_of_file
+from parquetry.runtime.sources import is_ledger_entry
 from parquetry.runtime.storage import ObjectInfo, ObjectStore, finished_name
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
@@ -67,10 +68,11 @@ def sweep_partitions(store: ObjectStore, partitions: Iterable[str], *, timing: T
     return Swept(orphans=tuple(orphans), instants=frozenset(time for time in instants if time))
 
 
-def sweep_statistics(timeline: Timeline, swept: Swept) -> int:
+def sweep_statistics(timeline: Timeline, instants: Collection[str], *, before: str | None = None) -> int:
     """Remove the statistics of writes none of whose files is left; answers how many there were.
 
-    ``timeline`` was read before all partitions were listed: what completed later is not judged.
+    ``timeline`` was read before all partitions were listed, which hold files of ``instants``: what
+    completed later is not judged. ``before`` leaves those alone that are not older than it.
     """
     if not timeline.completed_writes:
         return 0
@@ -79,10 +81,26 @@ def sweep_statistics(timeline: Timeline, swept: Swept) -> int:
     paths = []
     for info in timeline.store.list(STATISTICS_FOLDER):
         time = info.path.rpartition("/")[2].partition(".")[0]
-        if time.isdigit() and time <= newest and time not in pending and time not in swept.instants:
+        is_judged = time.isdigit() and time <= newest and (before is None or time < before)
+        if is_judged and time not in pending and time not in instants:
             paths.append(info.path)
     timeline.store.delete_all(paths)
     return len(paths)
+
+
+def undone_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
+    """Of ledger entries that were listed before the timeline was read, those of writes that were undone.
+
+    Their writes slept and put them when they had been undone already. They have to go before the
+    timeline leaves their instants behind: what is older than it counts.
+    """
+    first = timeline.unbroken_since
+    times = ((info.path, info.path.rpartition("/")[2].partition(".")[0]) for info in entries)
+    return [
+        path
+        for path, time in times
+        if first is not None and time > first and is_ledger_entry(path) and not timeline.contains(time)
+    ]
 
 
 def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
@@ -235,10 +253,10 @@ class _Leftovers:
         first = self._timeline.unbroken_since
         if first is None:
             return
-        folders = (f"{STATISTICS_FOLDER}/", f"{SIDECAR_FOLDER}/sources/")
         for path in self._files:
             time = path.rpartition("/")[2].partition(".")[0]
-            is_entry = path.startswith(folders) and time.isdigit() and ".folded." not in path
+            is_statistics = path.startswith(f"{STATISTICS_FOLDER}/") and time.isdigit()
+            is_entry = is_statistics or is_ledger_entry(path)
             is_gone = time > first and not self._timeline.is_completed(time) and not self._is_busy(time)
             if is_entry and is_gone:
                 yield path

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from parquetry.runtime import sources
-from parquetry.runtime.effective import effective_instants
+from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.write import write
@@ -66,9 +66,9 @@ def batch_writer(
 
 
 def _is_written(handle: TableHandle, batch: Consumption) -> bool:
-    effective = effective_instants(handle.store, handle.config, handle.timeline())
-    written = sources.history(handle.store, batch.source, effective)
+    effective = EffectiveWrites(timeline=handle.timeline())
+    written = sources.history(handle.store, batch.source, effective.counts)
     if any((c.query_id, c.batch_id) == (batch.query_id, batch.batch_id) for _, c in written):
         return True
-    sources.fold(handle.store, batch.source, effective)
+    sources.fold(handle.store, batch.source, effective.is_settled)
     return False

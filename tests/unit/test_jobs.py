@@ -13,7 +13,7 @@ from parquetry.compiler.secrets import reference, references, revealed
 from parquetry.compiler.workspace import jobs_of
 from parquetry.project.interpolate import Secret
 from parquetry.runtime.applied import write_applied
-from parquetry.runtime.effective import effective_instants
+from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.job import (
     JobKind,
@@ -134,10 +134,10 @@ def test_instants_count_while_they_are_in_effect(tmp_path):
 
     rollback(table.handle, undone, timing=FAST)
     handle = open_table(table.store)
-    effective = effective_instants(handle.store, handle.config, handle.timeline())
-    assert effective(kept)
-    assert not effective(undone)
-    assert not effective("20200101000000000")
+    effective = EffectiveWrites(timeline=handle.timeline())
+    assert effective.counts(kept)
+    assert not effective.counts(undone)
+    assert not effective.is_settled(kept)
 
 
 def test_archived_instants_still_count(tmp_path):
@@ -153,5 +153,7 @@ def test_archived_instants_still_count(tmp_path):
     handle = open_table(table.store)
     timeline = handle.timeline()
     assert not timeline.contains(times[0])
-    effective = effective_instants(handle.store, handle.config, timeline)
-    assert all(effective(time) for time in times)
+    effective = EffectiveWrites(timeline=timeline)
+    assert all(effective.counts(time) for time in times)
+    assert effective.is_settled(times[0])
+    assert not effective.is_settled(times[-1])

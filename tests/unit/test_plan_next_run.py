@@ -139,7 +139,7 @@ def test_a_long_ledger_is_folded_by_runs_and_not_by_plans(folder):
     put(folder, "landing/a.csv", "id,v,p\n")
     store = store_of(folder)
     taken = SmallTable(store, timing=FAST).upsert({"a": (1, "x")}, consumed=[Consumption(source="landing")])
-    for number in range(sources.FOLD_ABOVE):
+    for number in range(sources.FOLD_ABOVE + 1):
         (folder.root / f"warehouse/events/.hoodie/.parquetry/sources/landing/{number:017}.json").write_bytes(
             store.read(sources.entry_path("landing", taken.instant))
         )

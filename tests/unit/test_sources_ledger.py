@@ -81,7 +81,7 @@ def test_folding_keeps_what_counts_and_leaves_what_is_pending(store):
     assert sources.fold(store, "landing", lambda t: t != pending) == len(times) - 1
     assert len(store.list(f"{sources.LEDGER_FOLDER}/landing")) == 2
     assert sources.consumed(store, "landing", lambda t: t != pending) == before
-    # A folded instant that is restored away stops counting, and the pending one may still complete.
+    # Folds of former versions hold instants that may be undone yet, and the pending one may complete.
     assert "f3" not in sources.consumed(store, "landing", lambda t: t != times[3])
     assert set(sources.consumed(store, "landing", everything)) == {f"f{n}" for n in range(len(times))}
 
@@ -114,6 +114,19 @@ def test_folding_at_the_same_time_loses_no_entry(store):
             store.put(path, data)
 
     sources.fold(Slower(), "landing", lambda t: t != times[4])
+    assert set(sources.consumed(store, "landing", everything)) == set(times)
+
+
+def test_a_fold_by_an_older_sight_of_the_timeline_keeps_what_a_newer_one_has_folded(store):
+    times = [f"202601010000{n:05d}" for n in range(2 * sources.FOLD_ABOVE + 3)]
+    middle = sources.FOLD_ABOVE + 1
+    for time in times[:middle]:
+        record(store, time, source_file(time))
+    sources.fold(store, "landing", everything)
+    for time in times[middle:]:
+        record(store, time, source_file(time))
+    # This one still takes what was folded for pending.
+    assert sources.fold(store, "landing", lambda t: t >= times[middle]) == len(times) - middle
     assert set(sources.consumed(store, "landing", everything)) == set(times)
 
 
