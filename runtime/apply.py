@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.claims import open_session
+from parquetry.runtime.column_paths import types_by_path, without
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, digest_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
@@ -108,7 +109,7 @@ def _check_created_alike(store: ObjectStore, change: TableChange) -> None:
     identity, applied = read_identity(store), read_applied(store)
     mine = identity is not None and identity.spec == change.spec and identity.project == change.project
     if not mine or applied is not None:
-        raise table_is_there(store)
+        raise table_is_there(store, plan_id=change.plan_id)
 
 
 def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> int | None:
@@ -168,12 +169,14 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
 
 
 def _schema_to_be(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> str:
-    """Of the declared columns and those that another program has added: nobody asked to drop these."""
-    before = {column.name for column in handle.spec.columns} if handle.spec else set()
-    declared = {column.name for column in spec.columns}
+    """Of the declared columns and those that another program has added: nobody asked to drop these.
+
+    The same goes for fields within columns.
+    """
+    before = types_by_path(handle.spec.columns) if handle.spec else {}
+    gone = before.keys() - types_by_path(spec.columns).keys()
     live = live_columns(handle.store, timeline, handle.config)
-    kept = (column for column in live if column.name in declared or column.name not in before)
-    return handle.schema_json(timeline, reconcile(spec.columns, kept))
+    return handle.schema_json(timeline, reconcile(spec.columns, without(live, gone)))
 
 
 def _schema_stands(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> bool:

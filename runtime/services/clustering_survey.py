@@ -11,6 +11,7 @@ from typing import Final
 
 from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
+from parquetry.runtime.column_paths import ColumnPath, types_by_path
 from parquetry.runtime.conflicts import CLUSTER, Work, conflicting_groups, work_of_commit
 from parquetry.runtime.layout.clustering_model import (
     OWES_STEPS,
@@ -86,13 +87,13 @@ def further_steps(table: TableHandle, policy: ClusteringSpec) -> FurtherSteps:
 
 
 def _last_drop(table: TableHandle) -> str | None:
-    """When the newest applied spec without a column of the one before was recorded."""
-    later: tuple[int, set[str]] | None = None
+    """When the newest applied spec without a column, or a field of one, of the one before was recorded."""
+    later: tuple[int, set[ColumnPath]] | None = None
     for applied_at_ms, spec in applied_history(table.store):
-        names = {column.name for column in spec.columns}
-        if later is not None and not names <= later[1]:
+        paths = set(types_by_path(spec.columns))
+        if later is not None and not paths <= later[1]:
             return format_instant(later[0], table.config.timezone)
-        later = applied_at_ms, names
+        later = applied_at_ms, paths
     return None
 
 

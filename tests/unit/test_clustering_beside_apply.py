@@ -125,3 +125,24 @@ def test_a_field_that_is_dropped_beside_a_clustering_undoes_it(table, monkeypatc
     )
     assert result.instants == ()
     assert "was applied meanwhile" in result.left_out[0].reason
+
+
+@pytest.mark.parametrize("within", ["{}", "array<{}>", "map<string,{}>", "struct<deep:array<{}>>"])
+def test_a_field_that_is_dropped_within_a_column_is_pruned(table, path, within):
+    def secret(fields):
+        return Column(name="secret", type=within.format(f"struct<{fields}>"))
+
+    def kinds_on_disk():
+        slices = table.handle.view(table.handle.timeline()).all_slices()
+        return {str(pq.read_schema(path / part.path).field("secret").type) for part in slices}
+
+    apply_columns(table, (*COLUMNS, secret("name:string,email:string")))
+    clustering.cluster(OneProcessSpark(), table.handle, timing=FAST)
+    (kind,) = kinds_on_disk()
+    assert "email" in kind
+    assert groups_owed(table) == ()
+    apply_columns(table, (*COLUMNS, secret("name:string")))
+    assert len(groups_owed(table)) == 2
+    clustering.cluster(OneProcessSpark(), table.handle, timing=FAST)
+    assert kinds_on_disk() == {kind.replace(", email: string", "")}
+    assert groups_owed(table) == ()

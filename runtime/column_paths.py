@@ -1,0 +1,65 @@
+"""Every column and every field within one, by its path: specs are told apart down to the last of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, parse_type
+from parquetry.runtime.spec import Column
+
+ColumnPath: TypeAlias = tuple[str, ...]
+"""The names from the column down to the field; ``element`` leads into a list, ``value`` into a map."""
+
+
+def types_by_path(columns: Iterable[Column]) -> dict[ColumnPath, ColumnType]:
+    """The types of the columns and of all fields of structs, also of those in lists and in maps."""
+    found: dict[ColumnPath, ColumnType] = {}
+    for column in columns:
+        declared = parse_type(column.type)
+        found[column.name,] = declared
+        found.update(_within((column.name,), declared))
+    return found
+
+
+def without(columns: Iterable[Column], gone: Collection[ColumnPath]) -> Iterator[Column]:
+    """The columns less those paths; a struct of which no field is left goes as a whole."""
+    for column in columns:
+        declared = parse_type(column.type)
+        left = None if (column.name,) in gone else _less((column.name,), declared, gone)
+        if left is not None:
+            yield column if left == declared else replace(column, type=str(left))
+
+
+def _within(path: ColumnPath, declared: ColumnType) -> Iterator[tuple[ColumnPath, ColumnType]]:
+    match declared:
+        case Struct():
+            for field in declared.fields:
+                yield (*path, field.name), field.type
+                yield from _within((*path, field.name), field.type)
+        case Array():
+            yield from _within((*path, "element"), declared.element)
+        case Map():
+            yield from _within((*path, "value"), declared.value)
+        case _:
+            return
+
+
+def _less(path: ColumnPath, declared: ColumnType, gone: Collection[ColumnPath]) -> ColumnType | None:
+    match declared:
+        case Struct():
+            fields = []
+            for field in declared.fields:
+                below = (*path, field.name)
+                left = None if below in gone else _less(below, field.type, gone)
+                if left is not None:
+                    fields.append(replace(field, type=left))
+            return Struct(fields=tuple(fields)) if fields else None
+        case Array():
+            element = _less((*path, "element"), declared.element, gone)
+            return None if element is None else replace(declared, element=element)
+        case Map():
+            value = _less((*path, "value"), declared.value, gone)
+            return None if value is None else replace(declared, value=value)
+    return declared
