@@ -7,6 +7,7 @@ import os
 import shutil
 import stat as stat_module
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -73,25 +74,35 @@ class LocalStore(ObjectStore):
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
         found: list[ObjectInfo] = []
-        pending = [checked_path(prefix, root=self.uri, folder=True)]
-        seen: set[tuple[int, int]] = set()
-        while pending:
-            folder = pending.pop()
+        top = checked_path(prefix, root=self.uri, folder=True)
+        folders, links = [top], deque[tuple[str, tuple[int, int]]]()
+        seen: set[tuple[int, int] | None] = {self._identity(top)} if recursive else set()
+        while folders or links:
+            if folders:
+                folder = folders.pop()
+            else:
+                # Last, so that a file that a folder holds has the same name with and without links to it.
+                folder, identity = links.popleft()
+                if identity in seen:
+                    continue
+                seen.add(identity)
             for entry in self._entries(folder):
                 path = f"{folder}/{entry.name}" if folder else entry.name
-                # A file may be deleted, or replaced, while its folder is listed.
-                with suppress(FileNotFoundError):
-                    status = entry.stat()
-                    if stat_module.S_ISREG(status.st_mode):
-                        found.append(_info(path, status))
-                    elif recursive and (status.st_dev, status.st_ino) not in seen:
-                        seen.add((status.st_dev, status.st_ino))
-                        pending.append(path)
+                status = _status(entry)
+                if status is not None and stat_module.S_ISREG(status.st_mode):
+                    found.append(_info(path, status))
+                elif status is not None and recursive:
+                    identity = (status.st_dev, status.st_ino)
+                    if entry.is_symlink():
+                        links.append((path, identity))
+                    elif identity not in seen:
+                        seen.add(identity)
+                        folders.append(path)
         return sorted(found, key=lambda info: info.path)
 
     def list_folders(self, prefix: str = "") -> Paths:
         folder = checked_path(prefix, root=self.uri, folder=True)
-        names = [entry.name for entry in self._entries(folder) if entry.is_dir()]
+        names = [entry.name for entry in self._entries(folder) if _is_folder(entry)]
         return sorted(f"{folder}/{name}" if folder else name for name in names)
 
     def put(self, path: str, data: bytes) -> None:
@@ -208,11 +219,18 @@ class LocalStore(ObjectStore):
         absolute = self.root / folder
         try:
             with os.scandir(absolute) as entries:
-                return list(entries)
+                return sorted(entries, key=lambda entry: entry.name)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             raise storage_error("list", absolute, error) from error
+
+    def _identity(self, folder: str) -> tuple[int, int] | None:
+        try:
+            status = (self.root / folder).stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
 
     def _write_temporary(self, path: str, file_path: Path, data: bytes) -> Path:
         temporary = self.root / temporary_path(path)
@@ -255,6 +273,23 @@ class LocalStore(ObjectStore):
             # The folder may have been deleted meanwhile, and the entries with it.
             with suppress(FileNotFoundError, NotADirectoryError):
                 _sync_folder(folder)
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """What the entry is, links followed; None when it, or what it leads to, is not there (any more)."""
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error("look at", entry.path, error) from error
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        raise storage_error("look at", entry.path, error) from error
 
 
 def _info(path: str, status: os.stat_result) -> ObjectInfo:

@@ -141,6 +141,32 @@ def test_listing_ends_when_links_go_in_circles(store):
     assert {info.path for info in store.list(recursive=True)} >= {"p/f"}
 
 
+def test_a_file_is_listed_once_and_by_its_own_name_whatever_links_lead_to_it(store):
+    store.put("p/f", b"x")
+    for name in ("a", "z"):
+        (store.root / name).symlink_to(store.root / "p")
+    (store.root / "p/self").symlink_to(store.root)
+    assert [i.path for i in store.list(recursive=True)] == ["p/f"]
+    assert [i.path for i in store.list("p", recursive=True)] == ["p/f"]
+
+
+def test_of_two_links_to_one_folder_the_first_by_name_counts(store, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/f").write_bytes(b"x")
+    store.put("p/g", b"x")
+    for name in ("z", "b", "m"):
+        (store.root / f"p/{name}").symlink_to(tmp_path / "outside")
+    assert [i.path for i in store.list("p", recursive=True)] == ["p/b/f", "p/g"]
+
+
+@pytest.mark.parametrize("listing", ["list", "list_folders"])
+def test_a_link_to_itself_is_named(store, listing):
+    store.put("p/f", b"x")
+    (store.root / "p/loop").symlink_to("loop")
+    with pytest.raises(StorageError, match=r"cannot look at .*/p/loop: .*; remove the circle of symbolic"):
+        getattr(store, listing)("p")
+
+
 def test_a_full_disk_names_the_file_and_leaves_nothing_half_done(tmp_path):
     disk = tmp_path / "disk"
     with mounted(disk, "-t", "tmpfs", "-o", "size=1m", "tmpfs"):
