@@ -20,6 +20,7 @@ from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGro
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.skipping import Touched, column_types, columns_of, touched
+from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.services.clustering_past import bytes_per_second, past_clusterings
 from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec import TableSpec
@@ -84,12 +85,15 @@ class TrialTable:
         self._files: tuple[ClusteringFile, ...]
         self._situation: Situation
         self.policy, self._files, self._situation = observe(handle, timeline)
-        self._statistics: Mapping[str, FileStatistics] = look_up(
-            handle.store, handle.view(timeline).all_slices()
-        )
         self._encrypted = self.spec.files.encryption_key is not None
         self._declared = declared_queries(self.spec)
         self._types = column_types(self.spec.columns)
+        self._statistics: Mapping[str, FileStatistics] = with_pages(
+            handle.store,
+            look_up(handle.store, handle.view(timeline).all_slices()),
+            (query.predicate for query in self._declared),
+            self._types,
+        )
         self._rate = bytes_per_second(past_clusterings(handle, timeline))
         self._forecasters: dict[tuple[tuple[str, ...], ...], Forecaster] = {}
         weights = [float(query.get("weight", 1.0)) for query in self.spec.extra.get("queries") or ()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
@@ -15,6 +15,7 @@ from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.overlap import overlap_depth
+from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping import (
     Touched,
@@ -24,6 +25,7 @@ from parquetry.runtime.layout.skipping import (
     parse_where,
     touched,
 )
+from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.services.clustering_past import (
@@ -68,7 +70,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReport:
-    """What a declared query has to read after pruning by partition and statistics."""
+    """What a declared query has to read after pruning by statistics, and rows by the page index."""
 
     name: str
     files: Share
@@ -135,13 +137,15 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
     slices = view.all_slices()
     queries = spec.extra.get("queries") or ()
     ordered_by = ClusteringSpec.of_extra(spec.extra, spec.sizing).execution.columns
+    types = column_types(spec.columns)
+    conditions = {query["name"]: parse_where(query["where"], types=types, time_zone=UTC) for query in queries}
     statistics = look_up(store, slices, columns=None if queries else ordered_by)
     past = past_clusterings(handle, timeline)
     return LayoutReport(
         table=handle.config.name,
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
         partitions=_partitions(slices, statistics, spec, shown_by=masked_by(spec, declared)),
-        queries=_queries(queries, statistics, column_types(spec.columns)),
+        queries=_queries(conditions, with_pages(store, statistics, conditions.values(), types), types),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
         debt=_owed(handle, spec, sum(part.size_bytes for part in slices)) if handle.applied else None,
         clustering=next((one for one in reversed(past) if one.queries), None),
@@ -173,17 +177,12 @@ def _overlap(
 
 
 def _queries(
-    declared: Iterable[Mapping[str, Any]], statistics: Mapping[str, FileStatistics], types: Types
+    conditions: Mapping[str, Predicate], statistics: Mapping[str, FileStatistics], types: Types
 ) -> tuple[QueryReport, ...]:
     files = list(statistics.values())
     total = all_of(files)
     return tuple(
-        _query(
-            query["name"],
-            touched(files, parse_where(query["where"], types=types, time_zone=UTC), types),
-            total,
-        )
-        for query in declared
+        _query(name, touched(files, condition, types), total) for name, condition in conditions.items()
     )
 
 

@@ -43,6 +43,9 @@ Arrow's 20,000 are more than a reader of one value needs: on a Z curve of two co
 look at 21 and 31 % of the rows, with 2,048 at 7 and 11 %, for 5 % more bytes. Spark scans them as fast.
 """
 
+USUAL_PAGE_ROWS: Final = 20_000
+"""Behind how many rows Arrow, and parquet-mr, end a page at the latest unless they are told otherwise."""
+
 _SAMPLE_ROWS = 20_000
 _ENOUGH_VALUES = 256
 _CODECS = {"none": "NONE", "uncompressed": "NONE", "lz4": "LZ4_RAW"}

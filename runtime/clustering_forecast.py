@@ -9,7 +9,7 @@ import copy
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC
 from typing import Final
 
@@ -28,7 +28,6 @@ from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.skipping import (
-    NOTHING,
     Touched,
     Types,
     all_of,
@@ -38,6 +37,7 @@ from parquetry.runtime.layout.skipping import (
     touched,
 )
 from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
@@ -129,8 +129,15 @@ class Forecaster:
         asked = frozenset[str]().union(*(columns_of(query.predicate) for query in self._queries))
         self._types: Types = column_types(spec.columns)
         self._asked: Types = {name: kind for name, kind in self._types.items() if name in asked}
-        self._known = look_up(
+        known = look_up(
             store, [_slice(file) for files in groups for file in files], columns={*asked, *columns}
+        )
+        self._known = with_pages(
+            store,
+            known,
+            (query.predicate for query in self._queries),
+            self._types,
+            most_files=self._limits.row_groups,
         )
         self.groups = [[self._known[file.path] for file in files] for files in groups]
         wanted = {name.partition(".")[0] for name in (*columns, *asked)}
@@ -198,30 +205,42 @@ class Forecaster:
                 target_bytes=target_bytes,
                 row_group_size_bytes=row_group_size_bytes,
                 shrinkage=shrinkage,
+                predicates=[query.predicate for query in self._queries],
             )
         is_ranked = sample is not None and order is not None and execution.strategy not in (STITCH, "sort")
         kept = (
-            sample.rows.select([name for name in sample.rows.column_names if name in order.top_level])
+            sample.ranks.select([name for name in sample.rows.column_names if name in order.top_level])
             if is_ranked and sample is not None and order is not None
             else None
         )
         return GroupForecast(
-            queries=tuple(self._query(query, files, made) for query in self._queries),
+            queries=tuple(self._query(query, files, made, shrinkage) for query in self._queries),
             files=made,
             sample=kept,
         )
 
     def _query(
-        self, query: DeclaredQuery, files: Sequence[FileStatistics], made: Sequence[FileStatistics]
+        self,
+        query: DeclaredQuery,
+        files: Sequence[FileStatistics],
+        made: Sequence[FileStatistics],
+        shrinkage: Shrinkage,
     ) -> QueryForecast:
         before = touched(files, query.predicate, self._types)
         expected = touched(made, query.predicate, self._types)
-        if expected == NOTHING and before != NOTHING and made:
-            # What the sample has no row of lies between two of its rows, in one row group.
+        if not expected.rows and before.rows and made:
+            # What the sample has no row of lies between two of its rows, in a page of each row group.
             whole = all_of(made)
-            count = max(whole.row_groups, 1)
-            expected = Touched(
-                files=1, row_groups=1, rows=whole.rows // count, data_bytes=whole.data_bytes // count
+            rows = max(whole.rows // max(whole.row_groups, 1), 1)
+            page = rows if shrinkage.pages is None else min(rows, shrinkage.pages.usual_rows)
+            row_groups = max(expected.row_groups, 1)
+            expected = replace(
+                expected,
+                files=max(expected.files, 1),
+                row_groups=row_groups,
+                rows=page * row_groups,
+                data_bytes=whole.data_bytes * page * row_groups // max(whole.rows, 1),
+                paged_row_groups=max(expected.paged_row_groups, int(page < rows)),
             )
         return QueryForecast(query=query.name, where=query.where, before=before, expected=expected)
 
@@ -241,7 +260,7 @@ class Forecaster:
         number = sizes.index(max(sizes))
         if self._tried is None:
             self._tried = TriedRows(self._store, self.groups[number], self._schema, self._limits)
-        sample = self._wanted.empty_table() if order is None else self._drawn()[number].rows
+        sample = self._wanted.empty_table() if order is None else self._drawn()[number].ranks
         return self._tried.shrinkage(
             order,
             sample,

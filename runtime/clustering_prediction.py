@@ -6,10 +6,11 @@ order and cut them; what its rows say of each row group's values is what its sta
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
-from parquetry.runtime.clustering_cuts import Cut, RowSizes, expected_cuts
+from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices, split_places
 from parquetry.runtime.clustering_sample import GroupSample
 from parquetry.runtime.clustering_shrinkage import Shrinkage
@@ -31,7 +32,8 @@ from parquetry.runtime.layout.file_statistics import (
     truncated,
 )
 from parquetry.runtime.layout.packing import files_near
-from parquetry.runtime.layout.skipping import Types
+from parquetry.runtime.layout.predicate import Predicate, may_hold
+from parquetry.runtime.layout.skipping import Types, bounds_of
 
 _COPIED_SHARE: Final = 0.5
 """Row groups of at least this share of the usual size are copied as they are when files are stitched."""
@@ -46,15 +48,17 @@ def arranged_files(
     target_bytes: int,
     row_group_size_bytes: int | None,
     shrinkage: Shrinkage,
+    predicates: Sequence[Predicate] = (),
 ) -> tuple[FileStatistics, ...]:
     """The files that these become when their rows are put in order; their paths are numbers.
 
-    They have bounds of the columns in ``types`` that the sample has. ``shrinkage`` is how many bytes
-    a byte of these files becomes. InvalidDataError when the order needs a column the sample lacks.
+    They have bounds of the columns in ``types`` that the sample has, and pages where a row group may
+    match one of the ``predicates``. ``shrinkage`` is how many bytes a byte of these files becomes.
+    InvalidDataError when the order needs a column the sample lacks.
     """
     if not sample.of_rows or not sample.rows.num_rows:
         return ()
-    rows = sample.rows.take(sort_indices(OrderKeys(order, sample.rows).of(sample.rows))).combine_chunks()
+    rows = sample.rows.take(sort_indices(OrderKeys(order, sample.ranks).of(sample.rows))).combine_chunks()
     row_bytes = sum(file.data_bytes for file in files) / sample.of_rows
     whole_row_bytes = sum(file.size_bytes for file in files) / sample.of_rows
     cuts = expected_cuts(
@@ -64,18 +68,24 @@ def arranged_files(
         row_group_size_bytes=row_group_size_bytes,
     )
     limits = merge_columns(group for file in files for group in file.row_groups)
-    leaves = dict(_leaves(rows, types))
-    groups = [
-        RowGroupStatistics(
+    leaves = {
+        name: _Column(kind=types[name], values=values, weight=sample.weight, limits=limits.get(name))
+        for name, values in _leaves(rows, types)
+    }
+
+    def bounds(name: str, of_rows: range) -> ColumnStatistics:
+        return leaves[name].bounds(of_rows)
+
+    groups = []
+    for cut in cuts:
+        group = RowGroupStatistics(
             rows=cut.end - cut.first,
             data_bytes=round((cut.end - cut.first) * row_bytes * shrinkage.data),
-            columns={
-                name: truncated(_bounds(types[name], values, cut, sample.weight, limits.get(name)))
-                for name, values in leaves.items()
-            },
+            columns={name: truncated(bounds(name, range(cut.first, cut.end))) for name in leaves},
         )
-        for cut in cuts
-    ]
+        if shrinkage.pages is not None and _may_match(group, predicates, types):
+            group = shrinkage.pages.divided(group, bounds, first=cut.first, weight=sample.weight)
+        groups.append(group)
     return _as_files(groups, [cut.file for cut in cuts])
 
 
@@ -88,7 +98,7 @@ def stitched_files(
 ) -> tuple[FileStatistics, ...]:
     """The files that these become when their rows stay as they come; their paths are numbers.
 
-    Row groups that are copied keep their size, small ones are encoded anew.
+    Row groups that are copied keep their size and pages, small ones are encoded anew.
     """
     row_group_bytes = row_group_size_bytes or default_row_group_bytes(target_bytes)
     stored = [group for file in files for group in file.row_groups if group.rows]
@@ -118,11 +128,28 @@ def _grown(
 
 
 def _merged(groups: Sequence[RowGroupStatistics], shrinkage: Shrinkage) -> RowGroupStatistics:
-    return RowGroupStatistics(
+    whole = RowGroupStatistics(
         rows=sum(group.rows for group in groups),
         data_bytes=round(shrinkage.data * sum(group.data_bytes for group in groups)),
         columns=merge_columns(groups),
     )
+    if shrinkage.pages is None:
+        return whole
+    ends = list(accumulate(group.rows for group in groups))
+
+    def bounds(name: str, of_rows: range) -> ColumnStatistics:
+        within = groups[bisect_right(ends, of_rows.start) : bisect_left(ends, of_rows.stop) + 1]
+        found = merge_columns(within)[name]
+        is_null = found.nulls is not None and found.nulls == sum(group.rows for group in within)
+        # Where nulls lie within a row group is not known.
+        return replace(found, nulls=len(of_rows) if is_null else found.nulls and None)
+
+    return shrinkage.pages.divided(whole, bounds)
+
+
+def _may_match(group: RowGroupStatistics, predicates: Sequence[Predicate], types: Types) -> bool:
+    bounds = bounds_of(group, types)
+    return any(may_hold(predicate, bounds) for predicate in predicates)
 
 
 def _as_files(groups: Sequence[RowGroupStatistics], numbers: Sequence[int]) -> tuple[FileStatistics, ...]:
@@ -163,52 +190,61 @@ def _leaves(rows: pa.Table, types: Types) -> Iterator[tuple[str, pa.Array]]:
         yield name, values
 
 
-def _bounds(
-    kind: str, values: pa.Array, cut: Cut, weight: float, limits: ColumnStatistics | None
-) -> ColumnStatistics:
-    """The bounds of the sampled rows in a row group, moved apart by what the others are likely to add."""
-    first, end = (min(round(place / weight), len(values)) for place in (cut.first, cut.end))
-    if end == first:
-        # No row of it was drawn: it lies between the last one before and the first one behind.
-        first, end = max(first - 1, 0), min(end + 1, len(values))
-        weight = 1.0
-    part = values.slice(first, end - first)
-    rows = cut.end - cut.first
-    # The writer records no bounds where there is a NaN.
-    has_nan = pa.types.is_floating(part.type) and pc.any(pc.is_nan(part)).as_py()
-    found = {} if has_nan else pc.min_max(part).as_py()
-    plain = ColumnStatistics(
-        type=kind,
-        minimum=found.get("min"),
-        maximum=found.get("max"),
-        nulls=min(round(part.null_count * weight), rows) if part.null_count < len(part) else rows,
-    )
-    return plain if weight <= 1 else _widened(plain, len(part) - part.null_count, weight, limits)
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    """The sampled values of a column in the order of the rows, each for ``weight`` of them.
 
-
-def _widened(
-    bounds: ColumnStatistics, drawn: int, weight: float, limits: ColumnStatistics | None
-) -> ColumnStatistics:
-    """Bounds of numbers as they are expected of all rows when ``drawn`` of them, evenly spread, are seen.
-
-    Of n values spread evenly over a range, the outermost two are expected a share of (n - 1) / (n + 1)
-    of it apart. Never beyond ``limits``, which hold for all rows.
+    ``limits`` are the bounds of all rows, sampled or not.
     """
-    low, high = bounds.minimum, bounds.maximum
-    if drawn < 2 or isinstance(low, bool) or not isinstance(low, int | float | Decimal):  # noqa: PLR2004 - a range
-        return bounds
-    assert isinstance(high, int | float | Decimal)
-    by = (1 - 1 / weight) / (drawn - 1)
-    if isinstance(low, int) and isinstance(high, int):
-        margin = int((high - low) * by)
-        low, high = low - margin, high + margin
-    elif isinstance(low, Decimal) and isinstance(high, Decimal):
-        step = (high - low) * Decimal(by)
-        low, high = low - step, high + step
-    else:
-        reach = (float(high) - float(low)) * by
-        low, high = float(low) - reach, float(high) + reach
-    return _within(replace(bounds, minimum=low, maximum=high), limits)
+
+    kind: str
+    values: pa.Array
+    weight: float
+    limits: ColumnStatistics | None
+
+    def bounds(self, of_rows: range) -> ColumnStatistics:
+        """The bounds of the sampled ones of some rows, moved apart by what the others are likely to add."""
+        places = (of_rows.start, of_rows.stop)
+        first, end = (min(round(place / self.weight), len(self.values)) for place in places)
+        weight = self.weight
+        if end == first:
+            # No row of it was drawn: it lies between the last one before and the first one behind.
+            first, end = max(first - 1, 0), min(end + 1, len(self.values))
+            weight = 1.0
+        part = self.values.slice(first, end - first)
+        rows = len(of_rows)
+        # The writer records no bounds where there is a NaN.
+        has_nan = pa.types.is_floating(part.type) and pc.any(pc.is_nan(part)).as_py()
+        found = {} if has_nan else pc.min_max(part).as_py()
+        drawn = len(part) - part.null_count
+        plain = ColumnStatistics(
+            type=self.kind,
+            minimum=found.get("min"),
+            maximum=found.get("max"),
+            nulls=min(round(part.null_count * weight), rows) if drawn else rows,
+        )
+        # Values spread evenly over a range: the outermost two of n are (n - 1) / (n + 1) of it apart.
+        by = (1 - 1 / weight) / (drawn - 1) if drawn > 1 else 0.0
+        return self._widened(plain, by) if by > 0 else plain
+
+    def _widened(self, bounds: ColumnStatistics, by: float) -> ColumnStatistics:
+        """The bounds with their distance more by this share at either end, never beyond the limits."""
+        low, high = bounds.minimum, bounds.maximum
+        if isinstance(low, bool):
+            return bounds
+        if isinstance(low, int) and isinstance(high, int):
+            margin = int((high - low) * by)
+            low, high = low - margin, high + margin
+        elif isinstance(low, Decimal) and isinstance(high, Decimal):
+            step = (high - low) * Decimal(by)
+            low, high = low - step, high + step
+        elif isinstance(low, float) and isinstance(high, float):
+            reach = (high - low) * by
+            low, high = low - reach, high + reach
+        else:
+            # Texts have no distance.
+            return bounds
+        return _within(replace(bounds, minimum=low, maximum=high), self.limits)
 
 
 def _within(bounds: ColumnStatistics, limits: ColumnStatistics | None) -> ColumnStatistics:
@@ -216,6 +252,6 @@ def _within(bounds: ColumnStatistics, limits: ColumnStatistics | None) -> Column
         return bounds
     return replace(
         bounds,
-        minimum=max(bounds.minimum, limits.minimum),  # type: ignore[type-var]  # numbers, both of one type
-        maximum=min(bounds.maximum, limits.maximum),  # type: ignore[type-var]  # numbers, both of one type
+        minimum=max(bounds.minimum, limits.minimum),  # type: ignore[type-var]  # both of one type
+        maximum=min(bounds.maximum, limits.maximum),  # type: ignore[type-var]  # both of one type
     )

@@ -112,7 +112,7 @@ def _query(said: Mapping[str, Any]) -> MeasuredQuery:
 
 
 def _touched(said: Mapping[str, int]) -> Touched:
-    # The first replacecommits that say so count no bytes.
+    # The first replacecommits that say so count no bytes, those after them no pages.
     return Touched(**{"data_bytes": 0, **said})
 
 

@@ -32,19 +32,19 @@ class SampleLimits:
     so that no more files are opened, and about ``read_bytes`` of column chunks are read for them. A group
     is not sampled below 4096 rows and 4 row groups: when others have spent ``rows`` or ``row_groups``, it
     has no sample. To learn how rows shrink, about ``tried_bytes`` of one group are read whole, from at
-    most as many row groups again.
+    most as many row groups again; as many files again are opened for their page index alone.
     """
 
     rows: int = 4 * SAMPLE_ROWS
-    group_rows: int = SAMPLE_ROWS
+    group_rows: int = 4 * SAMPLE_ROWS
     row_groups: int = 512
     read_bytes: int = 128 * _MIB
     tried_bytes: int = 48 * _MIB
 
     @property
     def openings(self) -> int:
-        """How many times files are opened at most: a footer, the sample's, those of rows that are tried."""
-        return 1 + (self.row_groups + _FEWEST_ROW_GROUPS - 1) + self.row_groups
+        """How often files are opened at most: page indexes, a footer, the sample, rows that are tried."""
+        return self.row_groups + 1 + (self.row_groups + _FEWEST_ROW_GROUPS - 1) + self.row_groups
 
     def for_each_of(self, groups: int) -> SampleLimits:
         """Limits that are not spent before each of so many groups has a sample."""
@@ -75,6 +75,14 @@ class GroupSample:
     def is_missing(self) -> bool:
         """Whether the limits were spent before a row of the group was drawn."""
         return bool(self.of_rows) and not self.rows.num_rows
+
+    @property
+    def ranks(self) -> pa.Table:
+        """Some of them, evenly: enough to rank rows by along a curve, foreseen and written."""
+        step = -(-self.rows.num_rows // SAMPLE_ROWS)
+        if step <= 1:
+            return self.rows
+        return self.rows.take(pa.array(np.arange(0, self.rows.num_rows, step)))
 
     @property
     def weight(self) -> float:

@@ -15,6 +15,7 @@ from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, RowGroupEnco
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices
+from parquetry.runtime.clustering_pages import PageShape, TriedPages, usual_page_rows
 from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.file_statistics import FileStatistics
@@ -32,10 +33,14 @@ _FEW_VALUES: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrinkage:
-    """What a stored byte becomes: ``data`` in column chunks, ``written`` with the page index of them."""
+    """What a stored byte becomes: ``data`` in column chunks, ``written`` with the page index of them.
+
+    ``pages`` are those that the encoder makes, as far as any were tried.
+    """
 
     data: float = 1.0
     written: float = 1.0
+    pages: PageShape | None = None
 
 
 class TriedRows:
@@ -83,8 +88,9 @@ class TriedRows:
         try it on, a byte stays one.
         Where not all rows were read each row group has its share of those that were.
         """
+        shape = TriedPages(usual_page_rows(policy, order))
         if not self._rows.num_rows or not self._stored_bytes:
-            return Shrinkage()
+            return Shrinkage(pages=shape.shape)
         rows = self._rows
         if order is not None:
             rows = rows.take(sort_indices(OrderKeys(order, sample).of(rows)))
@@ -102,7 +108,10 @@ class TriedRows:
             encoded = encoder.encode(_as_written(part))
             data += encoded.parts.stored_bytes(0)
             written += encoded.size_bytes
-        return Shrinkage(data=data / self._stored_bytes, written=written / self._stored_bytes)
+            shape.add(encoded.parts)
+        return Shrinkage(
+            data=data / self._stored_bytes, written=written / self._stored_bytes, pages=shape.shape
+        )
 
 
 def _read(

@@ -1,9 +1,11 @@
-"""Bounds of a column chunk, from what its writer put into the parquet footer."""
+"""Bounds of a column chunk and of its pages, from what its writer put into the parquet file."""
 
 from __future__ import annotations
 
 import json
 import math
+import struct
+from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
@@ -17,6 +19,7 @@ _PLAIN = {
     "DOUBLE": "double",
     "BYTE_ARRAY": "binary",
 }
+_LAYOUTS = {"BOOLEAN": "<?", "INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 _EXACT = Context(prec=100)
 
 
@@ -42,6 +45,43 @@ def column_statistics(chunk: Any, column: Any) -> ColumnStatistics | None:
         maximum=maximum,
         nulls=statistics.null_count if statistics.has_null_count else None,
     )
+
+
+def page_bounds(
+    known: ColumnStatistics, column: Any, index: Mapping[int, tuple[int, Any]], rows: Sequence[int]
+) -> list[ColumnStatistics]:
+    """The bounds of a column's pages of so many rows each, from its ``index`` (parquet's ColumnIndex).
+
+    ``known`` is what the footer says of the chunk: where that gives no bounds, none of a page are
+    believed. ``column`` is pyarrow's ColumnSchema. ValueError for an index that is none of such pages.
+    """
+    logical = json.loads(column.logical_type.to_json())
+    has_bounds = known.minimum is not None or known.maximum is not None
+    null_pages, lows, highs = (index[number][1].items for number in (1, 2, 3))
+    nulls = index[5][1].items if 5 in index else [None] * len(rows)  # noqa: PLR2004 - null_counts
+
+    def bound(raw: bytes, *, upper: bool) -> Scalar | None:
+        value = _bound(_plain(raw, column.physical_type), known.type, logical, upper=upper)
+        return None if _is_nan(value) else value
+
+    found = []
+    for count, is_null, low, high, nulls_of_page in zip(rows, null_pages, lows, highs, nulls, strict=True):
+        tells = has_bounds and not is_null
+        found.append(
+            ColumnStatistics(
+                type=known.type,
+                minimum=bound(low, upper=False) if tells else None,
+                maximum=bound(high, upper=True) if tells else None,
+                nulls=count if is_null else nulls_of_page,
+            )
+        )
+    return found
+
+
+def _plain(raw: bytes, physical: str) -> Any:
+    """A value in parquet's plain encoding, without a length in front."""
+    layout = _LAYOUTS.get(physical)
+    return raw if layout is None else struct.unpack(layout, raw)[0]
 
 
 def _spark_type(physical: str, logical: dict[str, Any]) -> str | None:

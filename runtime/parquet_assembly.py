@@ -55,7 +55,9 @@ _CHUNK_OFFSET_INDEX: Final = 4
 _CHUNK_OFFSET_INDEX_BYTES: Final = 5
 _CHUNK_COLUMN_INDEX: Final = 6
 _CHUNK_COLUMN_INDEX_BYTES: Final = 7
+_CHUNK_CRYPTO: Final = 8
 
+_COLUMN_PATH: Final = 3
 _COLUMN_CODEC: Final = 4
 _COLUMN_BYTES: Final = 6
 _COLUMN_COMPRESSED_BYTES: Final = 7
@@ -197,6 +199,25 @@ class PartChunk:
         """Where the first of its two indexes begins; None without any."""
         places = [_field(self.chunk, place, 0) for place in (_CHUNK_COLUMN_INDEX, _CHUNK_OFFSET_INDEX)]
         return min((place for place in places if place), default=None)
+
+    @property
+    def name(self) -> str:
+        """The dotted name of its column."""
+        path = _field(self.metadata, _COLUMN_PATH).items
+        return b".".join(path).decode()
+
+    @property
+    def places(self) -> tuple[range | None, range | None]:
+        """Where its column index and its offset index lie in the file; None for one it lacks."""
+        return (
+            self._place(_CHUNK_COLUMN_INDEX, _CHUNK_COLUMN_INDEX_BYTES),
+            self._place(_CHUNK_OFFSET_INDEX, _CHUNK_OFFSET_INDEX_BYTES),
+        )
+
+    def _place(self, offset: int, length: int) -> range | None:
+        start, size = (_field(self.chunk, number, 0) for number in (offset, length))
+        encrypted = _CHUNK_CRYPTO in self.chunk
+        return range(start, start + size) if start > 0 and size > 0 and not encrypted else None
 
     def column_index(self) -> bytes | None:
         """Its column index, which says nothing about places; None without one."""

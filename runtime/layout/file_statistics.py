@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TypeAlias
@@ -41,12 +41,44 @@ Columns: TypeAlias = Mapping[str, ColumnStatistics]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPages:
+    """The pages of a column in a row group: the number of the first row of each, and what bounds it."""
+
+    firsts: Sequence[int]
+    bounds: Sequence[ColumnStatistics]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSizes:
+    """The compressed bytes of pages that begin at rows ``firsts``, of one column or of several alike.
+
+    ``other_bytes``, such as dictionaries, are read with any of them.
+    """
+
+    firsts: Sequence[int]
+    sizes: Sequence[int]
+    other_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroupPages:
+    """What the page index of a row group says: bounds of the ``columns`` asked for, sizes of all chunks."""
+
+    columns: Mapping[str, ColumnPages]
+    chunks: tuple[PageSizes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroupStatistics:
-    """A row group; ``data_bytes`` are compressed. Columns within structs have dotted names."""
+    """A row group; ``data_bytes`` are compressed. Columns within structs have dotted names.
+
+    ``pages`` None is not known: they are in no record, but in the file, or foreseen.
+    """
 
     rows: int
     data_bytes: int
     columns: Columns = field(default_factory=dict)
+    pages: RowGroupPages | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,8 @@ from parquetry.runtime.layout.condition import (
 )
 from parquetry.runtime.layout.condition_literals import interval_of
 from parquetry.runtime.layout.condition_parser import parse_condition
-from parquetry.runtime.layout.file_statistics import FileStatistics, RowGroupStatistics
+from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
+from parquetry.runtime.layout.pages import RowsLeft, rows_left
 from parquetry.runtime.layout.predicate import (
     AllOf,
     AnyOf,
@@ -55,15 +56,17 @@ _OPERATORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touched:
-    """What a reader of a condition's rows looks at: files, and in them row groups and their rows.
+    """What a reader of a condition's rows looks at: files and row groups by statistics, rows by pages.
 
-    ``data_bytes`` are those of all columns of these row groups, compressed.
+    ``data_bytes`` are those of the pages of all columns with one of these rows, compressed. Of
+    ``paged_row_groups`` the page index is known; of the other row groups every row counts.
     """
 
     files: int
     row_groups: int
     rows: int
     data_bytes: int
+    paged_row_groups: int = 0
 
     def __add__(self, other: Touched) -> Touched:
         """Both together, when they are of different files."""
@@ -72,6 +75,7 @@ class Touched:
             row_groups=self.row_groups + other.row_groups,
             rows=self.rows + other.rows,
             data_bytes=self.data_bytes + other.data_bytes,
+            paged_row_groups=self.paged_row_groups + other.paged_row_groups,
         )
 
 
@@ -100,16 +104,20 @@ def bounds_of(group: RowGroupStatistics, types: Types) -> dict[str, Bounds]:
     type are left out.
     """
     return {
-        name: Bounds(
-            type=types[name],
-            minimum=column.minimum,
-            maximum=column.maximum,
-            has_nulls=column.nulls != 0,
-            has_values=column.nulls != group.rows,
-        )
+        name: _bounds(column, types[name], group.rows)
         for name, column in group.columns.items()
         if name in types and _comparable(column.type, types[name])
     }
+
+
+def _bounds(column: ColumnStatistics, declared: str, rows: int) -> Bounds:
+    return Bounds(
+        type=declared,
+        minimum=column.minimum,
+        maximum=column.maximum,
+        has_nulls=column.nulls != 0,
+        has_values=column.nulls != rows,
+    )
 
 
 def files_to_read(
@@ -133,13 +141,44 @@ def touched(
 ) -> Touched:
     """How much of the files a reader of the condition's rows has to look at."""
     known = partitions or {}
-    groups_by_file = [[*_groups_to_read(f, predicate, types, known.get(f.path, {}))] for f in files]
-    return Touched(
-        files=sum(bool(groups) for groups in groups_by_file),
-        row_groups=sum(len(groups) for groups in groups_by_file),
-        rows=sum(group.rows for groups in groups_by_file for group in groups),
-        data_bytes=sum(group.data_bytes for groups in groups_by_file for group in groups),
-    )
+    total = NOTHING
+    for file in files:
+        of_file = known.get(file.path, {})
+        groups = [*_groups_to_read(file, predicate, types, of_file)]
+        if not groups:
+            continue
+        left = [rows_to_read(group, predicate, types, known=of_file) for group in groups]
+        total += Touched(
+            files=1,
+            row_groups=len(groups),
+            rows=sum(part.rows for part in left),
+            data_bytes=sum(part.data_bytes for part in left),
+            paged_row_groups=sum(group.pages is not None for group in groups),
+        )
+    return total
+
+
+def rows_to_read(
+    group: RowGroupStatistics, predicate: Predicate, types: Types, *, known: Mapping[str, Bounds]
+) -> RowsLeft:
+    """The rows of a row group that a reader of the condition's rows has to read: all, or those of pages.
+
+    ``known`` is what is known of the file besides its statistics.
+    """
+    pages = group.pages
+    if pages is None:
+        return RowsLeft(ranges=(range(group.rows),), data_bytes=group.data_bytes)
+    by_page = {}
+    for name in columns_of(predicate) - known.keys():
+        column = pages.columns.get(name)
+        if column is not None and _comparable(column.bounds[0].type, types[name]):
+            ends = (*column.firsts[1:], group.rows)
+            by_page[name] = [
+                _bounds(bounds, types[name], end - first)
+                for first, end, bounds in zip(column.firsts, ends, column.bounds, strict=True)
+            ]
+    whole = {**bounds_of(group, types), **known}
+    return rows_left(predicate, pages, rows=group.rows, known=whole, by_page=by_page)
 
 
 def all_of(files: Sequence[FileStatistics]) -> Touched:

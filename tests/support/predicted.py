@@ -20,6 +20,7 @@ from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout.clustering_model import ClusteringFile
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.layout.skipping import Touched, column_types, parse_where, touched
+from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 from tests.support.base_files import FIRST, SECOND, bucket, context, slice_of
 
@@ -181,14 +182,15 @@ def foreseen(
         target_bytes=target_bytes,
         order=kind.order,
     )
-    after = rewrite_group(replace(before, instant=SECOND), work)
-    statistics = [file.statistics for file in after.files]
+    after = rewrite_group(replace(before, instant=SECOND, clustering="sha256:1"), work)
+    statistics = {file.stat.path: file.statistics for file in after.files}
+    paged = with_pages(before.store, statistics, (query.predicate for query in queries), types)
     return [
         Foreseen(
             table=kind.name,
             where=query.where,
             expected=found.expected,
-            measured=touched(statistics, query.predicate, types),
+            measured=touched(paged.values(), query.predicate, types),
         )
         for query, found in zip(queries, forecast.queries, strict=True)
     ]

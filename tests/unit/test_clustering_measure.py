@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
+from parquetry.compiler.inspection import Share, inspect_table
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_queries import MEASURED_KEY, read_measured
@@ -33,11 +34,12 @@ def test_a_replacecommit_says_what_declared_queries_read_before_and_after(table)
     assert {kind: few["after"][kind] for kind in KINDS} == {"files": 2, "row_groups": 2, "rows": 30}
     assert few["before"]["data_bytes"] > few["after"]["data_bytes"] > 0
     nothing = {"files": 0, "row_groups": 0, "rows": 0, "data_bytes": 0}
+    read = {**nothing, "paged_row_groups": 0}
     assert none == {
         "query": "none",
-        "before": nothing,
-        "expected": nothing,
-        "after": nothing,
+        "before": read,
+        "expected": read,
+        "after": read,
         "error": dict.fromkeys(nothing, 0.0),
     }
 
@@ -56,6 +58,23 @@ def test_what_was_foreseen_stands_beside_what_is_measured(table):
     (query,) = read_measured(extra)
     assert result.queries == (query,)
     assert asdict(query) == said
+
+
+def test_rows_and_bytes_are_those_of_pages_before_and_after(tmp_path):
+    """In every file lie all values before, in one page of a thousand or more of one file after."""
+    table = table_in_debt(tmp_path / "table", inserts=0)
+    for number in range(2):
+        table.insert({f"k{n}": (n, "a") for n in range(number, 6000, 2)})
+    apply_queries(table, {"name": "few", "where": "v = 2500"})
+    (instant,) = cluster(OneProcessSpark(), table.handle, timing=FAST).instants
+    (query,) = read_measured(table.handle.timeline().commit_metadata(instant).extra)
+    assert (query.before.rows, query.before.paged_row_groups) == (6000, 0), "their pages are not smaller"
+    for figures in (query.expected, query.after):
+        assert (figures.files, figures.row_groups, figures.rows) == (1, 1, 2048)
+        assert figures.paged_row_groups == 1
+    assert abs(query.error.data_bytes) < 0.2
+    report = inspect_table(table.store)
+    assert [one.rows for one in report.queries] == [Share(read=2048, total=6000)]
 
 
 def test_a_query_that_changed_since_the_plan_was_made_has_no_expectation(table):

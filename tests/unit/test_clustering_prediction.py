@@ -6,9 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.base_file_encoding import USUAL_PAGE_ROWS
 from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
 from parquetry.runtime.clustering_forecast import Forecaster
 from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_pages import PageShape
 from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw
 from parquetry.runtime.clustering_sample_file import decode_sample, encode_samples
@@ -17,6 +19,8 @@ from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.clustering_model import ClusteringFile
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
+from parquetry.runtime.layout.predicate import Comparison, Operator
+from parquetry.runtime.layout.skipping import touched
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage import LocalStore
 from tests.support.base_files import FIRST, Incoming, bucket, context, write
@@ -38,22 +42,32 @@ def assert_near(found, *, median=0.10, ninetieth=0.25):
 
 
 def test_predicates_drawn_by_row_read_what_was_foreseen(tmp_path):
+    """Row groups have a few pages, the last of which is as small as it comes."""
     limits = SampleLimits(group_rows=12_288)
     found = [
         one
         for kind in KINDS
         for one in foreseen(
-            tmp_path / kind.name, kind, rows=100_000, files=12, predicates=40, seed=5, limits=limits
+            tmp_path / kind.name,
+            kind,
+            rows=100_000,
+            files=12,
+            predicates=40,
+            seed=5,
+            limits=limits,
+            target_bytes=1024 * KIB,
+            row_group_bytes=128 * KIB,
         )
     ]
     assert len(found) > 100
     assert_near(found)
+    assert np.mean([one.measured.paged_row_groups / one.measured.row_groups for one in found]) > 0.9
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
 def test_predicates_on_large_tables_read_what_was_foreseen(tmp_path, seed):
-    """Two million rows each, of which one in thirty is in the sample; no row groups beyond the defaults."""
+    """Two million rows each, of which one in eight is in the sample; no row groups beyond the defaults."""
     found = [
         one
         for kind in KINDS
@@ -152,8 +166,8 @@ def test_row_groups_beyond_a_size_are_not_decoded_to_try_them(small_files):
         size: rows.shrinkage(None, WANTED.empty_table(), FilesPolicy(), target_bytes=2**20, of_rows=3000)
         for size, rows in tried.items()
     }
-    assert found[1000] == Shrinkage()
-    assert found[2**20] != Shrinkage()
+    assert found[1000] == Shrinkage(pages=PageShape(usual_rows=USUAL_PAGE_ROWS))
+    assert found[2**20].data != 1.0
 
 
 def test_of_all_rows_bounds_are_exact(small_files):
@@ -174,6 +188,52 @@ def test_of_all_rows_bounds_are_exact(small_files):
     assert (bounds[0][0], bounds[-1][1]) == (0, 2999)
     assert sum(file.rows for file in made) == 3000
     assert all(file.columns["n"].nulls == 0 for file in made)
+
+
+def at(value):
+    return Comparison(column="n", operator=Operator.EQUAL, value=value)
+
+
+@pytest.mark.parametrize(("every", "rows"), [(1, 100), (20, 200)])
+def test_pages_are_foreseen_where_a_query_may_look(every, rows):
+    """Of a sample with too few rows for a page, several pages count as one."""
+    bounds = ColumnStatistics(type="bigint", minimum=0, maximum=9999, nulls=0)
+    group = RowGroupStatistics(rows=10_000, data_bytes=100_000, columns={"n": bounds})
+    (made,) = arranged_files(
+        [FileStatistics(path="a", size_bytes=100_000, row_groups=(group,))],
+        GroupSample(rows=pa.table({"n": pa.array(range(0, 10_000, every), pa.int64())}), of_rows=10_000),
+        RowOrder(strategy="sort", columns=("n",)),
+        types={"n": "bigint"},
+        target_bytes=100_000,
+        row_group_size_bytes=25_000,
+        shrinkage=Shrinkage(pages=PageShape(usual_rows=100, dictionary_bytes=5000)),
+        predicates=[at(150)],
+    )
+    assert [group.pages is not None for group in made.row_groups] == [True, False, False, False]
+    found = touched([made], at(150), {"n": "bigint"})
+    assert (found.row_groups, found.rows, found.paged_row_groups) == (1, rows, 1)
+    assert found.data_bytes == 5000 + 20_000 * rows // 2500
+
+
+def test_row_groups_that_grow_together_have_pages_of_several():
+    """Of 50 rows each of five; rows of the row groups around a page's ends may be in it."""
+
+    def group(first):
+        bounds = ColumnStatistics(type="bigint", minimum=first, maximum=first + 39, nulls=first // 160 * 20)
+        return RowGroupStatistics(rows=40, data_bytes=100, columns={"n": bounds})
+
+    files = [FileStatistics(path=str(n), size_bytes=1, row_groups=(group(n * 40),)) for n in range(5)]
+    (made,) = stitched_files(
+        files,
+        target_bytes=10_000,
+        row_group_size_bytes=1000,
+        shrinkage=Shrinkage(pages=PageShape(usual_rows=50)),
+    )
+    (whole,) = made.row_groups
+    pages = whole.pages.columns["n"]
+    assert [*pages.firsts] == [0, 50, 100, 150]
+    found = [(page.minimum, page.maximum, page.nulls) for page in pages.bounds]
+    assert found == [(0, 79, 0), (40, 119, 0), (80, 159, 0), (120, 199, None)]
 
 
 def test_a_thin_sample_is_taken_to_lie_within_what_it_is_of():

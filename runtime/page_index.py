@@ -1,0 +1,278 @@
+"""The page index of base files: which pages their row groups have, what bounds them and how large they are.
+
+It lies in front of the footer and is in no record, so it is read where it can tell something: of row
+groups that may match a condition, and have several pages as a rule.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS
+from parquetry.runtime.footer_columns import page_bounds
+from parquetry.runtime.layout.file_statistics import (
+    ColumnPages,
+    FileStatistics,
+    PageSizes,
+    RowGroupPages,
+    RowGroupStatistics,
+)
+from parquetry.runtime.layout.predicate import Predicate, may_hold
+from parquetry.runtime.layout.skipping import Types, bounds_of, columns_of
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts, PartChunk
+from parquetry.runtime.parquet_thrift import decode_struct
+from parquetry.runtime.storage_model import ObjectStore
+
+MOST_FILES: Final = 512
+"""Of how many files the page index is read at most, those with the most pages first."""
+
+_MOST_PAGES: Final = 65_536
+"""About how many pages of a column they have at most, all together."""
+
+_READ_AT_ONCE: Final = 256 * 1024
+_MOST_INDEX_BYTES: Final = 64 * 1024 * 1024
+_TOKENS: Final = 7
+_FIELDS: Final = {0: 0x16, 2: 0x15, 4: 0x16, 6: 0x00}
+_CONTINUED: Final = 0x80
+_UNREADABLE: Final = (
+    ParquetryError,
+    pa.ArrowException,
+    OSError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""What a file that is gone, or whose bytes are no page index, ends in when they are taken for one."""
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+def with_pages(
+    store: ObjectStore,
+    files: Mapping[str, FileStatistics],
+    predicates: Iterable[Predicate],
+    types: Types,
+    *,
+    most_files: int = MOST_FILES,
+) -> dict[str, FileStatistics]:
+    """The files, in their order, with the pages of row groups that may match one of the conditions.
+
+    One file is opened once, and its end read; at most ``most_files``, and so many that a table of any
+    size is looked at in seconds. Row groups stay without pages that have one as a rule, beyond these
+    limits, of encrypted files, and where there is no page index, or none that can be read.
+    """
+    asking = [predicate for predicate in predicates if columns_of(predicate)]
+    names = frozenset[str]().union(*map(columns_of, asking))
+    wanted = _wanted(files.values(), asking, types, most_files=most_files)
+    read = map_each(wanted.items(), lambda item: (item[0], file_pages(store, files[item[0]], item[1], names)))
+    found = dict(files)
+    for path, pages in read:
+        groups = [
+            replace(group, pages=pages.get(number)) for number, group in enumerate(files[path].row_groups)
+        ]
+        found[path] = replace(files[path], row_groups=tuple(groups))
+    return found
+
+
+def file_pages(
+    store: ObjectStore, file: FileStatistics, numbers: Sequence[int], names: Collection[str]
+) -> dict[int, RowGroupPages]:
+    """The pages of these row groups of a file, by number, with the bounds of the columns of these names.
+
+    Nothing where there is no page index, or what there is cannot be read.
+    """
+    try:
+        with store.open_input(file.path) as content:
+            source = _End(content)
+            parts = ParquetParts(source)
+            metadata = _metadata(source, parts.footer_bytes)
+            # Row groups without rows are in no record.
+            stored = [number for number in range(len(parts.groups)) if parts.rows(number)]
+            chunks = {number: parts.chunks(stored[number]) for number in numbers}
+            index = _Index(source, chunks.values(), names)
+            found = {
+                number: _group_pages(file.row_groups[number], chunks[number], index, metadata.schema)
+                for number in numbers
+                if parts.rows(stored[number]) == file.row_groups[number].rows
+            }
+    except _UNREADABLE:
+        return {}
+    return {number: pages for number, pages in found.items() if pages is not None}
+
+
+def page_locations(offset_index: bytes) -> tuple[Numbers, Numbers]:
+    """The first rows and the compressed bytes of the pages of parquet's OffsetIndex.
+
+    ValueError, IndexError or KeyError when the bytes are none.
+    """
+    try:
+        return _locations_at_once(offset_index)
+    except ValueError:
+        index, _ = decode_struct(offset_index)
+        pages = index[1][1].items
+        rows, sizes = ([page[number][1] for page in pages] for number in (3, 2))
+        return np.array(rows, np.int64), np.array(sizes, np.int64)
+
+
+def _wanted(
+    files: Iterable[FileStatistics], asking: Sequence[Predicate], types: Types, *, most_files: int
+) -> dict[str, list[int]]:
+    """The row groups to look into, by path: those of the files that have the most pages there."""
+    ranked: list[tuple[int, str, list[int]]] = []
+    for file in files:
+        usual = USUAL_PAGE_ROWS if file.clustering is None else ORDERED_PAGE_ROWS
+        numbers = [
+            number
+            for number, group in enumerate(file.row_groups)
+            if group.rows > usual and not file.encrypted and _may_match(group, asking, types)
+        ]
+        if numbers:
+            pages = sum(-(-file.row_groups[number].rows // usual) for number in numbers)
+            ranked.append((pages, file.path, numbers))
+    ranked.sort(key=lambda one: (-one[0], one[1]))
+    chosen: dict[str, list[int]] = {}
+    total = 0
+    for pages, path, numbers in ranked[:most_files]:
+        if total + pages <= _MOST_PAGES:
+            chosen[path] = numbers
+            total += pages
+    return chosen
+
+
+def _may_match(group: RowGroupStatistics, asking: Sequence[Predicate], types: Types) -> bool:
+    bounds = bounds_of(group, types)
+    return any(may_hold(predicate, bounds) for predicate in asking)
+
+
+def _group_pages(
+    group: RowGroupStatistics, chunks: Sequence[PartChunk], index: _Index, schema: pq.ParquetSchema
+) -> RowGroupPages | None:
+    """None where no column that is asked for has a page index."""
+    columns: dict[str, ColumnPages] = {}
+    sizes: dict[bytes, PageSizes] = {}
+    for number, chunk in enumerate(chunks):
+        locations = index.offsets(chunk)
+        if locations is None:
+            _add(sizes, np.zeros(1, np.int64), np.array([chunk.size_bytes]), chunk.size_bytes)
+            continue
+        firsts, stored = page_locations(locations)
+        _check(firsts, group.rows)
+        _add(sizes, firsts, stored, chunk.size_bytes)
+        known, said = group.columns.get(chunk.name), index.bounds(chunk)
+        if known is not None and said is not None:
+            column_index, _ = decode_struct(said)
+            counts = np.diff(np.append(firsts, group.rows)).tolist()
+            bounds = page_bounds(known, schema.column(number), column_index, counts)
+            columns[chunk.name] = ColumnPages(firsts=firsts.tolist(), bounds=bounds)
+    return RowGroupPages(columns=columns, chunks=tuple(sizes.values())) if columns else None
+
+
+def _add(sizes: dict[bytes, PageSizes], firsts: Numbers, stored: Numbers, chunk_bytes: int) -> None:
+    """Chunks whose pages begin at the same rows count as one."""
+    other = max(chunk_bytes - int(stored.sum()), 0)
+    key = firsts.tobytes()
+    if key in sizes:
+        stored, other = stored + np.asarray(sizes[key].sizes), other + sizes[key].other_bytes
+    sizes[key] = PageSizes(firsts=firsts, sizes=stored, other_bytes=other)  # type: ignore[arg-type]  # of int64
+
+
+def _check(firsts: Numbers, rows: int) -> None:
+    if not len(firsts) or firsts[0] or (np.diff(np.append(firsts, rows)) <= 0).any():
+        raise ValueError("its pages do not begin at rows that follow each other")
+
+
+class _End:
+    """A parquet file whose last bytes are read at once, with what ParquetParts asks of a file."""
+
+    def __init__(self, content: pa.NativeFile) -> None:
+        self._content = content
+        self._size: int = content.size()
+        self._from = max(self._size - _READ_AT_ONCE, 0)
+        self._end: bytes = content.read_at(self._size - self._from, self._from)
+
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return self._size
+
+    def read_at(self, count: int, at: int) -> bytes:
+        """So many bytes from there on."""
+        if at >= self._from:
+            return self._end[at - self._from : at - self._from + count]
+        read: bytes = self._content.read_at(count, at)
+        return read
+
+
+class _Index:
+    """The page index of some row groups, read at once: all offset indexes, column indexes by name."""
+
+    def __init__(self, source: _End, groups: Iterable[Sequence[PartChunk]], names: Collection[str]) -> None:
+        self._names = names
+        listed = [chunk for chunks in groups for chunk in chunks]
+        wanted = [place for chunk in listed for place in (self._of_bounds(chunk), chunk.places[1])]
+        places = [place for place in wanted if place is not None]
+        self._from = min((place.start for place in places), default=0)
+        size = max((place.stop for place in places), default=0) - self._from
+        if size > _MOST_INDEX_BYTES:
+            raise ValueError("its page index lies too far apart to be read at once")
+        self._bytes = source.read_at(size, self._from) if size else b""
+
+    def bounds(self, chunk: PartChunk) -> bytes | None:
+        """The column index of a column that is asked for; None without one."""
+        return self._at(self._of_bounds(chunk))
+
+    def offsets(self, chunk: PartChunk) -> bytes | None:
+        """The offset index; None without one."""
+        return self._at(chunk.places[1])
+
+    def _of_bounds(self, chunk: PartChunk) -> range | None:
+        return chunk.places[0] if chunk.name in self._names else None
+
+    def _at(self, place: range | None) -> bytes | None:
+        return None if place is None else self._bytes[place.start - self._from : place.stop - self._from]
+
+
+def _metadata(source: _End, footer_bytes: int) -> pq.FileMetaData:
+    size = footer_bytes + 8
+    footer = source.read_at(size, source.size() - size)
+    return pq.read_metadata(pa.BufferReader(MAGIC + footer))
+
+
+def _locations_at_once(data: bytes) -> tuple[Numbers, Numbers]:
+    """As a list of structs that look all the same, decoded as a whole; ValueError when it does not."""
+    if len(data) < 2 or data[0] != 0x19 or data[1] & 15 != 12:  # noqa: PLR2004 - field 1, a list of structs
+        raise ValueError("it does not begin with a list")
+    raw = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(raw < _CONTINUED)
+    # The field's header, then the list's, with its length behind it unless it fits.
+    is_long = data[1] >> 4 == 15  # noqa: PLR2004 - no length in the header
+    begin = int(ends[ends >= 2][0]) + 1 if is_long else 2  # noqa: PLR2004 - behind the headers
+    count = _varint(data[2:begin]) if is_long else data[1] >> 4
+    ends = ends[ends >= begin][: count * _TOKENS]
+    if len(ends) < count * _TOKENS or not count:
+        raise ValueError("it is shorter than it says")
+    starts = np.concatenate([[begin], ends[:-1] + 1])
+    lengths = ends - starts + 1
+    within = np.arange(begin, ends[-1] + 1) - np.repeat(starts, lengths)
+    parts = (raw[begin : ends[-1] + 1].astype(np.int64) & 0x7F) << (7 * within)
+    values = np.add.reduceat(parts, starts - begin).reshape(count, _TOKENS)
+    if any((values[:, at] != header).any() for at, header in _FIELDS.items()):
+        raise ValueError("its structs have other fields")
+    return values[:, 5] >> 1, values[:, 3] >> 1
+
+
+def _varint(data: bytes) -> int:
+    return sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(data))
