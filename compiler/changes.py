@@ -18,20 +18,21 @@ CODES = {
     "SC001": "the table is created",
     "SC002": "the project has no spec of the table any more: it is forgotten, and its data stays",
     "SC003": "a forgotten table is declared again",
-    "SC101": "a description, an owner or a tag changed",
+    "SC101": "a name, a description, an owner or a tag changed",
     "SC102": "another program changed a property of the table; it is put back",
     "SC201": "a limit, a schedule, a source or another rule changed",
     "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",
     "SC301": "a nullable column was added",
     "SC302": "a type was widened",
     "SC303": "a column may be null now",
-    "SC304": "the columns are in another order",
+    "SC304": "the columns, or the fields of one, are in another order",
     "SC305": "another program dropped or narrowed a column; it is put back",
     "SC310": "a column was dropped",
     "SC311": "a type was narrowed or replaced",
     "SC312": "a column must not be null any more",
     "SC313": "a column that must not be null was added",
     "SC314": "keys become unique in the table instead of in a partition",
+    "SC315": "a name changed in the case of its letters",
     "SC401": "the record key changed",
     "SC402": "the partitioning changed",
     "SC403": "the table would be somewhere else",
@@ -43,7 +44,7 @@ CODES = {
 }
 
 IDENTITY_CODES = frozenset({"SC401", "SC402", "SC404"})
-UNREADABLE_CODES = frozenset({"SC311", "SC312", "SC313", "SC314"})
+UNREADABLE_CODES = frozenset({"SC311", "SC312", "SC313", "SC314", "SC315"})
 
 _IDENTITY = {
     "record_key": "SC401",
@@ -52,7 +53,7 @@ _IDENTITY = {
     "partitioning.url_encode": "SC402",
     "ordering": "SC404",
 }
-_METADATA = ("description", "owner", "tags")
+_METADATA = ("name", "description", "owner", "tags")
 _LAYOUT = ("clustering.trigger", "clustering.existing", "clustering.plan.", "clustering.execution.")
 
 
@@ -131,7 +132,7 @@ def _followers(spec: TableSpec) -> dict[str, str]:
 
 
 def _rules(spec: TableSpec) -> dict[str, Any]:
-    words = document(spec)
+    words = document(spec) | {"name": spec.name}
     del words["columns"]
     return flatten(words)
 

@@ -106,6 +106,11 @@ TEXTS: Mapping[str, CodeText] = {
         "The same key may be in two partitions already, and one of the rows would have to go.",
         _NEW_TABLE,
     ),
+    "SC315": _text(
+        "Files that are there have the old spelling. Spark takes both for one column, as it ignores case; "
+        "Hudi and others would find no values.",
+        f"Put the old spelling back, or rename the column in the queries that read it. {_NEW_TABLE}",
+    ),
     "SC401": _text(
         "Every row carries the text of its key, and rows are found by it: with another key those that are "
         "there would never be updated.",

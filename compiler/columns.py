@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, is_widening, parse_type
@@ -13,21 +13,19 @@ def column_changes(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator
     """The changes from the old columns to the new ones, in the new order, dropped ones last."""
     before = {column.name: column for column in old}
     after = {column.name: column for column in new}
+    respelled = _respelled(before, after)
     for name, column in after.items():
         path = f"columns.{name}"
-        if name not in before:
+        if name in respelled:
+            yield _respelling(path, old=respelled[name], new=name)
+        elif name not in before:
             yield _added(path, column.type, nullable=column.nullable)
         else:
             yield from _altered(path, before[name], column)
     for name, column in before.items():
-        if name not in after:
+        if name not in after and name not in respelled.values():
             yield _dropped(f"columns.{name}", column.type)
-    kept_before = [name for name in before if name in after]
-    kept_after = [name for name in after if name in before]
-    if kept_before != kept_after:
-        yield Change(
-            path="columns", old=kept_before, new=kept_after, code="SC304", change_class=ChangeClass.EVOLVE
-        )
+    yield from _reordered("columns", before, after)
 
 
 def _altered(path: str, old: Column, new: Column) -> Iterator[Change]:
@@ -70,7 +68,11 @@ def _type_changes(path: str, old: ColumnType, new: ColumnType) -> Iterator[Chang
 def _struct_changes(path: str, old: Struct, new: Struct) -> Iterator[Change]:
     before = {field.name: field for field in old.fields}
     after = {field.name: field for field in new.fields}
+    respelled = _respelled(before, after)
     for name, field in after.items():
+        if name in respelled:
+            yield _respelling(f"{path}.{name}", old=respelled[name], new=name)
+            continue
         if name not in before:
             yield _added(f"{path}.{name}", str(field.type), nullable=field.nullable)
             continue
@@ -78,8 +80,35 @@ def _struct_changes(path: str, old: Struct, new: Struct) -> Iterator[Change]:
         if before[name].nullable != field.nullable:
             yield _nullability(f"{path}.{name}", nullable=field.nullable)
     for name, field in before.items():
-        if name not in after:
+        if name not in after and name not in respelled.values():
             yield _dropped(f"{path}.{name}", str(field.type))
+    yield from _reordered(path, before, after)
+
+
+def _reordered(path: str, before: Collection[str], after: Collection[str]) -> Iterator[Change]:
+    kept_before = [name for name in before if name in after]
+    kept_after = [name for name in after if name in before]
+    if kept_before != kept_after:
+        yield Change(
+            path=path, old=kept_before, new=kept_after, code="SC304", change_class=ChangeClass.EVOLVE
+        )
+
+
+def _respelled(before: Collection[str], after: Collection[str]) -> dict[str, str]:
+    """The new names that differ from a name which is gone by the case of letters alone, and that name."""
+    gone = {name.lower(): name for name in before if name not in after}
+    return {name: gone[name.lower()] for name in after if name not in before and name.lower() in gone}
+
+
+def _respelling(path: str, *, old: str, new: str) -> Change:
+    return Change(
+        path=path,
+        old=old,
+        new=new,
+        code="SC315",
+        change_class=ChangeClass.BREAKING,
+        reason="some readers take both spellings for one column and others do not",
+    )
 
 
 def _added(path: str, type_text: str, *, nullable: bool) -> Change:

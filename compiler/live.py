@@ -19,7 +19,7 @@ def with_live(
     changes: tuple[Change, ...], *, columns: Sequence[Column], config: TableConfig
 ) -> tuple[Change, ...]:
     """The changes with what the newest schema and hoodie.properties say; None where they say nothing."""
-    return tuple(replace(change, live=_live(change.path, columns, config)) for change in changes)
+    return tuple(replace(change, live=_live(change, columns, config)) for change in changes)
 
 
 def restoring(observation: Observation) -> tuple[Change, ...]:
@@ -70,11 +70,15 @@ def restoring_columns(
     return tuple(found)
 
 
-def _live(path: str, columns: Sequence[Column], config: TableConfig) -> Any:
+def _live(change: Change, columns: Sequence[Column], config: TableConfig) -> Any:
+    path = change.path
     if path == "columns":
         return [column.name for column in columns]
     if path.startswith("columns."):
-        return _column(path.removeprefix("columns."), columns)
+        found = _column(path.removeprefix("columns."), columns)
+        if isinstance(found, Struct) and isinstance(change.old, list):
+            return [field.name for field in found.fields]
+        return found if found is None or isinstance(found, bool) else str(found)
     if path.startswith("properties."):
         return config.raw.get(path.removeprefix("properties."))
     said = {
@@ -87,15 +91,14 @@ def _live(path: str, columns: Sequence[Column], config: TableConfig) -> Any:
     return said.get(path)
 
 
-def _column(path: str, columns: Sequence[Column]) -> Any:
+def _column(path: str, columns: Sequence[Column]) -> ColumnType | bool | None:
     name, _, rest = path.partition(".")
     column = next((column for column in columns if column.name == name), None)
     if column is None or rest in ("description", "generated", "pii"):
         return None
     if rest == "nullable":
         return column.nullable
-    found = _below(parse_type(column.type), rest.removesuffix("type").rstrip("."))
-    return None if found is None else str(found)
+    return _below(parse_type(column.type), rest.removesuffix("type").rstrip("."))
 
 
 def _below(kind: ColumnType, path: str) -> ColumnType | None:

@@ -199,13 +199,18 @@ def _elsewhere(workspace: Workspace, table: Declared) -> Elsewhere | None:
         found = _try_observe(workspace.store_at(there)).observation
         if found is not None and found.is_forgotten:
             continue
-        if found and (found.handle.project, found.handle.config.name) == (workspace.project.name, name):
+        if found and (found.handle.project, _name_of(found)) == (workspace.project.name, name):
             applied = found.handle.applied
             return Elsewhere(
                 location=there.removeprefix(f"{root}/"),
                 applied_commit=applied.git_commit if applied else None,
             )
     return None
+
+
+def _name_of(observation: Observation) -> str:
+    """The name that was applied last; hoodie.properties keep the one that the table was made with."""
+    return observation.handle.config.name if observation.spec is None else observation.spec.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

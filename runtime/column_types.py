@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from parquetry.runtime.errors import InvalidDataError
@@ -200,6 +200,21 @@ def is_widening(old: ColumnType, new: ColumnType) -> bool:
         case Struct(), Struct():
             return _struct_widens(old, new)
     return False
+
+
+def in_order_of(old: ColumnType, wide: ColumnType) -> ColumnType:
+    """The wider type, the fields of its structs in the order of the old one, new fields behind them."""
+    match old, wide:
+        case Array(), Array():
+            return replace(wide, element=in_order_of(old.element, wide.element))
+        case Map(), Map():
+            return replace(wide, value=in_order_of(old.value, wide.value))
+        case Struct(), Struct():
+            fields = {field.name: field for field in wide.fields}
+            known = [(field.type, fields.pop(field.name)) for field in old.fields]
+            kept = (replace(field, type=in_order_of(kind, field.type)) for kind, field in known)
+            return Struct(fields=(*kept, *fields.values()))
+    return wide
 
 
 _PROMOTIONS = {

@@ -27,7 +27,7 @@ def check_requirements(store: ObjectStore, requirements: Requirements, *, plan_i
     raw = _properties(store)
     if not requirements.exists:
         if raw is not None:
-            raise table_is_there(store)
+            raise table_is_there(store, plan_id=plan_id)
         return
     if raw is None:
         raise StalePlanError(f"{store.uri}: a table was expected and there is none; plan again")
@@ -37,9 +37,14 @@ def check_requirements(store: ObjectStore, requirements: Requirements, *, plan_i
         _check_no_clustering(store)
 
 
-def table_is_there(store: ObjectStore) -> StalePlanError:
-    """What to raise where no table was expected: it says who made the one that is there."""
+def table_is_there(store: ObjectStore, *, plan_id: str | None) -> StalePlanError:
+    """What to raise where no table was expected: it says who made the one that is there.
+
+    ``plan_id`` is the plan that expected none, which may have made it before.
+    """
     identity, applied = read_identity(store), read_applied(store)
+    if applied is not None and plan_id is not None and applied.ref.plan_id == plan_id:
+        return _used(store, applied.ref)
     owner = f" of project {identity.project}" if identity else ""
     return StalePlanError(
         f"{store.uri}: no table was expected and there is one already{owner}"
@@ -60,13 +65,17 @@ def _check_applied(store: ObjectStore, requirements: Requirements, plan_id: str 
     if requirements.applied_number in (None, number) and requirements.applied_digest in (None, digest):
         return
     if applied is not None and plan_id is not None and applied.ref.plan_id == plan_id:
-        raise StalePlanError(
-            f"{store.uri}: this plan was used already: record {number} was applied by it; plan again"
-        )
+        raise _used(store, applied.ref)
     wanted = "" if requirements.applied_number is None else f", {requirements.applied_number} was expected"
     said = f"record {number} is applied{_by(applied.ref)}" if applied else "no spec is applied"
     another = "" if wanted and requirements.applied_number != number else ", and its spec is another one"
     raise StalePlanError(f"{store.uri}: {said}{wanted}{another}; plan (or compile) again")
+
+
+def _used(store: ObjectStore, applied: AppliedRef) -> StalePlanError:
+    return StalePlanError(
+        f"{store.uri}: this plan was used already: record {applied.number} was applied by it; plan again"
+    )
 
 
 def _by(applied: AppliedRef) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from parquetry.runtime.arrow_schema import columns_from_arrow
 from parquetry.runtime.avro_schema import columns_from_avro, is_widening, parse_type, table_avro_schema
+from parquetry.runtime.column_types import in_order_of
 from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
@@ -85,8 +86,10 @@ def _but_for_null_keys(schema: str, keys: Collection[str]) -> list[Column]:
 def _as_wide(declared: Column, live: Column | None) -> Column:
     if live is None or _stored(declared) == _stored(live):
         return declared
-    if is_widening(parse_type(declared.type), parse_type(live.type)):
-        return replace(declared, type=live.type, nullable=declared.nullable or live.nullable)
+    wanted, found = parse_type(declared.type), parse_type(live.type)
+    if is_widening(wanted, found):
+        wide = in_order_of(wanted, found)
+        return replace(declared, type=str(wide), nullable=declared.nullable or live.nullable)
     return declared
 
 

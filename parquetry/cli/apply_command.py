@@ -13,7 +13,11 @@ from parquetry.cli.output import Output
 @click.command(name="apply")
 @click.argument("planfile", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
-@click.option("--approved", metavar="PLAN_ID", help="Plan again, and go on only if this plan comes out.")
+@click.option(
+    "--approved",
+    metavar="PLAN_ID",
+    help="Go on only if this is the plan: that of PLANFILE, or what is planned again.",
+)
 @project_options
 @output_options("text", "json")
 def command(
@@ -39,7 +43,7 @@ def command(
         refuse_selection("a saved plan is applied as a whole")
     workspace = workspace_of(request)
     if planfile is not None:
-        plan = saved_plan(planfile, workspace)
+        plan = saved_plan(planfile, workspace, approved=approved)
     else:
         plan = approved_plan(
             workspace, output, approved=approved, ask=not auto_approve, carried=request.carried

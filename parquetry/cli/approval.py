@@ -20,9 +20,16 @@ from parquetry.compiler.workspace import Workspace
 from parquetry.runtime.errors import StalePlanError
 
 
-def saved_plan(file: Path, workspace: Workspace) -> Plan:
-    """The plan in ``file``, whole; StalePlanError when it is too old or not for what is here."""
+def saved_plan(file: Path, workspace: Workspace, *, approved: str | None) -> Plan:
+    """The plan in ``file``, whole.
+
+    StalePlanError when it is too old, not for what is here, or another one than was approved.
+    """
     plan = decode(file.read_bytes(), name=str(file))
+    if approved not in (None, plan.plan_id):
+        raise StalePlanError(
+            f"{file} is {plan.plan_id}, {approved} was approved; give the file of that plan, or plan again"
+        )
     check_age(plan, now_ms(), name=str(file))
     check_fits(plan, workspace)
     return unmasked(plan, workspace)

@@ -24,14 +24,16 @@ def command(
     TABLE is a name in the project, or the path or URI of any Hudi table.
     """
     from parquetry.cli.inspect_view import InspectView
+    from parquetry.cli.output import json_document
+    from parquetry.cli.saving import save
     from parquetry.cli.workspaces import table_named
     from parquetry.compiler.inspection import inspect_table
 
     named = table_named(request, table)
     report = inspect_table(named.store, declared=named.declared)
     if out is not None:
-        output.save_json(InspectView(), report, out)
+        save(out, json_document(InspectView(), report) + "\n", option="--out")
     if html is not None:
-        html.write_text(InspectView().html(report), encoding="utf-8")
+        save(html, InspectView().html(report), option="--html")
     output.show(InspectView(), report)
     return 0

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
@@ -60,6 +59,11 @@ class View(Protocol[_Outcome_contra]):
         ...
 
 
+def json_document(view: View[_Outcome_contra], outcome: _Outcome_contra) -> str:
+    """The outcome's JSON as it is read by people too."""
+    return json.dumps(view.json(outcome), indent=2, ensure_ascii=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """How the user wants to be answered."""
@@ -82,14 +86,10 @@ class Output:
         Text is broken into lines that fit the terminal, unless it is for programs: ``verbatim``.
         """
         if self.format == "json":
-            click.echo(json.dumps(view.json(outcome), indent=2, ensure_ascii=False))
+            click.echo(json_document(view, outcome))
         else:
             text = view.text(outcome, self.paint)
             click.echo(text if verbatim else fitted(text), color=self.paint.enabled)
-
-    def save_json(self, view: View[_Outcome_contra], outcome: _Outcome_contra, file: Path) -> None:
-        """Write the outcome's JSON to a file, whatever format stdout gets."""
-        file.write_text(json.dumps(view.json(outcome), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def note(self, message: str, **facts: Any) -> None:
         """Tell what is going on, on stderr, unless the user wants quiet."""

@@ -35,16 +35,13 @@ def command(
     saved all the same.
     """
     from parquetry.cli.plan_view import PlanView
+    from parquetry.cli.saving import save
     from parquetry.cli.workspaces import plan_for
     from parquetry.compiler.plan_codec import encode
 
     plan = plan_for(request, due=due, excluded=output.verbose)
     if out is not None:
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(encode(plan), encoding="utf-8")
-        except OSError as error:
-            raise click.FileError(str(out), f"{error.strerror}; name another file with --out") from error
+        save(out, encode(plan), option="--out")
     output.show(PlanView(saved=out, carried=request.carried, verbose=output.verbose), plan)
     if plan.intent.blocked:
         return 1

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, assert_never
 
 from parquetry.cli.views import count, human_size
+from parquetry.compiler.changes import CODES
 from parquetry.compiler.plan import (
     Action,
     Change,
@@ -185,7 +186,7 @@ def place_lines(action: Action) -> list[str]:
         return creation_lines(action)
     if Step.FORGET in action.steps:
         return [f"at {action.location}: no spec declares it any more"]
-    return []
+    return [f"at {action.location}: {CODES[action.code]}"] if action.code == "SC003" else []
 
 
 def creation_lines(action: Action) -> list[str]:

@@ -117,6 +117,33 @@ def test_only_the_approved_plan_is_applied(folder):
     assert parquetry("apply", "-p", folder.root, "--approved", plan["plan_id"]).returncode == 0
 
 
+def test_what_somebody_wrote_is_not_replaced_by_what_is_saved(folder):
+    specs = folder.root / "tables/orders.yml"
+    before = specs.read_bytes()
+    for option in (["plan", "--out", specs], ["plan", "--out", "-"]):
+        refused = parquetry(*option, "-p", folder.root)
+        assert refused.returncode == 2
+        assert "--out" in refused.stderr
+    assert specs.read_bytes() == before
+    saved = folder.root / "plan.json"
+    for _ in range(2):
+        assert parquetry("plan", "-p", folder.root, "--out", saved).returncode == 0
+
+
+def test_a_saved_plan_is_held_to_the_approved_one(folder):
+    saved = folder.root / "plan.json"
+    parquetry("plan", "-p", folder.root, "--out", saved)
+    plan_id = json.loads(saved.read_text())["plan_id"]
+    refused = parquetry("apply", "-p", folder.root, saved, "--approved", "sha256:00")
+    assert refused.returncode == 4
+    assert plan_id in refused.stderr
+    assert not folder.table.exists()
+    assert parquetry("apply", "-p", folder.root, saved, "--approved", plan_id).returncode == 0
+    used = parquetry("apply", "-p", folder.root, saved)
+    assert used.returncode == 4
+    assert "this plan was used already" in used.stderr
+
+
 def test_one_table_that_fails_leaves_a_partial_result(folder):
     folder.write("tables/other.yml", {**_orders_document(folder), "name": "other"})
     plan = folder.root / "plan.json"

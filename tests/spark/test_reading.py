@@ -23,6 +23,7 @@ from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table, write_applied
 from parquetry.runtime.timeline.instant import Timezone
+from tests.support.judges import HudiRs
 from tests.support.our_table import create
 
 pytestmark = pytest.mark.spark
@@ -261,7 +262,7 @@ NEW = (
     replace(OLD[1], type="bigint"),
     replace(OLD[2], type="double"),
     replace(OLD[3], type="decimal(9,2)"),
-    replace(OLD[4], type="struct<a:bigint,l:array<struct<x:bigint,y:string>>,z:string>"),
+    replace(OLD[4], type="struct<z:string,l:array<struct<y:string,x:bigint>>,a:bigint>"),
     replace(OLD[5], type="map<string,bigint>"),
     Column(name="added", type="string"),
 )
@@ -292,6 +293,9 @@ def test_files_of_older_schemas(spark, tmp_path, monkeypatch, widens):
     assert [rows[str(i)].added for i in range(6)] == [None, None, None, "updated", "new", "new"]
     assert rows["1"].s.asDict(recursive=True) == {"a": 1, "l": [{"x": 1, "y": None}, None], "z": None}
     assert rows["3"].m == {"k": 7}
+    theirs = {row["id"]: row["s"] for row in HudiRs().read(str(tmp_path / "t")).to_pylist()}
+    assert theirs["1"] == rows["1"].s.asDict(recursive=True)
+    assert theirs["3"] == rows["3"].s.asDict(recursive=True)
     assert {r.id for r in table.read(spark, where="i > 4000000000 OR i = 1").collect()} == {"1", "4", "5"}
     assert table.read(spark).where("s.a = 2").count() == 1
 

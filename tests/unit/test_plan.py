@@ -164,6 +164,7 @@ def test_a_protected_table_refuses_what_is_allowed(folder):
         ({"columns": columns_with(amount={"type": "float"})}, "SC311"),
         ({"columns": columns_with(amount={"nullable": False})}, "SC312"),
         ({"columns": columns_with(extra={"type": "string", "nullable": False})}, "SC313"),
+        ({"columns": columns_with(items=None, ITEMS={"type": "int"})}, "SC315"),
     ],
 )
 def test_what_the_files_depend_on_never_changes_in_place(folder, changes, code):
@@ -184,6 +185,34 @@ def test_moving_a_table_is_blocked(folder):
     (blocked,) = plan(folder).intent.blocked
     assert blocked.code == "SC403"
     assert "warehouse/orders" in blocked.reason
+
+
+def test_moving_a_table_that_was_renamed_in_place_is_blocked(folder):
+    folder.orders(location="./warehouse/there")
+    apply(folder)
+    folder.orders(location="./warehouse/there", name="deals")
+    (action,) = plan(folder).intent.actions
+    assert [(c.path, c.old, c.new) for c in action.changes] == [("name", "orders", "deals")]
+    apply(folder)
+    folder.orders(location="./warehouse/elsewhere", name="deals")
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC403"
+    assert "warehouse/there" in blocked.reason
+
+
+def test_after_fields_changed_places_the_plan_is_empty(folder):
+    nested = {"type": "struct<a:int,l:array<struct<x:int,y:string>>>"}
+    folder.orders(columns=columns_with(nested=nested))
+    apply(folder)
+    turned = {"type": "struct<l:array<struct<y:string,x:int>>,a:int>"}
+    folder.orders(columns=columns_with(nested=turned))
+    (action,) = plan(folder).intent.actions
+    assert {(c.path, c.code) for c in action.changes} == {
+        ("columns.nested", "SC304"),
+        ("columns.nested.l.element", "SC304"),
+    }
+    apply(folder)
+    assert plan(folder).is_empty
 
 
 def test_a_blocked_plan_is_not_applied_in_part(folder):

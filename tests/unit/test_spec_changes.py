@@ -121,6 +121,9 @@ def test_a_wider_key_scope_is_breaking_and_a_narrower_one_a_policy():
         ("array<struct<x:int>>", "array<struct<x:int,y:int>>", "columns.s.element.y", "SC301"),
         ("map<string,int>", "map<string,bigint>", "columns.s.value.type", "SC302"),
         ("array<int>", "map<string,int>", "columns.s.type", "SC311"),
+        ("struct<x:int,y:int>", "struct<y:int,x:int>", "columns.s", "SC304"),
+        ("array<struct<x:int,y:int>>", "array<struct<y:int,x:int>>", "columns.s.element", "SC304"),
+        ("struct<x:int>", "struct<X:int>", "columns.s.X", "SC315"),
     ],
 )
 def test_types_are_compared_to_their_leaves(old, new, path, code):
@@ -132,6 +135,7 @@ def test_columns_that_come_go_move_and_change_their_attributes():
     assert codes((a,), (a, b)) == {("columns.b", "SC301")}
     assert codes((a, b), (a,)) == {("columns.b", "SC310")}
     assert codes((a, b), (b, a)) == {("columns", "SC304")}
+    assert codes((a,), (replace(a, name="A"),)) == {("columns.A", "SC315")}
     assert codes((a,), (a, replace(b, nullable=False))) == {("columns.b", "SC313")}
     assert codes((a,), (replace(a, nullable=False),)) == {("columns.a.nullable", "SC312")}
     assert codes((replace(a, nullable=False),), (a,)) == {("columns.a.nullable", "SC303")}

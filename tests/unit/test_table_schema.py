@@ -181,3 +181,11 @@ def test_names_that_a_write_needs_are_refused_alike_wherever_columns_are_declare
     used = (stage.REFERENCE, stage.PARTITION, stage.HASH, stage.DELETE, stage.ORDERING, stage.GENERATED_WRONG)
     used = {*used, tagging.FILE, tagging.POSITION, base_file.BUCKET, ORIGIN}
     assert used == column_types.CONTROL_COLUMNS == checks_columns._CONTROL_COLUMNS
+
+
+def test_fields_keep_the_declared_order_within_a_wider_live_type():
+    declared = columns(("s", "struct<b:string,l:array<struct<y:int,x:int>>>"))
+    live = columns(("s", "struct<l:array<struct<x:bigint,y:int,z:int>>,c:double,b:string>"))
+    assert reconcile(declared, live) == columns(
+        ("s", "struct<b:string,l:array<struct<y:int,x:bigint,z:int>>,c:double>")
+    )
