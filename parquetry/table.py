@@ -210,6 +210,9 @@ class Table:
         Rows keep their commit times, so incremental readers do not see them again. ``budget_bytes``
         limits the bytes that are rewritten. With ``instant`` the pending plan of that time is carried
         out instead, also one that Hudi has scheduled. Files that writers changed meanwhile are left out.
+
+        When a part of it cannot be done, a PartialFailureError says what of it stands; when nothing could
+        be, the failure itself is raised.
         """
         from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
 

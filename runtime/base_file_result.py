@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,11 +17,12 @@ import pyarrow as pa
 from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
 from parquetry.runtime.base_file_model import WrittenBucket, WrittenFile
+from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.timeline.commit import WriteStat
 
-_STAT_FIELDS: Final = tuple(field.name for field in fields(WriteStat))
+_STAT_FIELDS: Final = tuple(part.name for part in fields(WriteStat))
 _COLUMNS: Final = {
     "bucket": "int",
     "file_id": "string",
@@ -74,10 +75,11 @@ class BucketResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResults:
-    """All files of a write by path, and all buckets by number."""
+    """All files of a write by path, and all buckets by number; ``failures`` are of buckets without a file."""
 
     files: tuple[FileResult, ...]
     buckets: Mapping[int, BucketResult]
+    failures: Mapping[int, ParquetryError] = field(default_factory=dict)
 
     @property
     def late_rows(self) -> int:
@@ -109,6 +111,30 @@ def read_results(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
     Raises what a task failed with, a RetryWrite only when nothing worse happened: then the write
     may succeed from the present state of the table.
     """
+    results, failures = _sorted_out(rows)
+    if failures:
+        failures.sort(key=lambda row: (row["failure"] == RetryWrite.__name__, row["bucket"]))
+        raise _failure(failures[0])
+    return results
+
+
+def read_each(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
+    """As :func:`read_results`, for buckets that stand for themselves: one's failure leaves it out.
+
+    A ConflictError is raised all the same: it is of the whole write.
+    """
+    results, failed = _sorted_out(rows)
+    failures: dict[int, ParquetryError] = {}
+    for row in failed:
+        failure = _failure(row)
+        if not isinstance(failure, ParquetryError) or isinstance(failure, ConflictError):
+            raise failure
+        failures[row["bucket"]] = failure
+    return replace(results, failures=failures)
+
+
+def _sorted_out(rows: Iterable[Mapping[str, Any]]) -> tuple[WriteResults, list[Mapping[str, Any]]]:
+    """What tasks wrote, and the rows of those that failed."""
     files: list[FileResult] = []
     buckets: dict[int, BucketResult] = {}
     failures: list[Mapping[str, Any]] = []
@@ -125,10 +151,8 @@ def read_results(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
                 consumed_hash=row["consumed_hash"] % 2**64,
                 late_rows=row["late_rows"],
             )
-    if failures:
-        failures.sort(key=lambda row: (row["failure"] == RetryWrite.__name__, row["bucket"]))
-        raise _failure(failures[0])
-    return WriteResults(files=tuple(sorted(files, key=lambda file: file.stat.path)), buckets=buckets)
+    by_path = sorted(files, key=lambda file: file.stat.path)
+    return WriteResults(files=tuple(by_path), buckets=buckets), failures
 
 
 def _file_row(bucket: int, file: WrittenFile) -> dict[str, Any]:

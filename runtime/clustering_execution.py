@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_result import FileResult
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering_sample_file import kept_sample
 from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import InvalidDataError, PartialFailureError
 from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy, Scope
 from parquetry.runtime.layout.clustering_scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
@@ -52,7 +53,10 @@ class RewrittenGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clustered:
-    """What one plan came to; ``commit.instant`` is None when no group of it could be published."""
+    """What one plan came to; ``commit.instant`` is None when no group of it could be published.
+
+    ``failures`` are those of groups that cannot be rewritten, which are among ``left_out``.
+    """
 
     commit: CommitResult
     groups: int = 0
@@ -63,14 +67,16 @@ class Clustered:
     bytes_after: int = 0
     left_out: tuple[LeftOut, ...] = ()
     queries: tuple[MeasuredQuery, ...] = ()
+    failures: tuple[ParquetryError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteringResult:
     """What a run of clustering did. ``instants`` are its replacecommits; sizes are in bytes.
 
-    ``left_out`` are groups that a writer won; they are due again. ``excluded_files`` were not due, or
-    not within the limits of the run. ``queries`` are the declared ones, on the files that were rewritten.
+    ``left_out`` are groups that a writer won, or that cannot be rewritten; they are due again.
+    ``excluded_files`` were not due, or not within the limits of the run. ``queries`` are the declared
+    ones, on the files that were rewritten.
     """
 
     instants: tuple[str, ...] = ()
@@ -84,6 +90,19 @@ class ClusteringResult:
     left_out: tuple[LeftOut, ...] = ()
     queries: tuple[MeasuredQuery, ...] = ()
     warnings: tuple[str, ...] = field(default=())
+
+
+class PartlyClusteredError(PartialFailureError):
+    """A part of a run was published, another failed; ``result`` is what was done, and what was left out."""
+
+    def __init__(self, place: str, failures: Sequence[Exception], result: ClusteringResult) -> None:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        reason = str(failures[0]).strip().partition("\n")[0]
+        super().__init__(
+            f"{place}: clustering {', '.join(result.instants)} stands, but not all of the run could be done: "
+            f"{reason}{more}; run again when that is mended"
+        )
+        self.result = result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

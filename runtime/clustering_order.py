@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.clustering_strategies import asking, execution_strategy, values_of, whole
+from parquetry.runtime.clustering_strategies import BUILT_IN, asking, execution_strategy, values_of, whole
 
 SAMPLE_ROWS: Final = 65_536
 """How many rows the quantiles of a group are taken from."""
@@ -63,9 +63,12 @@ class OrderKeys:
     def __init__(self, order: RowOrder, sample: pa.Table) -> None:
         self._split_by = order.split_by
         self._strategy = order.strategy
+        self._types: list[pa.DataType] | None = None
         strategy = execution_strategy(order.strategy)
         with asking(order.strategy):
             self._keys_of = strategy(order.columns, sample)
+        if order.strategy not in BUILT_IN and sample.num_rows:
+            self._types = self.of(sample).schema.types
 
     def of(self, rows: pa.Table) -> pa.Table:
         """The columns to sort by, ascending, the first before the others."""
@@ -74,7 +77,16 @@ class OrderKeys:
             found = pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
             if found.num_rows != rows.num_rows:
                 raise ValueError(f"{found.num_rows} sort keys for {rows.num_rows} rows")
+            types = found.schema.types
+            if nested := next((kind for kind in types if pa.types.is_nested(kind)), None):
+                raise TypeError(f"a sort key of type {nested}, which has no order")
+            if self._types is not None and types != self._types:
+                raise TypeError(f"sort keys of types {_told(types)}, and of {_told(self._types)} for others")
             return found
+
+
+def _told(types: Sequence[pa.DataType]) -> str:
+    return ", ".join(map(str, types))
 
 
 def sort_indices(keys: pa.Table) -> pa.Array:

@@ -159,7 +159,7 @@ class DueClusteringView:
 def clustering_line(result: ClusteringResult) -> str:
     """What a run did, in one line."""
     if not result.instants:
-        lost = f", {count(len(result.left_out), 'group')} left to writers" if result.left_out else ""
+        lost = f", {count(len(result.left_out), 'group')} left out" if result.left_out else ""
         return f"nothing clustered{lost}"
     before = f"{count(result.files_before, 'file')} ({human_size(result.bytes_before)})"
     parts = [
@@ -168,7 +168,7 @@ def clustering_line(result: ClusteringResult) -> str:
         f"replacecommit {', '.join(result.instants)}",
     ]
     if result.left_out:
-        parts.append(f"{count(len(result.left_out), 'group')} left to writers")
+        parts.append(f"{count(len(result.left_out), 'group')} left out")
     return "; ".join([*parts, *result.warnings])
 
 

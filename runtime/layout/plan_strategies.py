@@ -95,14 +95,15 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
 
     def ask(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
         try:
-            reasons = load()(files, context)
+            answer = load()(files, context)
+            reasons = dict(answer.items()) if isinstance(answer, Mapping) else None
         except ParquetryError:
             raise
         except Exception as failure:
             reason = " ".join(str(failure).split())
             raise _wrong(name, f"failed: {type(failure).__name__}: {reason}") from failure
-        if not isinstance(reasons, Mapping):
-            raise _wrong(name, f"answered with {type(reasons).__name__}, not with reasons by file id")
+        if reasons is None:
+            raise _wrong(name, f"answered with {type(answer).__name__}, not with reasons by file id")
         ids = {file.file_id for file in files}
         for file_id, why in reasons.items():
             if file_id not in ids or not isinstance(why, str):

@@ -1,4 +1,4 @@
-"""Rounds of clustering that published nothing, as every group of the plan was lost to writers.
+"""Rounds of clustering that published nothing: writers won every group of the plan, or a group failed.
 
 What was lost beside something that was published is in the replacecommit; of these nothing else tells.
 """

@@ -220,10 +220,10 @@ def _kept_until(table: TableHandle, timeline: Timeline, policy: ClusteringSpec) 
 
 
 def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str]:
-    """The file groups that lost to writers so often that they wait, each time twice as long.
+    """The file groups that were left out so often that they wait, each time twice as long.
 
-    From the third time on they wait as many intervals of ``every_commits`` writes as 2 to the power
-    of the times before.
+    They lost to writers, or could not be rewritten. From the third time on they wait as many intervals
+    of ``every_commits`` writes as 2 to the power of the times before.
     """
     lost: Counter[FileKey] = Counter()
     last: dict[FileKey, str] = {}
@@ -237,7 +237,7 @@ def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str
         needed = policy.every_commits * 2 ** (rounds - _ROUNDS_BEFORE_WAITING)
         seen = sum(write.time > last[key] for write in timeline.completed_writes)
         if seen < needed:
-            waiting[key] = f"lost {rounds} times to writers; waits for {needed - seen} more commits"
+            waiting[key] = f"left out {rounds} times; waits for {needed - seen} more commits"
     return waiting
 
 

@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_name import BaseFileName
-from parquetry.runtime.base_file_result import RESULT_DDL, FileResult, WriteResults, read_results
+from parquetry.runtime.base_file_result import RESULT_DDL, FileResult, WriteResults, read_each
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import (
     Clustered,
     ClusteringResult,
     LeftOut,
+    PartlyClusteredError,
     PlannedWork,
     RewrittenGroup,
     clustered,
@@ -26,7 +30,7 @@ from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_standing import Standing, narrowed, replaced_by
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter
 from parquetry.runtime.conflicts import CLUSTER
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import ConflictError, InvalidDataError, NotFoundError, StorageError
 from parquetry.runtime.layout.clustering import in_batches
 from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.markers import MarkerKind
@@ -59,18 +63,24 @@ def cluster(
     ``budget_bytes`` limits the bytes that are rewritten. A run is carried out in a few batches, each a
     replacecommit of its own: what was published stands when the run is stopped. Groups that writers
     changed meanwhile are left out, and no error.
+
+    A group that cannot be rewritten is left out as well, with the reason; a failure of another kind ends
+    the run. PartlyClusteredError then has what was published; when that is nothing, the failure is raised.
     """
     due = due_clustering(table, budget_bytes=budget_bytes, timing=timing)
     chosen = due.debt
     rounds = len(chosen.groups) // (_TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     parts: list[Clustered] = []
-    for groups in in_batches(chosen.groups, max(min(rounds, _MOST_BATCHES), 1)):
-        with begin_clustering(table, groups, foreseen=due.foreseen, timing=timing) as transaction:
-            if transaction is not None:
-                parts.append(_execute(spark, transaction))
-        table = table.reopen()
-    parts = [_with_services(table, part, timing) for part in parts]
-    return summed(parts, excluded_files=len(chosen.excluded))
+    ended: Exception | None = None
+    try:
+        for groups in in_batches(chosen.groups, max(min(rounds, _MOST_BATCHES), 1)):
+            with begin_clustering(table, groups, foreseen=due.foreseen, timing=timing) as transaction:
+                if transaction is not None:
+                    parts.append(_execute(spark, transaction))
+            table = table.reopen()
+    except (ParquetryError, PySparkException, Py4JJavaError) as failure:
+        ended = failure
+    return _told(table, parts, ended, excluded_files=len(chosen.excluded), timing=timing)
 
 
 def execute(
@@ -78,17 +88,43 @@ def execute(
 ) -> ClusteringResult:
     """Carry out the pending clustering plan of an instant, of this project or of Hudi; what was done.
 
-    Errors are those of :func:`~parquetry.runtime.services.clustering_plans.take_up`.
+    Errors are those of :func:`~parquetry.runtime.services.clustering_plans.take_up`, and for groups that
+    cannot be rewritten those of :func:`cluster`.
     """
     with take_up(table, instant, timing=timing) as transaction:
         part = _execute(spark, transaction)
-    return summed([_with_services(table.reopen(), part, timing)])
+    return _told(table.reopen(), [part], None, excluded_files=0, timing=timing)
 
 
-def _with_services(table: TableHandle, part: Clustered, timing: Timing) -> Clustered:
-    if part.commit.instant is None:
-        return part
-    return replace(part, commit=run_due_services(table, part.commit, timing=timing))
+def _told(
+    table: TableHandle,
+    parts: Sequence[Clustered],
+    ended: Exception | None,
+    *,
+    excluded_files: int,
+    timing: Timing,
+) -> ClusteringResult:
+    """The result of a run after the services that are due behind it, also when it ``ended`` early."""
+    result = summed(_with_services(table, parts, timing), excluded_files=excluded_files)
+    failures = [
+        *(failure for part in parts for failure in part.failures),
+        *([] if ended is None else [ended]),
+    ]
+    if not failures:
+        return result
+    if result.instants:
+        raise PartlyClusteredError(table.store.uri, failures, result) from failures[0]
+    raise failures[0]
+
+
+def _with_services(table: TableHandle, parts: Sequence[Clustered], timing: Timing) -> list[Clustered]:
+    """The parts, the last that was published with what the services did after all of them."""
+    told = list(parts)
+    published = [number for number, part in enumerate(told) if part.commit.instant is not None]
+    if published:
+        last = told[published[-1]]
+        told[published[-1]] = replace(last, commit=run_due_services(table, last.commit, timing=timing))
+    return told
 
 
 def _execute(spark: SparkSession, transaction: Transaction) -> Clustered:
@@ -96,7 +132,8 @@ def _execute(spark: SparkSession, transaction: Transaction) -> Clustered:
     commit = run_once(transaction, body=run.body, narrow=run.narrow)
     if commit.instant is None and run.planned:
         note_lost(transaction.timeline, transaction.instant, run.planned)
-    return clustered(commit, run.standing.groups, run.standing.left_out, run.standing.queries)
+    part = clustered(commit, run.standing.groups, run.standing.left_out, run.standing.queries)
+    return replace(part, failures=tuple(run.failures))
 
 
 class _Run:
@@ -106,6 +143,7 @@ class _Run:
         self._spark = spark
         self._transaction = transaction
         self._planned: PlannedWork | None = None
+        self.failures: list[ParquetryError] = []
         self.planned: frozenset[FileKey] = frozenset()
         self.standing = Standing(transaction)
 
@@ -163,10 +201,14 @@ class _Run:
                     work=work, files=tuple(file for number in work.numbers for file in files.get(number, ()))
                 )
                 self.standing.groups.append(replace(group, queries=measure.measured([group])))
-            else:
-                reason = "a file of it was cleaned while it was read"
-                left = LeftOut(partition=work.partition, files=len(work.slices), reason=reason)
-                self.standing.left_out.append(left)
+                continue
+            reason = "a file of it was cleaned while it was read"
+            failed = (results.failures[number] for number in work.numbers if number in results.failures)
+            if failure := next(failed, None):
+                self.failures.append(failure)
+                reason = f"it cannot be rewritten: {failure}"
+            left = LeftOut(partition=work.partition, files=len(work.slices), reason=reason)
+            self.standing.left_out.append(left)
 
     def _outcome(self, attempt: Attempt) -> WriteOutcome:
         assert self._planned is not None
@@ -181,7 +223,7 @@ class _Run:
 
 def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
     """Let one task rewrite each group, the largest first, and several those that are for several."""
-    parts = [rewrite_by_ranges(spark, context, work) for work in works if work.tasks > 1]
+    parts = [_rewrite_by_ranges(spark, context, work) for work in works if work.tasks > 1]
     alone = [work for work in works if work.tasks == 1]
     if alone:
         parts.append(_rewrite_each(spark, context, alone))
@@ -189,7 +231,23 @@ def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWo
     return WriteResults(
         files=tuple(sorted(files, key=lambda file: file.stat.path)),
         buckets={number: bucket for part in parts for number, bucket in part.buckets.items()},
+        failures={number: failure for part in parts for number, failure in part.failures.items()},
     )
+
+
+def _rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWork) -> WriteResults:
+    try:
+        return rewrite_by_ranges(spark, context, work)
+    except (ConflictError, StorageError) as failure:
+        if not isinstance(failure, NotFoundError):
+            raise
+        return _failed(work, failure)
+    except ParquetryError as failure:
+        return _failed(work, failure)
+
+
+def _failed(work: GroupWork, failure: ParquetryError) -> WriteResults:
+    return WriteResults(files=(), buckets={}, failures=dict.fromkeys(work.numbers, failure))
 
 
 def _rewrite_each(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
@@ -197,4 +255,4 @@ def _rewrite_each(spark: SparkSession, context: WriteContext, works: Sequence[Gr
     frame = spark.range(0, len(ordered), 1, len(ordered))
     with failures_translated("the rows to cluster"):
         rows = frame.mapInArrow(group_rewriter(context, ordered), RESULT_DDL).collect()
-    return read_results(row.asDict() for row in rows)
+    return read_each(row.asDict() for row in rows)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering_due import is_time, trigger_of
+from parquetry.runtime.clustering_execution import PartlyClusteredError
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.personal_data import masked_message
@@ -35,6 +36,7 @@ def cluster_inline(
     """
     if result.instant is None:
         return result
+    said: tuple[str, ...] = ()
     try:
         if trigger_of(table) is not Trigger.INLINE:
             # Known without a request.
@@ -43,8 +45,20 @@ def cluster_inline(
         if not is_time(now, Trigger.INLINE):
             return result
         done = cluster(spark, now, budget_bytes=budget_bytes, timing=timing)
-    except (ParquetryError, PySparkException, Py4JJavaError) as error:
-        reason = masked_message(str(error), table.spec, location=table.store.uri)
-        _LOG.warning("clustering after the write failed, the commit stands: %s", reason)
-        return replace(result, warnings=(*result.warnings, f"clustering: {reason}"))
-    return replace(result, files_clustered=done.files_before, warnings=(*result.warnings, *done.warnings))
+    except PartlyClusteredError as partly:
+        done, said = partly.result, (_said(table, partly),)
+    except Exception as failure:  # noqa: BLE001 - a plug-in may raise anything, and the write stands
+        return replace(result, warnings=(*result.warnings, _said(table, failure)))
+    return replace(
+        result, files_clustered=done.files_before, warnings=(*result.warnings, *done.warnings, *said)
+    )
+
+
+def _said(table: TableHandle, failure: Exception) -> str:
+    """The warning, which is logged too; what nobody foresaw is named by its class."""
+    text = str(failure)
+    if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
+        text = f"{type(failure).__name__}: {text}"
+    reason = masked_message(text, table.spec, location=table.store.uri)
+    _LOG.warning("clustering after the write failed, the commit stands: %s", reason)
+    return f"clustering: {reason}"

@@ -288,7 +288,7 @@ def test_a_group_that_lost_three_rounds_waits_twice_as_long_each_time(table):
         publish_without(table, lost)
     waiting = [entry for entry in owed(table).excluded if entry.reason is Left.RESERVED]
     assert {entry.file.key for entry in waiting} == {file.key for file in lost.files}
-    assert {entry.words for entry in waiting} == {"lost 3 times to writers; waits for 2 more commits"}
+    assert {entry.words for entry in waiting} == {"left out 3 times; waits for 2 more commits"}
     table.insert({"x": (1, "b")})
     table.insert({"y": (1, "b")})
     assert lost.partition in {group.partition for group in groups_owed(table)}

@@ -122,7 +122,7 @@ def test_a_run_that_loses_every_group_counts_towards_the_rounds_after_which_they
         assert (result.instants, len(result.left_out)) == ((), 2)
     assert groups_owed(table) == ()
     waiting = {entry.words for entry in owed(table).excluded}
-    assert waiting == {"lost 3 times to writers; waits for 2 more commits"}
+    assert waiting == {"left out 3 times; waits for 2 more commits"}
     monkeypatch.undo()
     table.insert({"x": (1, "a")})
     table.insert({"y": (1, "a")})

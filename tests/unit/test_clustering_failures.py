@@ -1,0 +1,179 @@
+"""Clustering of which a part fails: the rest is published and told, and what fails every time waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from parquetry.runtime import clustering_strategies
+from parquetry.runtime.clustering_execution import PartlyClusteredError
+from parquetry.runtime.clustering_order import OrderKeys, RowOrder
+from parquetry.runtime.errors import InvalidDataError, StorageError
+from parquetry.runtime.layout import plan_strategies
+from parquetry.runtime.layout.clustering_policy import PlanPolicy, Trigger
+from parquetry.runtime.spark import clustering
+from parquetry.runtime.spark.clustering_inline import cluster_inline
+from tests.support.one_process_spark import OneProcessSpark
+from tests.support.orphans import leftovers
+from tests.support.planned_clustering import SORTED, apply_clustering, groups_owed, owed
+from tests.support.small_table import FAST, make_table, view_rows
+
+INLINE = replace(SORTED, trigger=Trigger.INLINE, every_commits=1)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "table"
+
+
+@pytest.fixture
+def table(path):
+    """Four partitions with two small files each."""
+    table = make_table(path)
+    apply_clustering(table, INLINE)
+    for number in range(2):
+        table.insert({f"k{number}{p}": (number, p) for p in "abcd"})
+    return table
+
+
+def poison(path, partition):
+    """Give a file of the partition texts where the table has numbers."""
+    file = next((path / partition).glob("*.parquet"))
+    rows = pq.read_table(file, partitioning=None)
+    texts = pa.array(["?"] * rows.num_rows)
+    pq.write_table(rows.set_column(rows.column_names.index("v"), "v", texts), file)
+    return file
+
+
+def clustered(table):
+    return clustering.cluster(OneProcessSpark(), table.handle, timing=FAST)
+
+
+def failing_at(monkeypatch, call):
+    """Let the rewrite of that batch fail as a store does."""
+    rewrite, calls = clustering._rewrite, []
+
+    def rewritten(*arguments):
+        calls.append(arguments)
+        if len(calls) == call:
+            raise StorageError("no space left on device")
+        return rewrite(*arguments)
+
+    monkeypatch.setattr(clustering, "_rewrite", rewritten)
+
+
+def test_a_group_that_cannot_be_rewritten_is_left_out_told_and_waits(table, path):
+    file = poison(path, "p=a")
+    with pytest.raises(PartlyClusteredError, match="of type string cannot be stored") as told:
+        clustered(table)
+    done = told.value.result
+    assert told.value.exit_code == 6
+    assert all(instant in str(told.value) for instant in done.instants)
+    assert (len(done.instants), done.groups, done.files_before, done.files_after) == (2, 3, 6, 3)
+    (left,) = done.left_out
+    assert (left.partition, left.files) == ("p=a", 2)
+    assert file.name in left.reason
+    assert leftovers(path) == []
+    # Alone it fails the run, until it has to wait.
+    for _ in range(2):
+        with pytest.raises(InvalidDataError, match="of type string cannot be stored"):
+            clustered(table)
+    assert groups_owed(table) == ()
+    assert {entry.words for entry in owed(table).excluded} >= {"left out 3 times; waits for 1 more commits"}
+    assert clustered(table).groups == 0
+
+
+def test_a_batch_that_fails_does_not_hide_what_was_published(table, path, monkeypatch):
+    rows = view_rows(path)
+    services, run = [], clustering.run_due_services
+    monkeypatch.setattr(
+        clustering, "run_due_services", lambda *a, **k: services.append(a[1].instant) or run(*a, **k)
+    )
+    failing_at(monkeypatch, 2)
+    with pytest.raises(PartlyClusteredError, match="no space left on device") as told:
+        clustered(table)
+    done = told.value.result
+    assert services == list(done.instants)
+    assert (len(services), done.groups, told.value.exit_code) == (1, 2, 6)
+    assert table.handle.timeline().completed_writes[-1].time == services[0]
+    assert view_rows(path) == rows
+    assert leftovers(path) == []
+    monkeypatch.undo()
+    assert clustered(table).groups == 2
+
+
+def test_a_first_batch_that_fails_is_the_failure_itself(table, monkeypatch):
+    failing_at(monkeypatch, 1)
+    with pytest.raises(StorageError, match="no space left on device"):
+        clustered(table)
+
+
+def test_a_write_tells_what_inline_clustering_did_before_it_failed(table, monkeypatch):
+    written = table.insert({"new": (9, "a")})
+    failing_at(monkeypatch, 2)
+    result = cluster_inline(OneProcessSpark(), table.handle, written, timing=FAST)
+    assert result.instant == written.instant
+    assert result.files_clustered > 0
+    (warning,) = result.warnings
+    assert "stands, but not all of the run could be done: no space left on device" in warning
+
+
+class _Answer(dict):
+    def items(self):
+        raise KeyError("lazy")
+
+
+@pytest.mark.parametrize("answer", [_Answer(), lambda: 1])
+def test_a_plan_strategy_of_somebody_else_fails_no_write(table, monkeypatch, answer):
+    class Point:
+        name = "mine"
+
+        def load(self):
+            return lambda _files, _context: answer
+
+    monkeypatch.setattr(plan_strategies, "entry_points", lambda **_: [Point()])
+    apply_clustering(table, replace(INLINE, plan=PlanPolicy(strategy="mine")))
+    written = table.insert({"new": (9, "a")})
+    result = cluster_inline(OneProcessSpark(), table.handle, written, timing=FAST)
+    (warning,) = result.warnings
+    assert warning.startswith("clustering: clustering.plan.strategy: 'mine' ")
+
+
+def test_a_bug_in_clustering_fails_no_write(table, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("of nobody's making")
+
+    written = table.insert({"new": (9, "a")})
+    monkeypatch.setattr("parquetry.runtime.spark.clustering_inline.cluster", fail)
+    result = cluster_inline(OneProcessSpark(), table.handle, written, timing=FAST)
+    assert result.warnings == ("clustering: ZeroDivisionError: of nobody's making",)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (
+            lambda rows: [pa.array([[1]] * rows.num_rows)],
+            "a sort key of type list<.*int64>, which has no order",
+        ),
+        (lambda rows: [pa.array([{"a": 1}] * rows.num_rows)], "a sort key of type struct<a: int64>"),
+        (
+            lambda rows: [pa.array([1] * rows.num_rows if rows.num_rows < 3 else ["x"] * rows.num_rows)],
+            "sort keys of types int64, and of string for others",
+        ),
+    ],
+)
+def test_keys_of_somebody_else_that_cannot_be_sorted_are_named(monkeypatch, keys, told):
+    class Point:
+        name = "mine"
+
+        def load(self):
+            return lambda _columns, _sample: keys
+
+    monkeypatch.setattr(clustering_strategies, "entry_points", lambda **_: [Point()])
+    rows = pa.table({"n": [3, 1, 2]})
+    with pytest.raises(InvalidDataError, match=rf"strategy: 'mine' failed: TypeError: {told}.*; mend the"):
+        OrderKeys(RowOrder(strategy="mine", columns=("n",)), rows).of(rows.slice(0, 2))
