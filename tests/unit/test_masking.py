@@ -11,11 +11,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from parquetry.cli.clustering_view import ClusteringView
 from parquetry.cli.diff_view import DiffView
 from parquetry.cli.main import command_line
 from parquetry.cli.output import Paint
+from parquetry.cli.output_schema import answer_schema
 from parquetry.cli.plan_github import render_github
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
@@ -307,6 +309,7 @@ def test_what_clustering_would_do_hides_partitions(personal, options):
     assert not [secret for secret in SECRETS if secret in said]
     if "json" in options:
         answer = json.loads(said)
+        Draft202012Validator(answer_schema("service-cluster")).validate(answer)
         paths = [file["path"] for group in answer["groups"] for file in group["files"]]
         paths += [left["path"] for left in answer["excluded"]]
         live = [path.removeprefix("p=***/") for path in paths]
