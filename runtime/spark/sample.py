@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.stage import StageSpec, rows_name
 from parquetry.runtime.spark.staged import StagedRows
@@ -51,7 +52,8 @@ def _sampler(
 
 def _encoded_bytes(rows: pa.Table, files: FilesPolicy) -> int:
     sink = io.BytesIO()
-    pq.write_table(rows, sink, compression=files.compression, row_group_size=max(rows.num_rows, 1))
+    codec = RowGroupEncoder(files).codec
+    pq.write_table(rows, sink, compression=codec, row_group_size=max(rows.num_rows, 1))
     return sink.tell()
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 
+import pyarrow.parquet as pq
 import pytest
 
+import parquetry
+from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.spark import upsert
+from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 from tests.support.judges import HudiRs, assert_history
 from tests.support.our_table import OurReader, create
 
@@ -48,3 +52,18 @@ def test_small_batches_are_not(spark, tmp_path, monkeypatch):
     ours.delete(ours.rows(rnd, range(4), 3))
 
     assert_history([HudiRs()], str(ours.path), ours.model)
+
+
+def test_a_first_batch_of_several_files_in_any_codec(spark, tmp_path):
+    spec = TableSpec(
+        name="t",
+        columns=(Column(name="id", type="bigint"), Column(name="t", type="string")),
+        sizing=SizingPolicy(max_file_size_bytes=200_000, small_file_limit_bytes=100_000),
+        files=FilesPolicy(compression="uncompressed"),
+    )
+    table = parquetry.create(tmp_path / "t", spec)
+    assert table.insert(spark.range(20_000).selectExpr("id", "uuid() AS t")).inserted_rows == 20_000
+    files = list((tmp_path / "t").glob("*.parquet"))
+    assert len(files) > 3
+    assert {pq.read_metadata(file).row_group(0).column(6).compression for file in files} == {"UNCOMPRESSED"}
+    assert all(file.stat().st_size < 210_000 for file in files)
