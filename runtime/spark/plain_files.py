@@ -42,7 +42,7 @@ def plain_files(frame: DataFrame) -> PlainFiles | None:
 
     What a frame computes shows only in Spark's analysed plan, which has no public interface. Every
     footer is looked at: a file that Spark would read in its own way (old calendars, INT96, other
-    types than the frame's, a missing column) leaves the frame to Spark.
+    types than the frame's, a missing column) or that cannot be read leaves the frame to Spark.
     """
     spark = frame.sparkSession
     if any(spark.conf.get(key, "false") != "false" for key in _FORGIVING_SETTINGS):
@@ -55,7 +55,10 @@ def plain_files(frame: DataFrame) -> PlainFiles | None:
     if sources is None or paths is None:
         return None
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    footers = map_each(paths, pq.read_metadata)
+    try:
+        footers = map_each(paths, pq.read_metadata)
+    except (OSError, ValueError):
+        return None  # Spark reads it, or says which file it is.
     wanted = {sources[name]: kind for name, kind in types.items()}
     if not all(_is_plain(footer, wanted) for footer in footers):
         return None

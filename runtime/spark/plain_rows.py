@@ -68,7 +68,16 @@ class PlainRows:
     computes_key: bool
 
     def read(self, pieces: Sequence[FilePiece]) -> Iterator[pa.RecordBatch]:
-        """Batches with the table's columns, the partition path, and the record key unless a column is it."""
+        """Batches with the table's columns, the partition path, and the record key unless a column is it.
+
+        NotPlainError for a file that pyarrow cannot read.
+        """
+        try:
+            yield from self._read(pieces)
+        except (OSError, pa.ArrowException) as error:
+            raise NotPlainError(str(error)) from error
+
+    def _read(self, pieces: Sequence[FilePiece]) -> Iterator[pa.RecordBatch]:
         for piece in pieces:
             with pq.ParquetFile(piece.path, coerce_int96_timestamp_unit="us") as file:
                 rows = _batch_rows(file, piece.row_groups)

@@ -16,6 +16,7 @@ from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark import staging
 from parquetry.runtime.spark.plain_files import plain_files
 from parquetry.runtime.spark.plain_rows import partition_paths
+from parquetry.runtime.spark.source_failures import source_failures
 from parquetry.runtime.spec import Column, TableSpec
 from tests.support.judges import HudiRs
 
@@ -158,6 +159,24 @@ def test_a_cached_frame_is_left_to_spark(spark, tmp_path, source):
         assert table.insert(cached).inserted_rows == rows
     finally:
         cached.unpersist()
+
+
+@pytest.mark.parametrize("ends", ["", "PAR1", "footer"])
+def test_a_part_that_cannot_be_read_is_named(spark, tmp_path, source, ends):
+    frame = read(spark, source)
+    broken = source / "two {x}.parquet"
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:4] + b"\0" * 1000 + whole[1004:] if ends == "footer" else ends.encode())
+    table = parquetry.create(tmp_path / "t", TableSpec(name="t", columns=COLUMNS))
+    with (
+        pytest.raises(
+            InvalidDataError, match=r"of t: file:.*two%20%7Bx%7D\.parquet cannot be read: .*; correct"
+        ),
+        source_failures("source s of t"),
+    ):
+        table.insert(frame)
+    broken.write_bytes(whole)
+    assert table.insert(frame).inserted_rows == ROWS
 
 
 def test_paths_of_many_columns_of_many_values():
