@@ -54,6 +54,13 @@ def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None
 
 
 def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
+    names = [f.name.lower() for f in found.fields]
+    for number, field in enumerate(found.fields):
+        if names[number] in names[:number]:
+            raise InvalidDataError(
+                f"column {place + '.' + field.name!r} comes twice in the rows, in another case too; "
+                "rename or drop one of them"
+            )
     given = {f.name.lower(): f for f in found.fields}
     expected = {f.name.lower(): f for f in wanted.fields}
     if extra := sorted(given.keys() - expected.keys()):

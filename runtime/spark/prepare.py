@@ -24,16 +24,12 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark.conversion import check_type, convert, type_of
+from parquetry.runtime.spark.generated import with_generated
 from parquetry.runtime.spark.keys import partition_path_sql, quoted, record_key_sql
 from parquetry.runtime.spark.row_hash import has_map, hashable, hashable_value
 from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, failures_translated, session_settings
-from parquetry.runtime.spark.sql_guard import check_expression
+from parquetry.runtime.spark.stage import DELETE, GENERATED_WRONG, HASH, PARTITION
 from parquetry.runtime.spec import Column
-
-PARTITION = "__partition"
-HASH = "__hash"
-DELETE = "__delete"
-GENERATED_WRONG = "__generated_wrong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +37,10 @@ class PreparedRows:
     """Rows ready to be materialised.
 
     ``frame`` has ``columns`` (table columns, a subset for deletes by key), then control columns.
-    ``checked`` are the generated columns whose given value is compared with the computed one.
     """
 
     frame: DataFrame
     columns: tuple[str, ...]
-    checked: tuple[str, ...] = ()
 
 
 def prepare_rows(
@@ -61,7 +55,8 @@ def prepare_rows(
     """``frame`` as rows of a table with these ``columns``.
 
     A nullable column that is missing is null; the order of columns is free; types may be
-    narrower than the table's. Generated columns are computed, and compared where given.
+    narrower than the table's. Generated columns are computed, and compared where given; rows whose
+    value their type does not hold are counted as faults.
     ``delete_when`` marks deletes by a condition on the incoming columns, and so does a true
     ``_hoodie_is_deleted``; ``drop`` names columns that only that condition needs. ``hash_rows``
     False leaves the row hash out, for writes that never choose between rows. Raises InvalidDataError
@@ -75,10 +70,10 @@ def prepare_rows(
         marked = _with_delete_flag(incoming, delete_when)
         marked = marked.drop(*drop)
         conformed = marked.select(*(_conform(marked.schema, c) for c in columns), DELETE)
-        generated = [c for c in columns if c.generated]
-        checked = tuple(c.name for c in generated if _find(incoming.schema, c.name))
-        filled = _with_generated(conformed, generated, checked)
-        return _with_control(filled, columns, rules, checked, hash_rows=hash_rows)
+        given = [c.name for c in columns if _find(incoming.schema, c.name)]
+        keys = {path.partition(".")[0] for path in (*rules.record_key, *rules.partition_by)}
+        filled = with_generated(conformed, columns, given=given, keys=keys)
+        return _with_control(filled, columns, rules, hash_rows=hash_rows)
 
 
 def prepare_keys(
@@ -200,7 +195,7 @@ def _check_names(schema: T.StructType, columns: Sequence[Column], delete_when: s
     seen: set[str] = set()
     for name in schema.names:
         if name.lower() in seen:
-            raise InvalidDataError(f"column {name!r} comes twice in the rows; rename or drop one of them")
+            raise _twice(name)
         seen.add(name.lower())
         if name.lower() not in known:
             hint = " (a column that only delete_when needs: list it under drop)" if delete_when else ""
@@ -217,12 +212,24 @@ def _check_names(schema: T.StructType, columns: Sequence[Column], delete_when: s
 
 
 def _find(schema: T.StructType, name: str) -> T.StructField | None:
-    return next((f for f in schema.fields if f.name.lower() == name.lower()), None)
+    found = [f for f in schema.fields if f.name.lower() == name.lower()]
+    if len(found) > 1:
+        raise _twice(found[1].name)
+    return found[0] if found else None
+
+
+def _twice(name: str) -> InvalidDataError:
+    return InvalidDataError(f"column {name!r} comes twice in the rows; rename or drop one of them")
 
 
 def _with_delete_flag(frame: DataFrame, delete_when: str | None) -> DataFrame:
     conditions = [f"({delete_when})"] if delete_when else []
-    if _find(frame.schema, DELETE_FLAG):
+    if given := _find(frame.schema, DELETE_FLAG):
+        if not isinstance(given.dataType, T.BooleanType | T.NullType):
+            raise InvalidDataError(
+                f"column {given.name!r} is {given.dataType.simpleString()} in the rows: it says which rows "
+                "delete and has to be boolean; make it a condition in the query, or drop it"
+            )
         conditions.append(quoted(DELETE_FLAG))
     flag = (
         f"coalesce({' OR '.join(f'coalesce({c}, false)' for c in conditions)}, false)"
@@ -250,33 +257,10 @@ def _conform(schema: T.StructType, column: Column) -> object:
     return F.expr(convert(quoted(field.name), found, wanted)).alias(column.name)
 
 
-def _with_generated(frame: DataFrame, generated: Sequence[Column], checked: Sequence[str]) -> DataFrame:
-    if not generated:
-        return frame
-    for column in generated:
-        check_expression(
-            frame.sparkSession, column.generated or "", place=f"generated column {column.name!r}"
-        )
-    computed = {c.name: F.expr(f"CAST(({c.generated}) AS {c.type})") for c in generated}
-    if checked:
-        wrong = [
-            ~F.col(quoted(name)).eqNullSafe(computed[name]) & F.col(quoted(name)).isNotNull()
-            for name in checked
-        ]
-        flag = wrong[0]
-        for condition in wrong[1:]:
-            flag = flag | condition
-        frame = frame.withColumn(GENERATED_WRONG, flag & ~F.col(DELETE))
-    return frame.select(
-        *(computed[name].alias(name) if name in computed else F.col(quoted(name)) for name in frame.columns)
-    )
-
-
 def _with_control(
     frame: DataFrame,
     columns: Sequence[Column],
     rules: KeyRules,
-    checked: tuple[str, ...],
     *,
     hash_rows: bool,
 ) -> PreparedRows:
@@ -288,9 +272,9 @@ def _with_control(
         added.append(F.expr(f"xxhash64({', '.join(hashable(columns))})").alias(HASH))
     if key and not is_plain_key(rules, columns):
         added.append(F.expr(key).alias(RECORD_KEY))
-    if checked:
+    if GENERATED_WRONG in frame.columns:
         added.append(F.col(GENERATED_WRONG))
-    return PreparedRows(frame=frame.select(*map(quoted, names), *added), columns=names, checked=checked)
+    return PreparedRows(frame=frame.select(*map(quoted, names), *added), columns=names)
 
 
 def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:

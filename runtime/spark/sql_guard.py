@@ -34,7 +34,7 @@ def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> 
     except ParseException as error:
         first = str(error).strip().splitlines()[0]
         raise InvalidDataError(
-            f"{place}: {_shown(text)} is not understood: {first}; correct the SQL"
+            f"{place}: {shown_sql(text)} is not understood: {first}; correct the SQL"
         ) from error
 
 
@@ -81,6 +81,7 @@ def _drained(iterator: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def _shown(text: str) -> str:
+def shown_sql(text: str) -> str:
+    """SQL on one line, quoted, cut where it is long."""
     line = " ".join(text.split())
     return repr(line if len(line) <= _LINE else line[: _LINE - 3] + "...")

@@ -18,8 +18,6 @@ from parquetry.runtime.spark.materialise import materialise, run_stage, stage_sp
 from parquetry.runtime.spark.plain_files import NOT_PLAIN, plain_files, stage_plain_rows
 from parquetry.runtime.spark.plain_rows import KEY_TYPES, PlainRows
 from parquetry.runtime.spark.prepare import (
-    DELETE,
-    PARTITION,
     PreparedRows,
     check_control_names,
     distinct_rows,
@@ -28,7 +26,7 @@ from parquetry.runtime.spark.prepare import (
     prepare_matches,
     prepare_rows,
 )
-from parquetry.runtime.spark.stage import SUMMARY_SQL, StageSpec
+from parquetry.runtime.spark.stage import DELETE, PARTITION, SUMMARY_SQL, StageSpec
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec import Column, Operation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -76,6 +77,8 @@ def test_order_and_missing_columns_and_narrower_types_are_fine(spark):
             r"'s.z' is not in the table.*add it to the table's columns",
         ),
         ("'k' AS id, 1 AS n, array(1) AS s", r"'s' is array<int>"),
+        ("'k' AS id, 1 AS n, named_struct('a', 1, 'A', 2) AS s", r"'s.A' comes twice in the rows.*rename"),
+        ("'k' AS id, 1 AS n, 'yes' AS _hoodie_is_deleted", r"'_hoodie_is_deleted' is string .*to be boolean"),
         ("'k' AS id, 1 AS n, date'2020-01-01' AS at", r"'at' is date.*timestamp"),
         ("'k' AS id, 1 AS n, 2 AS extra", r"'extra' is not in the table.*drop it"),
         ("'k' AS id, 1 AS n, 2 AS N", r"'N' comes twice"),
@@ -158,11 +161,85 @@ def test_generated_columns_are_checked(spark, table):
     )
     with pytest.raises(
         InvalidDataError,
-        match=r"generated column has another value.* in 1 of 6 rows, first in record key '2'",
+        match=r"generated column 'day' has another value than 'to_date\(at\)' in 1 of 6 rows, first in record key '2'",
     ):
         table.upsert(rows)
     table.upsert(rows.drop("day"))
     assert {str(r.day) for r in table.read(spark).collect()} == {"2020-01-01"}
+
+
+SHRUNK = (
+    Column(name="id", type="string", nullable=False),
+    Column(name="n", type="bigint"),
+    Column(name="t", type="string", pii=True),
+    Column(name="p", type="int", generated="n + 1"),
+    Column(name="number", type="int", generated="t"),
+    Column(name="price", type="decimal(4,2)", generated="n / 7"),
+    Column(name="parts", type="struct<a:bigint,b:int>", generated="named_struct('b', 1, 'a', n)"),
+)
+
+
+@pytest.fixture
+def shrunk(tmp_path):
+    spec = TableSpec(name="t", columns=SHRUNK, record_key=("id",), partition_by=("p",))
+    return parquetry.create(tmp_path / "t", spec)
+
+
+def test_generated_values_that_their_type_does_not_hold(spark, shrunk):
+    rows = spark.sql(
+        "SELECT CAST(id AS string) AS id, IF(id = 3, 4294967296, id) AS n, "
+        "IF(id = 2, 'none', IF(id = 4, NULL, '5')) AS t FROM range(6)"
+    )
+    with pytest.raises(InvalidDataError) as refused:
+        shrunk.upsert(rows)
+    assert re.findall(r"generated column .*?(?= in record| in partition|;)", str(refused.value)) == [
+        "generated column 'number': int does not hold what its expression gives in 1 of 6 rows, first",
+        "generated column 'p': int does not hold what 'n + 1' gives in 1 of 6 rows, first",
+    ]
+    assert_untouched(shrunk, spark)
+    with pytest.raises(InvalidDataError, match=r"decimal\(4,2\) does not hold what 'n / 7' gives in 1 of 1"):
+        shrunk.insert(spark.sql("SELECT 'k' AS id, 700L AS n"))
+    # What only deletes needs a key, and the folder it lies in.
+    gone = "n = 4294967296 OR t = 'none'"
+    with pytest.raises(InvalidDataError, match="'p': int does not hold") as refused:
+        shrunk.upsert(rows, delete_when=gone)
+    assert "number" not in str(refused.value)
+
+    assert shrunk.upsert(rows.where("id != 3"), delete_when=gone).inserted_rows == 4
+    found = {r.id: (r.p, r.number, str(r.price), r.parts.a) for r in shrunk.read(spark).collect()}
+    assert found == {
+        "0": (1, 5, "0.00", 0),
+        "1": (2, 5, "0.14", 1),
+        "4": (5, None, "0.57", 4),
+        "5": (6, 5, "0.71", 5),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression", "says"),
+    [
+        (
+            "array<int>",
+            "array(n)",
+            r"array<int>, which does not hold every array<bigint> .*cast it to array<int>",
+        ),
+        ("int", "nowhere + 1", "generated column 'g': Spark cannot compute.*nowhere"),
+        ("date", "n", "generated column 'g': Spark cannot compute.*TRY_CAST"),
+    ],
+)
+def test_expressions_that_a_column_cannot_hold(spark, kind, expression, says):
+    frame = spark.sql("SELECT 'k' AS id, 1L AS n, raise_error('computed') AS p")
+    with pytest.raises(InvalidDataError, match=says):
+        prepared(frame, (*COLUMNS[:3], Column(name="g", type=kind, generated=expression)))
+
+
+def test_deletes_by_columns_that_come_twice(spark, table):
+    rows = spark.sql("SELECT 'k' AS id, 'l' AS ID, 1L AS n, 2L AS N")
+    with pytest.raises(InvalidDataError, match="'ID' comes twice in the rows; rename or drop one"):
+        table.delete(rows)
+    with pytest.raises(InvalidDataError, match="'N' comes twice in the rows; rename or drop one"):
+        table.delete(rows, match=["n"])
+    assert_untouched(table, spark)
 
 
 def test_required_fields_inside_structs(spark, tmp_path):

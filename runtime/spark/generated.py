@@ -1,0 +1,105 @@
+"""Generated columns: what their expressions give, in the columns' types, and which rows do not fit.
+
+An expression's value becomes the column's as SQL assigns it: fractions are rounded or cut. A value
+that the type does not hold would be another one, or null, without a word; it is a fault of its row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the customary name)
+from pyspark.sql import types as T  # noqa: N812
+
+from parquetry.runtime.column_types import Array, Map, Struct, parse_type
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.personal_data import pii_columns
+from parquetry.runtime.spark.conversion import check_type, convert, type_of
+from parquetry.runtime.spark.keys import quoted
+from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.sql_guard import check_expression, shown_sql
+from parquetry.runtime.spark.stage import DELETE, GENERATED_WRONG
+from parquetry.runtime.spec import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Computed:
+    """A column's value, and in which rows the type did not hold what the expression gave, if it may not."""
+
+    value: SparkColumn
+    lost: SparkColumn | None
+
+
+def with_generated(
+    frame: DataFrame, columns: Sequence[Column], *, given: Collection[str], keys: Collection[str]
+) -> DataFrame:
+    """``frame`` with the generated of these ``columns`` computed, and ``__generated_wrong``.
+
+    That column, left out when nothing can be wrong, is null or says what is wrong with a row: a value
+    that the type does not hold, or another one than came in a column that is ``given``. Of rows that
+    delete only lost values of ``keys`` count. InvalidDataError for an expression that cannot be computed.
+    """
+    generated = [column for column in columns if column.generated]
+    if not generated:
+        return frame
+    computed = {column.name: _computed(frame, column) for column in generated}
+    faults = []
+    for column in generated:
+        name, value, lost = column.name, computed[column.name].value, computed[column.name].lost
+        said, written = _expression(column, columns), ~F.col(DELETE)
+        if lost is not None:
+            fault = f"generated column {name!r}: {column.type} does not hold what {said} gives"
+            faults.append(F.when(lost if name in keys else lost & written, F.lit(fault)))
+        if name in given:
+            fault = f"generated column {name!r} has another value than {said}"
+            differs = ~F.col(quoted(name)).eqNullSafe(value) & F.col(quoted(name)).isNotNull()
+            faults.append(F.when(differs & written, F.lit(fault)))
+    if faults:
+        frame = frame.withColumn(GENERATED_WRONG, F.coalesce(*faults))
+    return frame.select(
+        *(
+            computed[name].value.alias(name) if name in computed else F.col(quoted(name))
+            for name in frame.columns
+        )
+    )
+
+
+def _computed(frame: DataFrame, column: Column) -> _Computed:
+    place = f"generated column {column.name!r}"
+    expression = column.generated or ""
+    check_expression(frame.sparkSession, expression, place=place)
+    wanted = parse_type(column.type)
+    with failures_translated(place):
+        found = frame.select(F.expr(expression)).schema.fields[0].dataType
+        if isinstance(wanted, Struct | Array | Map):
+            return _Computed(value=_nested(found, column), lost=None)
+        value = F.expr(f"CAST(({expression}) AS {wanted})")
+        if isinstance(found, T.NullType) or found.simpleString() == str(wanted):
+            return _Computed(value=value, lost=None)
+        lost = F.expr(f"({expression}) IS NOT NULL AND try_cast(({expression}) AS {wanted}) IS NULL")
+        frame.select(lost)
+    return _Computed(value=value, lost=lost)
+
+
+def _nested(found: T.DataType, column: Column) -> SparkColumn:
+    """Lists, maps and structs have to fit as they do in rows: what is lost within them nobody would see."""
+    wanted = parse_type(column.type)
+    kind = type_of(found, column.name)
+    try:
+        check_type(kind, wanted, column.name)
+    except InvalidDataError:
+        raise InvalidDataError(
+            f"generated column {column.name!r} is {wanted}, which does not hold every {kind} that its "
+            f"expression may give; cast it to {wanted} there"
+        ) from None
+    return F.expr(convert(f"({column.generated})", kind, wanted))
+
+
+def _expression(column: Column, columns: Sequence[Column]) -> str:
+    """The column's expression to be shown; not where it may hold values of personal data."""
+    words = {word.lower() for word in re.findall(r"\w+", f"{column.name} {column.generated}")}
+    return "its expression" if words & pii_columns(columns) else shown_sql(column.generated or "")
