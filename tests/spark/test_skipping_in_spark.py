@@ -12,10 +12,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.footer import file_statistics
+from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.predicate import Unknown
-from parquetry.runtime.layout.skipping import files_to_read, parse_where
+from parquetry.runtime.layout.skipping import files_to_read, parse_where, rows_to_read
+from parquetry.runtime.page_index import file_pages
 from parquetry.runtime.spec import Column
+from parquetry.runtime.storage import LocalStore
 from tests.support.base_files import Incoming, bucket, context, merging, write
 from tests.support.conditions import CONDITIONS, ROWS, TYPES
 
@@ -158,6 +160,61 @@ def test_comparisons_between_types_lose_no_row(spark, tmp_path_factory, zone, ro
     ]
     assert sum(understood) > len(MIXED) // 3
     spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+PAGED = [
+    "id = 1234",
+    "id < 450",
+    "id BETWEEN 990 AND 1010 OR id = 2999",
+    "day = DATE '1970-01-05'",
+    "word = 'w0007'",
+    "price > 29.5",
+    "at >= TIMESTAMP '1970-01-01 00:40:00'",
+    "half IS NULL AND id >= 200",
+    "half IS NOT NULL AND turn = 3",
+    "turn = 3 AND id < 1000",
+    "word >= 'w0006' AND id < 100",
+]
+
+
+def test_spark_reads_the_rows_of_the_pages_that_are_counted(spark, tmp_path):
+    """Of a file of its own writer, parquet-mr, whose pages of 100 rows hold texts that it cuts short."""
+    spark.conf.set("spark.sql.parquet.filterPushdown", "true")
+    rows = spark.range(0, 3000, 1, 1).selectExpr(
+        "id",
+        "CAST(id % 7 AS INT) AS turn",
+        "date_add(DATE '1970-01-01', CAST(id DIV 400 AS INT)) AS day",
+        "CAST(id / 100 AS DECIMAL(9, 2)) AS price",
+        "TIMESTAMP '1970-01-01 00:00:00' + make_interval(0, 0, 0, 0, 0, 0, id) AS at",
+        "concat('w', lpad(CAST(id DIV 300 AS STRING), 4, '0'), repeat('x', 80)) AS word",
+        "IF(id % 1000 < 500, id, NULL) AS half",
+    )
+    options = {"parquet.page.row.count.limit": "100", "parquet.page.size.row.check.min": "1"}
+    rows.write.options(**options).parquet(str(tmp_path / "t"))
+    (path,) = (tmp_path / "t").glob("*.parquet")
+    store, types = LocalStore(str(path.parent)), {name: str(kind) for name, kind in rows.dtypes}
+    file = file_statistics(path.name, read_metadata(store, path.name), size_bytes=1)
+    pages = file_pages(store, file, range(len(file.row_groups)), types)
+    (group,) = (replace(group, pages=pages[number]) for number, group in enumerate(file.row_groups))
+    few = 0
+    for where in PAGED:
+        read = spark.read.parquet(str(path)).where(where)
+        matching = {row.id for row in read.select("id").collect()}
+        left = rows_to_read(group, parse_where(where, types=types, time_zone=UTC), types, known={})
+        assert matching <= {row for part in left.ranges for row in part}, where
+        assert left.rows == scanned_rows(read), where
+        few += left.rows < group.rows / 4
+    assert few >= len(PAGED) // 2
+    spark.conf.set("spark.sql.parquet.filterPushdown", "false")
+
+
+def scanned_rows(frame):
+    """How many rows the scan of a plan gives to the filter behind it, by Spark's own metric."""
+    executed = frame.select("id")._jdf.queryExecution().executedPlan()
+    executed.executeCollect()
+    scans = executed.collectLeaves()
+    assert scans.size() == 1
+    return scans.apply(0).metrics().apply("numOutputRows").value()
 
 
 NAN_COLUMNS = (
