@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from parquetry.runtime import sources
 from parquetry.runtime.effective import EffectiveWrites
-from parquetry.runtime.source_files import FoundFile, join_base, list_files
+from parquetry.runtime.source_files import FoundFile, join_base, list_files, place_of
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import Source
 from parquetry.runtime.storage import open_store
@@ -99,7 +99,11 @@ def _look(
     found = list_files(source.path, base=directory, options=storage)
     if source.read == FULL:
         return DueBatch(files=found) if found else None
-    taken = sources.consumed(handle.store, source.name, effective().counts)
+    # However the path was spelled when they were taken.
+    place = partial(place_of, base=directory)
+    known = sources.consumed(handle.store, source.name, effective().counts, place=place)
+    places = {f.file.path: place(f.file.path) for f in found}
+    taken = {path: known[at] for path, at in places.items() if at in known}
     due = sources.due_files((f.file for f in found), taken, source.operation, source=source.name)
     if due.is_empty:
         return None

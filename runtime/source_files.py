@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,15 +15,20 @@ from parquetry.runtime.storage import ObjectInfo, ObjectStore, open_store
 
 _GLOB = re.compile(r"[*?\[{]")
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
+_LOCAL_HOST = re.compile(r"^//(localhost)?(?=/)")
 
 
 def split_pattern(path: str) -> tuple[str, str]:
-    """The folder before the first part with a wildcard, and the rest (empty without wildcards)."""
+    """The folder before the first part with a wildcard, and the rest (empty without wildcards).
+
+    The folder is empty when a relative path has a wildcard in its first part.
+    """
+    top = "/" if path.startswith("/") else ""
     parts = path.rstrip("/").split("/")
     for index, part in enumerate(parts):
         if _GLOB.search(part):
-            return "/".join(parts[:index]) or "/", "/".join(parts[index:])
-    return path.rstrip("/") or "/", ""
+            return "/".join(parts[:index]) or top, "/".join(parts[index:])
+    return path.rstrip("/") or top, ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +51,20 @@ def list_files(
 
     A relative path starts at ``base``. A path without wildcards is one file, or a folder read
     with everything below it. Names that begin with ``_`` or ``.`` are left out, as Spark does.
-    Raises :class:`InvalidDataError` when a path without wildcards does not exist, and for a name
-    that is no UTF-8.
+    Raises :class:`InvalidDataError` when a path without wildcards does not exist, for one that can
+    only match hidden names, for one that matches folders and no file, and for a name that is no UTF-8.
     """
     root, pattern = split_pattern(path)
-    store, infos = _files_below(join_base(base, root), options)
+    _check_visible(pattern, path)
+    store, infos = _files_below(join_base(base, root), options, deep=_is_deep(pattern))
     if not infos and not pattern:
         folder, _, name = root.rpartition("/")
         store = open_store(join_base(base, folder or ("/" if root.startswith("/") else ".")), options)
         one = store.stat(name)
         if one is None and name not in store.list_folders(""):
             raise InvalidDataError(f"there is no file or folder {path}; correct the path of the source")
+        if one is not None:
+            _check_visible(name, path)
         root, infos = folder, [one] if one else []
     expression = glob_expression(pattern) if pattern else None
     found = [
@@ -65,6 +74,8 @@ def list_files(
     ]
     for info in found:
         _check_spelling(info.path, path)
+    if not found and pattern:
+        _check_no_folder(store, infos, pattern, path)
     return tuple(
         FoundFile(
             file=SourceFile(
@@ -87,18 +98,69 @@ def open_file(found: FoundFile, options: Mapping[str, Any] | None = None) -> Any
 
 
 def join_base(base: str, path: str) -> str:
-    """``path`` as it is when absolute or a URI, else below ``base``."""
+    """``path`` as it is when absolute or a URI, else below ``base``; ``base`` for an empty one."""
     if path.startswith("/") or _SCHEME.match(path):
         return path
-    return f"{base.rstrip('/')}/{path}"
+    return f"{base.rstrip('/')}/{path}" if path else base
 
 
-def _files_below(root: str, options: Mapping[str, Any] | None) -> tuple[ObjectStore, list[ObjectInfo]]:
+def place_of(path: str, base: str) -> str:
+    """Which file a path means, the same however it is spelled: ``in/a``, ``./in/a``, ``file:/base/in/a``."""
+    joined = join_base(base, path)
+    scheme, _, rest = joined.partition(":") if _SCHEME.match(joined) else ("", "", joined)
+    if scheme.lower() in ("s3", "s3a"):
+        bucket, _, key = rest.removeprefix("//").partition("/")
+        return f"s3://{bucket}/{key.lstrip('/')}"
+    # As the local store opens it: links are not followed.
+    return os.path.abspath(_LOCAL_HOST.sub("", rest))  # noqa: PTH100
+
+
+def _is_deep(pattern: str) -> bool:
+    """Whether matches may lie below sub-folders of the root."""
+    return not pattern or "/" in pattern or "**" in pattern
+
+
+def _files_below(
+    root: str, options: Mapping[str, Any] | None, *, deep: bool
+) -> tuple[ObjectStore, list[ObjectInfo]]:
     store = open_store(root, options)
     try:
-        return store, store.list("", recursive=True)
+        return store, store.list("", recursive=deep)
     except NotADirectoryError:
         return store, []
+
+
+def _check_visible(pattern: str, path: str) -> None:
+    """Raise for a path that can only match names that are left out."""
+    hidden = next((part for part in pattern.split("/") if _is_hidden(part)), None)
+    if hidden is not None:
+        raise InvalidDataError(
+            f"{path} never matches a file: names that begin with '_' or '.' are left out, as Spark does, and "
+            f"{hidden} does; give the files another name, or correct the path of the source"
+        )
+
+
+def _check_no_folder(store: ObjectStore, infos: Iterable[ObjectInfo], pattern: str, path: str) -> None:
+    """Raise when a path that matches no file matches a folder with files, which would never be read.
+
+    What ends in a mere ``*`` means the files beside any folders, of which there are none just now.
+    """
+    if not pattern.rpartition("/")[2].strip("*"):
+        return
+    expression = glob_expression(pattern)
+    if not _is_deep(pattern):
+        folders = [name for name in store.list_folders("") if expression.fullmatch(name)]
+        infos = (info for name in folders for info in store.list(name, recursive=True))
+    for info in infos:
+        parts = info.path.split("/")
+        above = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+        folder = next((name for name in above if expression.fullmatch(name)), None)
+        if folder is not None and not _is_hidden(info.path):
+            declared = path.rstrip("/")
+            raise InvalidDataError(
+                f"{path} matches the folder {store.uri}/{folder}, and no file; write {declared}/* for the "
+                f"files in such folders, or {declared}/** for everything below them"
+            )
 
 
 @lru_cache(maxsize=64)

@@ -137,12 +137,16 @@ def history(
 
 
 def consumed(
-    store: ObjectStore, source: str, is_effective: Callable[[str], bool]
+    store: ObjectStore,
+    source: str,
+    is_effective: Callable[[str], bool],
+    *,
+    place: Callable[[str], str] = str,
 ) -> Mapping[str, SourceFile]:
-    """The newest consumed version of every file, by path."""
+    """The newest consumed version of every file, by ``place`` of its path: by the path without it."""
     files: dict[str, SourceFile] = {}
     for _, consumption in history(store, source, is_effective):
-        files.update((file.path, file) for file in consumption.files)
+        files.update((place(file.path), file) for file in consumption.files)
     return files
 
 

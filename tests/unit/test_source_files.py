@@ -7,7 +7,8 @@ import os
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.source_files import glob_expression, list_files, open_file, split_pattern
+from parquetry.runtime.source_files import glob_expression, list_files, open_file, place_of, split_pattern
+from parquetry.runtime.storage import LocalStore
 
 
 @pytest.fixture
@@ -32,6 +33,11 @@ def landing(tmp_path):
         ("landing/", ["landing/a.parquet", "landing/b.csv", "landing/x/c.parquet"]),
         ("landing/a.parquet", ["landing/a.parquet"]),
         ("elsewhere/*.parquet", []),
+        ("*.parquet", []),
+        ("l*/b.csv", ["landing/b.csv"]),
+        ("{landing,other}/*.csv", ["landing/b.csv"]),
+        ("**/c.parquet", ["landing/x/c.parquet"]),
+        ("./landing/*.csv", ["./landing/b.csv"]),
     ],
 )
 def test_patterns_match_as_declared(landing, pattern, found):
@@ -87,6 +93,67 @@ def test_patterns_split_before_the_first_wildcard():
     assert split_pattern("s3://bucket/in/2024-*/x.csv") == ("s3://bucket/in", "2024-*/x.csv")
     assert split_pattern("/in") == ("/in", "")
     assert split_pattern("/*.csv") == ("/", "*.csv")
+
+
+@pytest.mark.parametrize("path", ["*.csv", "landing-*/x.csv", "{a,b}/x.csv", "**/x.csv"])
+def test_a_wildcard_in_the_first_part_of_a_relative_path_starts_at_the_base(path):
+    assert split_pattern(path) == ("", path)
+    assert split_pattern(f"/{path}") == ("/", path)
+
+
+def test_only_what_may_match_is_listed(landing, monkeypatch):
+    listed = []
+    entries = LocalStore._entries
+    monkeypatch.setattr(
+        LocalStore, "_entries", lambda *at: listed.append(str(at[0].root / at[1])) or entries(*at)
+    )
+    list_files("landing/*.csv", base=str(landing))
+    assert listed == [f"{landing}/landing"]
+
+
+@pytest.mark.parametrize("path", ["landing/x*", "l*ng", "landing/{x,y}", "*/x"])
+def test_a_path_that_matches_folders_alone_is_refused_with_what_matches_their_files(landing, path):
+    with pytest.raises(
+        InvalidDataError, match=r"matches the folder .*/(landing|x), and no file; write"
+    ) as caught:
+        list_files(path, base=str(landing))
+    deeper = str(caught.value).rpartition(", or ")[2].partition(" for")[0]
+    assert [f.file.path for f in list_files(deeper, base=str(landing))][-1] == "landing/x/c.parquet"
+
+
+def test_a_folder_of_nothing_but_folders_may_be_waited_at(tmp_path):
+    (tmp_path / "landing/done").mkdir(parents=True)
+    assert list_files("landing/d*", base=str(tmp_path)) == ()
+    (tmp_path / "landing/done/a.csv").write_text("x")
+    assert list_files("landing/*", base=str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize(
+    "path", ["landing/_SUCCESS", "landing/_*", "landing/*/.x.csv", "landing/*/_temporary/*"]
+)
+def test_a_path_that_can_only_match_hidden_names_is_refused(landing, path):
+    with pytest.raises(InvalidDataError, match=r"never matches a file: names that begin with '_' or '\.'"):
+        list_files(path, base=str(landing))
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("in/a.csv", "/p/in/a.csv"),
+        ("./in/a.csv", "/p/in/a.csv"),
+        ("in/../in//a.csv", "/p/in/a.csv"),
+        ("/p/in/a.csv", "/p/in/a.csv"),
+        ("file:/p/in/a.csv", "/p/in/a.csv"),
+        ("file://localhost/p/in/a.csv", "/p/in/a.csv"),
+        ("FILE:///p/./in/a.csv", "/p/in/a.csv"),
+        ("in/a:b.csv", "/p/in/a:b.csv"),
+        ("s3://b/in/a.csv", "s3://b/in/a.csv"),
+        ("s3a://b//in/a.csv", "s3://b/in/a.csv"),
+        ("s3://b/in/../a.csv", "s3://b/in/../a.csv"),
+    ],
+)
+def test_a_file_is_at_one_place_however_its_path_is_spelled(path, place):
+    assert place_of(path, "/p") == place
 
 
 def test_one_star_does_not_cross_folders():

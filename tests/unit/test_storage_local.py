@@ -150,12 +150,21 @@ def test_a_file_is_listed_once_and_by_its_own_name_whatever_links_lead_to_it(sto
     assert [i.path for i in store.list("p", recursive=True)] == ["p/f"]
 
 
-def test_of_two_links_to_one_folder_the_first_by_name_counts(store, tmp_path):
+@pytest.mark.parametrize("backwards", [False, True])
+def test_of_two_links_to_one_folder_the_first_by_name_counts(store, tmp_path, monkeypatch, backwards):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/f").write_bytes(b"x")
     store.put("p/g", b"x")
     for name in ("z", "b", "m"):
         (store.root / f"p/{name}").symlink_to(tmp_path / "outside")
+    scandir = os.scandir
+
+    @contextmanager
+    def in_some_order(path):
+        with scandir(path) as entries:
+            yield sorted(entries, key=lambda entry: entry.name, reverse=backwards)
+
+    monkeypatch.setattr(os, "scandir", in_some_order)
     assert [i.path for i in store.list("p", recursive=True)] == ["p/b/f", "p/g"]
 
 

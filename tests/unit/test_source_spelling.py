@@ -1,0 +1,76 @@
+"""A source whose path is spelled anew: what was taken by the former spelling stays taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parquetry.runtime import sources
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.ingestion import DueBatch, find_due
+from parquetry.runtime.sources import Consumption, SourceFile
+from parquetry.runtime.spec import Operation, Source
+from parquetry.runtime.storage import open_store
+from tests.support.handmade import HandmadeTable, at
+
+SPELLINGS = (
+    "in/*.csv",
+    "./in/*.csv",
+    "in/../in/*.csv",
+    "{base}/in/*.csv",
+    "file://{base}/in/*.csv",
+    "in",
+    "i*/a.csv",
+)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> HandmadeTable:
+    made = HandmadeTable(tmp_path / "mine")
+    made.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("id\n1\n")
+    return made
+
+
+def due(mine: HandmadeTable, path: str) -> DueBatch | None:
+    base = mine.folder.parent
+    source = Source(name="s", format="csv", path=path.format(base=base), operation=Operation.INSERT)
+    return find_due(mine.open(), source, directory=str(base), storage={})
+
+
+def take(mine: HandmadeTable, batch: DueBatch | None, time: str = "1") -> None:
+    assert batch is not None
+    assert batch.consumption is not None
+    sources.record(open_store(mine.folder), at(time), batch.consumption)
+
+
+@pytest.mark.parametrize("before", SPELLINGS)
+def test_a_file_that_was_taken_stays_taken_when_its_path_is_spelled_anew(mine, before):
+    take(mine, due(mine, before))
+    assert [due(mine, after) for after in SPELLINGS] == [None] * len(SPELLINGS)
+
+
+def test_a_file_that_changed_is_known_by_another_spelling_too(mine):
+    take(mine, due(mine, "in/*.csv"))
+    (mine.folder.parent / "in/a.csv").write_text("id\n1\n2\n")
+    with pytest.raises(InvalidDataError, match=r"\./in/a\.csv changed after it was ingested"):
+        due(mine, "./in/*.csv")
+
+
+def test_the_newest_of_two_spellings_counts(mine):
+    """As a ledger has them that was kept while spellings were told apart."""
+    found = due(mine, "in/*.csv").consumption.files[0]
+    former = SourceFile(path=found.path, size_bytes=0, modified_ms=0)
+    newer = SourceFile(path="./in/a.csv", size_bytes=found.size_bytes, modified_ms=found.modified_ms)
+    for time, file in (("0", former), ("1", newer)):
+        take(mine, DueBatch(consumption=Consumption(source="s", files=(file,))), time)
+    assert due(mine, "in/*.csv") is None
+
+
+def test_the_same_name_below_another_folder_is_new(mine):
+    take(mine, due(mine, "in/*.csv"))
+    (mine.folder.parent / "else").mkdir()
+    (mine.folder.parent / "else/a.csv").write_text("id\n1\n")
+    assert [f.file.path for f in due(mine, "else/*.csv").files] == ["else/a.csv"]
