@@ -33,6 +33,7 @@ CODES = {
     "SC313": "a column that must not be null was added",
     "SC314": "keys become unique in the table instead of in a partition",
     "SC315": "a name changed in the case of its letters",
+    "SC316": "a column that was dropped is added again",
     "SC401": "the record key changed",
     "SC402": "the partitioning changed",
     "SC403": "the table would be somewhere else",

@@ -91,7 +91,8 @@ TEXTS: Mapping[str, CodeText] = {
         "parquetry.yml.",
     ),
     "SC311": _text(
-        "Files that are there hold values which are none of the new type, and are never converted in place.",
+        "Files that are there hold values which are none of the new type, and are never converted in place. "
+        "That may be files from before a column of that name was dropped.",
         _NEW_TABLE,
     ),
     "SC312": _text(
@@ -110,6 +111,12 @@ TEXTS: Mapping[str, CodeText] = {
         "Files that are there have the old spelling. Spark takes both for one column, as it ignores case; "
         "Hudi and others would find no values.",
         f"Put the old spelling back, or rename the column in the queries that read it. {_NEW_TABLE}",
+    ),
+    "SC316": _text(
+        "Files from before the column was dropped still hold its values. They would be back for rows in "
+        "them, and missing from rows that were rewritten since.",
+        "Let clustering rewrite those files first (clustering.execution.then: [prune]; run), take another "
+        "name, or add an allow entry with code, table and reason to parquetry.yml to have them back.",
     ),
     "SC401": _text(
         "Every row carries the text of its key, and rows are found by it: with another key those that are "

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from parquetry.compiler.allowing import Allowance, unused
 from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, highest, spec_changes
@@ -31,7 +32,10 @@ from parquetry.compiler.plan import (
 from parquetry.compiler.plan_codec import plan_of
 from parquetry.compiler.plan_outlook import Outlook
 from parquetry.compiler.recipes import REMEDY, copy_recipe
+from parquetry.compiler.returning import with_returning
+from parquetry.runtime.column_paths import ColumnPath
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.former_columns import FormerColumn
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.version import VERSION
@@ -92,7 +96,8 @@ class TableReader:
     ``observe`` is asked for every table, ``drifts``, what others changed, for those that exist;
     ``find_elsewhere``, which says where a table of that name and project was before, only for those
     that are not there; ``admit``, which raises UnsupportedTableError, ``live_columns`` and
-    ``measure``, which lists files, only for tables that exist and change.
+    ``measure``, which lists files, only for tables that exist and change. ``former`` says which of some
+    columns the table had once; it is asked when columns are added.
     """
 
     observe: Callable[[Declared], Observation | None]
@@ -100,6 +105,7 @@ class TableReader:
     find_elsewhere: Callable[[Declared], Elsewhere | None]
     admit: Callable[[Observation], None]
     live_columns: Callable[[Observation], tuple[Column, ...]]
+    former: Callable[[Observation, Collection[ColumnPath]], tuple[FormerColumn, ...]]
     measure: Callable[[Declared, Observation], TableFigures]
 
 
@@ -187,7 +193,7 @@ def _planned(
     if observation is None:
         elsewhere = reader.find_elsewhere(table)
         return (_creation(table, context) if elsewhere is None else _moved(table, elsewhere)), None
-    outcome = _outcome_of(table, observation, context, reader.drifts(table))
+    outcome = _outcome_of(table, observation, context, reader)
     if isinstance(outcome, Action):
         reader.admit(observation)
     if outcome is not None and outcome.changes:
@@ -198,9 +204,10 @@ def _planned(
 
 
 def _outcome_of(
-    table: Declared, observation: Observation, context: PlanContext, drifts: tuple[Drift, ...]
+    table: Declared, observation: Observation, context: PlanContext, reader: TableReader
 ) -> Action | Blocked | None:
     """What a table that exists needs: an action, a refusal, or nothing."""
+    drifts = reader.drifts(table)
     foreign = _foreign(table, observation, context)
     if foreign is not None:
         return foreign
@@ -214,6 +221,8 @@ def _outcome_of(
         reach, code = highest(restored), restored[0].code
         return _action(table, observation, restored, context, change_class=reach, code=code)
     changes = spec_changes(observation.spec, table.spec, origin=table.origin, is_written=table.is_written)
+    former = partial(reader.former, observation)
+    changes = with_returning(changes, applied=observation.spec, declared=table.spec, former=former)
     changes = (*(_with_allowance(change, table) for change in changes), *restored)
     changes = tuple(sorted(changes, key=lambda change: -change.change_class.rank))
     refusal = _would_revert(table, observation, changes, context) or _breaking(table, observation, changes)

@@ -27,6 +27,7 @@ from parquetry.compiler.planner import Declared, Due, Elsewhere, PlanContext, Ta
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.former_columns import former_columns
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.personal_data import MASK, pii_columns
 from parquetry.runtime.source_files import join_base
@@ -59,6 +60,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         find_elsewhere=lambda table: _elsewhere(workspace, table),
         admit=admit,
         live_columns=lambda observation: observation.live_columns(observation.handle.timeline()),
+        former=lambda observation, paths: former_columns(observation.handle, paths),
         measure=lambda table, observation: figures_of(
             observation.handle,
             observation.spec or table.spec,

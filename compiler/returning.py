@@ -1,0 +1,61 @@
+"""Columns that are added again under a name that files know from before: their old values would be back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from parquetry.compiler.changes import UNREADABLE_CODES
+from parquetry.compiler.columns import column_changes
+from parquetry.compiler.plan import Change, ChangeClass
+from parquetry.runtime.column_paths import ColumnPath, types_by_path
+from parquetry.runtime.column_types import ColumnType
+from parquetry.runtime.former_columns import FormerColumn
+from parquetry.runtime.spec import Column, TableSpec
+
+RETURNS = "SC316"
+
+
+def with_returning(
+    changes: tuple[Change, ...],
+    *,
+    applied: TableSpec,
+    declared: TableSpec,
+    former: Callable[[Collection[ColumnPath]], Iterable[FormerColumn]],
+) -> tuple[Change, ...]:
+    """The changes, those that add what was dropped before as the breaking ones they are.
+
+    SC311 where files hold it as a type that cannot be read as the new one, else SC316. ``former`` is
+    asked only when something is added.
+    """
+    if not any(change.code == "SC301" for change in changes):
+        return changes
+    wanted = types_by_path(declared.columns)
+    known = types_by_path(applied.columns)
+    added = {path: kind for path, kind in wanted.items() if path not in known}
+    found = sorted(former(added), key=lambda one: _is_readable(one, added[one.path]))
+    return tuple(_returning(change, found, added) for change in changes)
+
+
+def _returning(change: Change, found: Iterable[FormerColumn], added: dict[ColumnPath, ColumnType]) -> Change:
+    if change.code != "SC301":
+        return change
+    own = (one for one in found if f"columns.{'.'.join(one.path)}.".startswith(f"{change.path}."))
+    first = next(own, None)
+    if first is None:
+        return change
+    files = f"{first.files} file{'' if first.files == 1 else 's'}"
+    place = f"{files} from before {'.'.join(first.path)} was dropped (instant {first.dropped_at})"
+    ways = "let clustering rewrite them first (`then: [prune]`), or take another name"
+    if not _is_readable(first, added[first.path]):
+        reason = f"{place} hold it as {first.type}, not {added[first.path]}; {ways}"
+        return replace(change, code="SC311", change_class=ChangeClass.BREAKING, reason=reason)
+    reason = f"{place} still hold its values, which would be back; {ways}"
+    return replace(change, code=RETURNS, change_class=ChangeClass.BREAKING, reason=reason)
+
+
+def _is_readable(former: FormerColumn, wanted: ColumnType) -> bool:
+    """Whether files that hold the former type can be read as the new one."""
+    name = former.path[-1]
+    old, new = (Column(name=name, type=str(kind)) for kind in (former.type, wanted))
+    return not any(change.code in UNREADABLE_CODES for change in column_changes((old,), (new,)))

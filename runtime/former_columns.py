@@ -1,0 +1,54 @@
+"""Columns and fields that a table had once: files from before they were dropped may hold their values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from parquetry.runtime.applied import applied_history
+from parquetry.runtime.column_paths import ColumnPath, types_by_path
+from parquetry.runtime.column_types import ColumnType
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import format_instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerColumn:
+    """What a path was until the spec that was applied at ``dropped_at``, an instant of the table's clock.
+
+    ``files`` are those in the table as it is that were written before.
+    """
+
+    path: ColumnPath
+    type: ColumnType
+    dropped_at: str
+    files: int
+
+
+def former_columns(table: TableHandle, paths: Collection[ColumnPath]) -> tuple[FormerColumn, ...]:
+    """Every drop of one of the paths that files are older than, the newest drop first.
+
+    One read for each applied record; the partitions are listed only when one of the paths was dropped.
+    """
+    drops: list[tuple[ColumnPath, ColumnType, str]] = []
+    later: tuple[int, Collection[ColumnPath]] | None = None
+    for applied_at_ms, spec in applied_history(table.store):
+        types = types_by_path(spec.columns)
+        if later is not None:
+            dropped_at = format_instant(later[0], table.config.timezone)
+            gone = (path for path in paths if path in types and path not in later[1])
+            drops += [(path, types[path], dropped_at) for path in gone]
+        later = applied_at_ms, types
+    if not drops:
+        return ()
+    written = [part.instant for part in table.view(table.timeline()).all_slices()]
+    found = (
+        FormerColumn(
+            path=path,
+            type=kind,
+            dropped_at=dropped_at,
+            files=sum(instant <= dropped_at for instant in written),
+        )
+        for path, kind, dropped_at in drops
+    )
+    return tuple(former for former in found if former.files)

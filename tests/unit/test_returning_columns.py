@@ -1,0 +1,117 @@
+"""Columns that are added again: blocked while files from before they were dropped still hold their values."""
+
+from __future__ import annotations
+
+import pytest
+
+from parquetry.compiler.applying import apply_plan
+from parquetry.compiler.changes import spec_changes
+from parquetry.compiler.plan import ChangeClass
+from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.returning import with_returning
+from parquetry.runtime.column_types import parse_type
+from parquetry.runtime.former_columns import FormerColumn
+from parquetry.runtime.spark import clustering
+from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.storage import open_store
+from tests.support.one_process_spark import OneProcessSpark
+from tests.support.project_folder import EVENTS, ProjectFolder
+from tests.support.small_table import FAST, SmallTable
+
+NOW = 1_800_000_000_000
+ID, V, P = EVENTS["columns"]
+DROP = {"code": "SC310", "table": "events", "reason": "moved"}
+PRUNE = {"trigger": "async", "execution": {"strategy": "sort", "columns": ["id"], "then": ["prune"]}}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A project whose table had a column v, which its one file still holds."""
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables/orders.yml").unlink()
+    folder.project(allow=[DROP])
+    declare(folder, ID, V, P)
+    apply(folder)
+    SmallTable(store=open_store(folder.root / "warehouse/events")).insert({"k1": (1, "a")})
+    declare(folder, ID, P)
+    apply(folder)
+    return folder
+
+
+def declare(folder, *columns):
+    folder.write("tables/events.yml", EVENTS | {"columns": list(columns), "clustering": PRUNE})
+
+
+def plan(folder):
+    return plan_workspace(folder.workspace(), now_ms=NOW)
+
+
+def apply(folder):
+    result = apply_plan(plan(folder), folder.workspace())
+    assert result.failure is None, result.failure
+
+
+@pytest.mark.parametrize("kind", ["string", "int"])
+def test_under_a_type_that_files_do_not_hold_it_is_refused(folder, kind):
+    declare(folder, ID, P, {"name": "v", "type": kind})
+    folder.project(allow=[DROP, DROP | {"code": "SC311"}])
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC311"
+    assert f"hold it as bigint, not {kind}; let clustering rewrite them first" in blocked.reason
+    assert "1 file from before v was dropped (instant " in blocked.reason
+
+
+def test_with_its_old_values_it_is_back_only_where_that_is_allowed(folder):
+    declare(folder, ID, P, V)
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC316"
+    assert "still hold its values, which would be back" in blocked.reason
+    folder.project(allow=[DROP, DROP | {"code": "SC316"}])
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.change_class) == ("SC316", ChangeClass.BREAKING)
+    apply(folder)
+    assert plan(folder).is_empty
+
+
+def test_the_name_is_free_when_the_files_were_rewritten(folder):
+    table = SmallTable(store=open_store(folder.root / "warehouse/events"))
+    assert clustering.cluster(OneProcessSpark(), table.handle, timing=FAST).groups == 1
+    declare(folder, ID, P, {"name": "v", "type": "string"})
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.change_class) == ("SC301", ChangeClass.EVOLVE)
+
+
+def test_a_column_that_never_was_is_added_as_ever(folder):
+    declare(folder, ID, P, {"name": "w", "type": "string"})
+    (action,) = plan(folder).intent.actions
+    assert (action.code, action.change_class) == ("SC301", ChangeClass.EVOLVE)
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "path", "former", "code"),
+    [
+        ("struct<a:int>", "struct<a:int,b:int>", ("s", "b"), "string", "SC311"),
+        ("array<struct<a:int>>", "array<struct<a:int,b:bigint>>", ("s", "element", "b"), "int", "SC316"),
+        (None, "map<string,struct<a:int,b:int>>", ("s", "value", "b"), "string", "SC311"),
+        (None, "struct<a:int>", ("s",), "struct<a:int,b:int>", "SC316"),
+        (None, "struct<a:int,bb:int>", ("s", "b"), None, "SC301"),
+    ],
+)
+def test_fields_within_columns_return_too(before, wanted, path, former, code):
+    def spec(kind):
+        columns = [Column(name="id", type="string", nullable=False)]
+        if kind is not None:
+            columns.append(Column(name="s", type=kind))
+        return TableSpec(name="t", columns=tuple(columns), record_key=("id",))
+
+    def former_of(paths):
+        if former is None:
+            assert path not in paths
+            return ()
+        assert path in paths
+        return (FormerColumn(path=path, type=parse_type(former), dropped_at="20260101000000000", files=2),)
+
+    applied, declared = spec(before), spec(wanted)
+    changes = spec_changes(applied, declared, origin=lambda _: None)
+    found = with_returning(changes, applied=applied, declared=declared, former=former_of)
+    assert [change.code for change in found] == [code]
