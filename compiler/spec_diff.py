@@ -92,10 +92,10 @@ def diff_specs(
     """
     now = _loaded(directory, target, variables)
     with _project_before(directory, base, target or now.target.name, variables) as before:
-        chosen = project.select(now.tables, select=select, exclude=exclude) if select or exclude else None
-        names = _names(now, before, chosen)
         old = {table.name: table for table in before.tables} if before else {}
         new = {table.name: table for table in now.tables}
+        chosen = project.select(tuple((old | new).values()), select=select, exclude=exclude)
+        names = sorted(table.name for table in chosen)
         found = [_diff(name, old.get(name), new.get(name), now, (layouts or {}).get(name)) for name in names]
     tables = tuple(diff for diff in found if diff is not None)
     return SpecDiff(
@@ -121,13 +121,6 @@ def _project_before(
     """The project at the revision; None where there was none yet."""
     with project_at(directory, base) as folder:
         yield _loaded(folder, target, variables) if (folder / PROJECT_FILE).exists() else None
-
-
-def _names(now: Project, before: Project | None, chosen: tuple[ResolvedTable, ...] | None) -> list[str]:
-    if chosen is not None:
-        return [table.name for table in chosen]
-    names = {table.name for table in now.tables}
-    return sorted(names | {table.name for table in before.tables} if before else names)
 
 
 def _diff(

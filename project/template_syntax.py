@@ -158,6 +158,10 @@ def _refusal(node: nodes.Node) -> str | None:
     match node:
         case nodes.Call():
             refused = _refused_call(node)
+        case nodes.Name(name="target"):
+            refused = "'target' as a value; write target.name or target.warehouse"
+        case nodes.Name() if node.name in _FUNCTIONS:
+            refused = f"'{node.name}' as a value; write {node.name}('NAME')"
         case nodes.Name():
             known = did_you_mean(node.name, ("target", *_FUNCTIONS))
             refused = f"the unknown name '{node.name}'" + (f" ({known})" if known else "")

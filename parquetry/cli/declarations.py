@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import click
-
 from parquetry.cli.options import ProjectRequest
 
 if TYPE_CHECKING:
@@ -22,13 +20,12 @@ class Listing:
 
 
 def offline_project(request: ProjectRequest) -> Project:
-    """The project without its environment; an invalid one has its diagnostics on stderr."""
+    """The project without its environment; SpecError when it is invalid."""
     result = _loaded(request)
     if result.project is None:
-        from parquetry.project.diagnostics import render_text
+        from parquetry.compiler.errors import SpecError
 
-        click.echo(render_text(result.diagnostics, files=result.files).rstrip("\n"), err=True)
-        raise click.exceptions.Exit(1)
+        raise SpecError(result.diagnostics, files=result.files)
     return result.project
 
 

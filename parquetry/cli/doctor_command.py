@@ -19,14 +19,14 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     something has to be mended.
     """
     from parquetry.cli.doctor_view import DoctorView
-    from parquetry.cli.workspaces import valid_workspace
+    from parquetry.cli.workspaces import workspace_of
     from parquetry.compiler.checkup import check_machine, check_project, invalid_project
     from parquetry.compiler.errors import SpecError
 
     checks = [*check_machine()]
     if (request.directory / "parquetry.yml").exists():
         try:
-            checks += check_project(valid_workspace(request))
+            checks += check_project(workspace_of(request))
         except SpecError as error:
             checks.append(invalid_project(error))
     output.show(DoctorView(), checks)

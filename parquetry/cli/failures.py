@@ -37,7 +37,7 @@ def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) 
     except (click.exceptions.Exit, click.ClickException, click.Abort, KeyboardInterrupt) as stop:
         return _stopped(stop, log_format)
     except ParquetryError as failure:
-        return _fail(str(failure), failure.exit_code, log_format)
+        return _failed(failure, log_format)
     except BrokenPipeError:
         # The reader of our output went away (`| head`); keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -79,6 +79,21 @@ def _stopped(stop: BaseException, log_format: str) -> int:
         case _:
             tell("interrupted", log_format=log_format, exit_code=INTERRUPTED)
             return INTERRUPTED
+
+
+def _failed(failure: ParquetryError, log_format: str) -> int:
+    """Findings in specs are shown at their lines, or are a line each for log collectors."""
+    from parquetry.compiler.errors import SpecError
+
+    if not isinstance(failure, SpecError):
+        return _fail(str(failure), failure.exit_code, log_format)
+    if log_format != "json":
+        click.echo(str(failure), err=True)
+        return failure.exit_code
+    for found in failure.diagnostics:
+        place = {"file": found.file, "line": found.line, "column": found.column}
+        tell(found.message, log_format=log_format, level=found.severity.word, code=found.code, **place)
+    return failure.exit_code
 
 
 def _fail(message: str, code: int, log_format: str) -> int:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
-
 from parquetry.cli.options import ProjectRequest
 
 if TYPE_CHECKING:
@@ -20,17 +18,6 @@ if TYPE_CHECKING:
 
 
 def workspace_of(request: ProjectRequest) -> Workspace:
-    """The project at its target; an invalid one has its diagnostics on stderr and ends the command."""
-    from parquetry.compiler.errors import SpecError
-
-    try:
-        return valid_workspace(request)
-    except SpecError as error:
-        click.echo(str(error), err=True)
-        raise click.exceptions.Exit(error.exit_code) from error
-
-
-def valid_workspace(request: ProjectRequest) -> Workspace:
     """The project at its target; SpecError when it is invalid."""
     from parquetry.compiler.workspace import open_workspace
 

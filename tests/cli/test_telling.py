@@ -50,6 +50,16 @@ def test_run_says_start_and_end_of_each_job(folder):
     assert quiet.stderr == ""
 
 
+def test_findings_in_specs_are_a_line_each(folder):
+    folder.orders(ordering="nothing", record_key=["none"])
+    for command in ("plan", "ls"):
+        done = parquetry(command, "--log-format", "json", "-p", folder.root)
+        assert (done.returncode, done.stdout) == (1, "")
+        found = lines(done.stderr)
+        assert {(line["level"], line["file"]) for line in found} == {("error", "tables/orders.yml")}
+        assert all(line["code"].startswith("PQ") and line["line"] > 1 and line["column"] for line in found)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -123,6 +123,8 @@ def test_tables_come_and_go(folder):
         ("sales", "added", "create"),
     ]
     assert [t["table"] for t in diff(folder, "-s", "sales")["tables"]] == ["sales"]
+    assert [t["table"] for t in diff(folder, "-s", "orders")["tables"]] == ["orders"]
+    assert [t["table"] for t in diff(folder, "--exclude", "sales")["tables"]] == ["orders"]
     assert run(folder, "--detailed-exitcode")[0] == 3
 
 
