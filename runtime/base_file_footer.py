@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file_keys import KeyRange
 from parquetry.runtime.bloom import ALWAYS_TRUE, ENTRIES_PER_ROW, TYPE_CODE, ExactBloomFilter
+from parquetry.runtime.footer import MAX_KEY, MIN_KEY
 from parquetry.runtime.spec import BloomFilter
 
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 BLOOM_FILTER: Final = "org.apache.hudi.bloomfilter"
 BLOOM_TYPE: Final = "hoodie_bloom_filter_type_code"
-MIN_KEY: Final = "hoodie_min_record_key"
-MAX_KEY: Final = "hoodie_max_record_key"
 CALENDAR: Final = ("org.apache.spark.version", "3.0.0")
 """By this Spark knows the calendar; 3.x refuses days before 1582-10-15 and times before 1900 without."""
 

@@ -58,6 +58,10 @@ class Bucket:
     expected_deletes: int = 0
     expected_inserts: int = 0
 
+    def file_bytes(self, row_bytes: float) -> float:
+        """About how large its files become, which is what writing them takes."""
+        return self.expected_inserts * row_bytes + (self.base.size_bytes if self.base else 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteContext:

@@ -15,6 +15,7 @@ from typing import Final
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.conflicts import Conflict, Verdict, work_of_outcome
+from parquetry.runtime.creation import TABLE_ID_KEY, VERSION_KEY
 from parquetry.runtime.errors import (
     ConflictError,
     NotFoundError,
@@ -59,8 +60,6 @@ _LOG = logging.getLogger(__name__)
 Narrow = Callable[[WriteOutcome, Timeline], WriteOutcome | None]
 """Which part of a write still holds by the timeline as it is now, asked while the lock is held."""
 
-VERSION_KEY: Final = "parquetry.version"
-TABLE_ID_KEY: Final = "parquetry.table_id"
 APPLIED_KEY: Final = "parquetry.applied"
 PLAN_KEY: Final = "parquetry.plan_id"
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from parquetry.runtime.claims import Claim, Session, is_alive, open_session, read_claim
-from parquetry.runtime.conflicts import CLUSTER, Work, find_conflict, work_of_commit
+from parquetry.runtime.conflicts import Work, find_conflict, work_of_commit
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import (
@@ -33,7 +33,7 @@ from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.spec import KeyScope
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.table import TableHandle, check_writable
-from parquetry.runtime.timeline.clustering_plan import RequestedReplace
+from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import Timing

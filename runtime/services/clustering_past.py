@@ -8,8 +8,8 @@ from statistics import median
 from typing import Final
 
 from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery, read_measured
-from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.instant import Action, parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
 

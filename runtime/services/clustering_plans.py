@@ -24,7 +24,6 @@ from parquetry.runtime.clustering_forecast import GroupForecast, QueryForecast
 from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample_file import sample_path
 from parquetry.runtime.clustering_scope_choice import Foreseen
-from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.errors import ConflictError, InvalidDataError, StorageError
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
@@ -43,7 +42,7 @@ from parquetry.runtime.services.clustering_survey import (
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.storage import PutOutcome
 from parquetry.runtime.table import TableHandle, check_writable
-from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace
+from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

@@ -12,7 +12,7 @@ from typing import Final
 from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
 from parquetry.runtime.column_paths import ColumnPath, types_by_path
-from parquetry.runtime.conflicts import CLUSTER, Work, conflicting_groups, work_of_commit
+from parquetry.runtime.conflicts import Work, conflicting_groups, work_of_commit
 from parquetry.runtime.layout.clustering_model import (
     OWES_STEPS,
     ClusteringFile,
@@ -28,6 +28,7 @@ from parquetry.runtime.services.clustering_lost import lost_rounds
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.instant import Action, Instant, format_instant
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

@@ -29,7 +29,6 @@ from parquetry.runtime.clustering_execution import (
 from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_standing import Standing, narrowed, replaced_by
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter
-from parquetry.runtime.conflicts import CLUSTER
 from parquetry.runtime.errors import ConflictError, InvalidDataError, NotFoundError, StorageError
 from parquetry.runtime.layout.clustering import in_batches
 from parquetry.runtime.layout.clustering_model import FileKey
@@ -43,6 +42,7 @@ from parquetry.runtime.spark.attempt import Attempt, TableState
 from parquetry.runtime.spark.clustering_shuffle import rewrite_by_ranges
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import Transaction

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.base_file_model import Bucket, WriteContext
+from parquetry.runtime.base_file_model import DELETE, HASH, POSITION, Bucket, WriteContext
 from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.base_file import BUCKET, bucket_writer
@@ -26,13 +26,13 @@ from parquetry.runtime.spark.session import (
     failures_translated,
     session_settings,
 )
-from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, REFERENCE, StageSpec, rows_name
+from parquetry.runtime.spark.stage import ORDERING, REFERENCE, StageSpec, rows_name
 from parquetry.runtime.spark.staged import (
     StagedRows,
     StageReader,
     generated_keys,
 )
-from parquetry.runtime.spark.tagging import BROADCAST_BYTES, POSITION, read_files
+from parquetry.runtime.spark.tagging import BROADCAST_BYTES, read_files
 from parquetry.runtime.write_plan import WritePlan
 
 Batches = Iterator[pa.RecordBatch]
@@ -64,10 +64,8 @@ def write_slices(
 ) -> WriteResults:
     """Write new rows, in order of arrival, from a local stage: no row passes through Spark."""
     starts = _starts(plan)
-    # The largest first: the last task to start should not be the last to end.
-    order = sorted(plan.buckets, key=_effort, reverse=True)
     stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
-    tasks = [(bucket, starts[bucket.index]) for bucket in order]
+    tasks = [(bucket, starts[bucket.index]) for bucket in _largest_first(context, plan, staged)]
     frame = spark.range(0, len(tasks), 1, len(tasks))
     return _run(frame.mapInArrow(_slice_task(context, stage, tasks), RESULT_DDL))
 
@@ -105,7 +103,7 @@ def write_placed(
     """Write or remove rows by the lists that tasks have left on a local stage."""
     starts = _starts(plan)
     work = []
-    for bucket in sorted(plan.buckets, key=_effort, reverse=True):
+    for bucket in _largest_first(context, plan, staged):
         found = placed.found.get(bucket.base.path.rpartition("/")[2]) if bucket.base else None
         new = placed.new.get(bucket.partition) if bucket.expected_inserts else None
         work.append(_Placed(bucket=bucket, found=found, new=new, start=starts.get(bucket.index, 0)))
@@ -132,8 +130,10 @@ def _starts(plan: WritePlan) -> Mapping[int, int]:
     return starts
 
 
-def _effort(bucket: Bucket) -> int:
-    return bucket.expected_inserts + (bucket.base.size_bytes if bucket.base else 0)
+def _largest_first(context: WriteContext, plan: WritePlan, staged: StagedRows) -> Sequence[Bucket]:
+    """The buckets by size: the last task to start should not be the last to end."""
+    row_bytes = context.record_size_bytes or staged.row_bytes or 0
+    return sorted(plan.buckets, key=lambda bucket: bucket.file_bytes(row_bytes), reverse=True)
 
 
 def _slice_task(

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.base_file_conform import conform
+from parquetry.runtime.base_file_model import POSITION
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.model import FileSlice
@@ -27,13 +28,7 @@ from parquetry.runtime.parquet_input import read_parquet
 from parquetry.runtime.spark.stage import PARTITION, keys_name
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
-from parquetry.runtime.spark.tagging import (
-    FILE,
-    POSITION,
-    STORED_KEY,
-    STORED_ORDERING,
-    STORED_PARTITION,
-)
+from parquetry.runtime.spark.tagging import FILE, STORED_KEY, STORED_ORDERING, STORED_PARTITION
 from parquetry.runtime.storage import ObjectStore
 
 SMALL_ROWS: Final = 500_000

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession
 
+from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.outcome import KeyRange
@@ -25,10 +26,9 @@ from parquetry.runtime.spark.batch_keys import BatchKeys, references
 from parquetry.runtime.spark.lookup import KeyTotals
 from parquetry.runtime.spark.matching import key_columns
 from parquetry.runtime.spark.session import failures_translated
-from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, REFERENCE, hash_sum
+from parquetry.runtime.spark.stage import ORDERING, REFERENCE, hash_sum
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
-from parquetry.runtime.spark.tagging import POSITION
 from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.write_plan import Changes

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
+from parquetry.runtime.base_file_model import DELETE, HASH
 from parquetry.runtime.column_types import (
     CONTROL_COLUMNS,
     DELETE_FLAG,
@@ -28,7 +29,7 @@ from parquetry.runtime.spark.generated import with_generated
 from parquetry.runtime.spark.keys import partition_path_sql, quoted, record_key_sql
 from parquetry.runtime.spark.row_hash import has_map, hashable, hashable_value
 from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, failures_translated, session_settings
-from parquetry.runtime.spark.stage import DELETE, GENERATED_WRONG, HASH, PARTITION
+from parquetry.runtime.spark.stage import GENERATED_WRONG, PARTITION
 from parquetry.runtime.spec import Column
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow_schema import columns_from_arrow
 from parquetry.runtime.avro_schema import columns_from_avro
+from parquetry.runtime.base_file_model import POSITION
 from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
 from parquetry.runtime.encryption import ENCRYPTION
 from parquetry.runtime.footer import read_footer
@@ -25,7 +26,7 @@ from parquetry.runtime.spark.conversion import convert
 from parquetry.runtime.spark.encrypted_files import encrypted_frame
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.session import spark_version
-from parquetry.runtime.spark.tagging import FILE, POSITION, read_files
+from parquetry.runtime.spark.tagging import FILE, read_files
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.timeline import Timeline

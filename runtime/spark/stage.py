@@ -22,14 +22,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file_conform import conform
+from parquetry.runtime.base_file_model import DELETE, HASH
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.required_fields import required_holes
 from parquetry.runtime.spark.stage_place import StagePlace
 
 REFERENCE = "__ref"
 PARTITION = "__partition"
-HASH = "__hash"
-DELETE = "__delete"
 ORDERING = "__ordering"
 GENERATED_WRONG = "__generated_wrong"
 

@@ -20,7 +20,6 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spark.stage import (
-    HASH,
     REFERENCE_SHIFT,
     Fault,
     StageSpec,
@@ -259,13 +258,3 @@ def mapped_bytes() -> int:
     except OSError:
         return 0
     return int(text.split()[2]) * mmap.PAGESIZE
-
-
-__all__ = [
-    "HASH",
-    "PartitionTotals",
-    "StageReader",
-    "StagedRows",
-    "generated_keys",
-    "staged_rows",
-]

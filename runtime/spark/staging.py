@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
+from parquetry.runtime.base_file_model import DELETE
 from parquetry.runtime.column_types import DELETE_FLAG, parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
@@ -26,7 +27,7 @@ from parquetry.runtime.spark.prepare import (
     prepare_matches,
     prepare_rows,
 )
-from parquetry.runtime.spark.stage import DELETE, PARTITION, SUMMARY_SQL, StageSpec
+from parquetry.runtime.spark.stage import PARTITION, SUMMARY_SQL, StageSpec
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec import Column, Operation

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
+from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.spark.session import failures_translated, load_files
-from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, REFERENCE, keys_name
+from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.storage import ObjectStore
 
 FILE = "__file"
-POSITION = "__position"
 STORED_ORDERING = "__stored_ordering"
 STORED_PARTITION = "__stored_partition"
 STORED_KEY = "__stored_key"

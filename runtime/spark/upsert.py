@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow_schema import arrow_type
+from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -22,13 +23,12 @@ from parquetry.runtime.spark.placing import PlacedKeys, place_keys
 from parquetry.runtime.spark.roaming import default_partition, roam
 from parquetry.runtime.spark.routing import route
 from parquetry.runtime.spark.scan import scan_files
-from parquetry.runtime.spark.stage import DELETE, HASH, ORDERING, PARTITION, rows_name, type_at
+from parquetry.runtime.spark.stage import ORDERING, PARTITION, rows_name, type_at
 from parquetry.runtime.spark.stage_place import LocalPlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import (
     BROADCAST_BYTES,
     FILE,
-    POSITION,
     STORED_KEY,
     STORED_ORDERING,
     STORED_PARTITION,

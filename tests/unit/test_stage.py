@@ -128,7 +128,7 @@ def test_a_partition_is_found_without_a_look_at_the_others(tmp_path):
 
 
 def test_hash_sums_of_tasks_add_up(tmp_path):
-    from parquetry.runtime.spark.stage import HASH
+    from parquetry.runtime.base_file_model import HASH
 
     stage = spec(tmp_path)
     hashes = np.array([2**63 - 1, -(2**63), -1, 17, 2**62], np.int64)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.base_file_model import Bucket
+from parquetry.runtime.layout.model import FileSlice, SizingPolicy
 from parquetry.runtime.write_plan import PartitionWork, plan_buckets
 
 INSTANT = "20261121120000000"
@@ -29,3 +30,13 @@ def test_a_configured_number_of_rows_per_file_is_kept(sure):
 
 def test_a_number_of_rows_that_the_maximum_is_not_thought_to_hold_is_a_guess_too():
     assert rows_of_buckets(sure=False, insert_split_size=4_000) == [5_000] * 2
+
+
+def test_bytes_of_a_base_file_and_of_new_rows_add_up():
+    base = FileSlice(
+        partition="p=1", file_id="f", instant=INSTANT, path=f"p=1/f_0_{INSTANT}.parquet", size_bytes=50_000
+    )
+    filled = Bucket(index=0, partition="p=1", file_id="f", base=base, expected_inserts=10)
+    new = Bucket(index=1, partition="p=1", file_id="g", expected_inserts=1_000)
+    assert (filled.file_bytes(100), new.file_bytes(100)) == (51_000, 100_000)
+    assert sorted([filled, new], key=lambda bucket: -bucket.file_bytes(100)) == [new, filled]
