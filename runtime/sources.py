@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
@@ -77,6 +78,11 @@ class Consumption:
     query_id: str | None = None
     batch_id: int | None = None
 
+    @property
+    def batch(self) -> tuple[str, int] | None:
+        """The query and the number of a batch of a stream; None for what is no batch."""
+        return None if self.query_id is None or self.batch_id is None else (self.query_id, self.batch_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueFiles:
@@ -117,13 +123,22 @@ def consumed_by(store: ObjectStore, source: str, instant: str) -> Consumption | 
 
 
 def history(
-    store: ObjectStore, source: str, is_effective: Callable[[str], bool]
+    store: ObjectStore,
+    source: str,
+    is_effective: Callable[[str], bool],
+    *,
+    batch: tuple[str, int] | None = None,
 ) -> tuple[tuple[str, Consumption], ...]:
-    """The effective entries of a source with their instants, oldest first."""
+    """The effective entries of a source with their instants, oldest first.
+
+    Only those of ``batch``, a stream's query and the number within it, when that is given: a stream
+    has an entry for each batch that it ever wrote.
+    """
     entries: dict[str, Consumption] = {}
     for _ in range(_LIST_ATTEMPTS):
         try:
-            entries = dict(_read_all(store, source))
+            paths = [info.path for info in store.list(_folder(source))]
+            entries = dict(_read_each(store, source, paths, batch=batch))
             break
         except NotFoundError:
             # Folded away by another writer between the listing and the reading.
@@ -218,13 +233,14 @@ def _instant_of(path: str) -> str:
     return path.rsplit("/", 1)[-1].split(".", 1)[0]
 
 
-def _read_all(store: ObjectStore, source: str) -> Iterable[tuple[str, Consumption]]:
-    return _read_each(store, source, [info.path for info in store.list(_folder(source))])
-
-
-def _read_each(store: ObjectStore, source: str, paths: Iterable[str]) -> Iterable[tuple[str, Consumption]]:
+def _read_each(
+    store: ObjectStore, source: str, paths: Iterable[str], *, batch: tuple[str, int] | None = None
+) -> Iterable[tuple[str, Consumption]]:
     def read(path: str) -> Iterable[tuple[str, Consumption]]:
-        return tuple(_read_folded(store, source, path)) if path.endswith(_FOLDED) else (_parse(store, path),)
+        if path.endswith(_FOLDED):
+            return tuple(_read_folded(store, source, path, batch))
+        instant, entry = _parse(store, path)
+        return ((instant, entry),) if batch in (None, entry.batch) else ()
 
     wanted = [path for path in paths if path.endswith((_ENTRY, _FOLDED))]
     return (entry for entries in map_each(wanted, read) for entry in entries)
@@ -265,27 +281,39 @@ def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _read_folded(store: ObjectStore, source: str, path: str) -> Iterable[tuple[str, Consumption]]:
+def _read_folded(
+    store: ObjectStore, source: str, path: str, batch: tuple[str, int] | None
+) -> Iterable[tuple[str, Consumption]]:
     with store.open_input(path) as handle:
-        rows = read_parquet(handle).to_pylist()
-    by_instant: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_instant.setdefault(row["instant"], []).append(row)
-    for instant, group in by_instant.items():
-        files = tuple(
-            SourceFile(**{k: row[k] for k in ("path", "size_bytes", "modified_ms", "etag")})
-            for row in group
-            if row["path"] is not None
-        )
-        first = group[0]
+        table = read_parquet(handle)
+    if batch is not None:
+        query_id, batch_id = batch
+        table = table.filter((pc.field("query_id") == query_id) & (pc.field("batch_id") == batch_id))
+    # By column, as there is a row for each file that was ever taken. Former versions have no ``since``.
+    columns = (
+        table.column(name).to_pylist() if name in table.column_names else [None] * table.num_rows
+        for name in _FOLDED_SCHEMA.names
+    )
+    files: dict[str, list[SourceFile]] = {}
+    said: dict[str, tuple[str | None, str | None, str | None, int | None]] = {}
+    for instant, name, size_bytes, modified_ms, etag, since, until, query, number in zip(
+        *columns, strict=True
+    ):
+        if instant not in said:
+            said[instant] = (since, until, query, number)
+            files[instant] = []
+        if name is not None:
+            file = SourceFile(path=name, size_bytes=size_bytes, modified_ms=modified_ms, etag=etag)
+            files[instant].append(file)
+    for instant, (since, until, query, number) in said.items():
         yield (
             instant,
             Consumption(
                 source=source,
-                files=files,
-                since=first.get("since"),
-                until=first["until"],
-                query_id=first["query_id"],
-                batch_id=first["batch_id"],
+                files=tuple(files[instant]),
+                since=since,
+                until=until,
+                query_id=query,
+                batch_id=number,
             ),
         )

@@ -135,7 +135,12 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
     """
     counts = EffectiveWrites(timeline=now).counts
     for mine in outcome.footprint.consumed:
-        entries = history(transaction.store, mine.source, counts)
+        entries = history(transaction.store, mine.source, counts, batch=mine.batch)
+        if mine.batch is not None:
+            if entries:
+                reason = f"{entries[0][0]} has written the same batch of source {mine.source}"
+                return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
+            continue
         newest = {file.path: (file, time) for time, entry in entries for file in entry.files}
         times = [
             newest[f.path][1] for f in mine.files if f.path in newest and f.is_same_as(newest[f.path][0])

@@ -67,8 +67,7 @@ def batch_writer(
 
 def _is_written(handle: TableHandle, batch: Consumption) -> bool:
     effective = EffectiveWrites(timeline=handle.timeline())
-    written = sources.history(handle.store, batch.source, effective.counts)
-    if any((c.query_id, c.batch_id) == (batch.query_id, batch.batch_id) for _, c in written):
+    if sources.history(handle.store, batch.source, effective.counts, batch=batch.batch):
         return True
     sources.fold(handle.store, batch.source, effective.is_settled)
     return False

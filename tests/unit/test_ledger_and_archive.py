@@ -73,6 +73,24 @@ def test_what_a_batch_asks_does_not_grow_with_what_was_archived(table: SmallTabl
 
 
 @pytest.mark.usefixtures("folds_early")
+def test_a_batch_of_a_stream_is_written_once_be_it_folded_or_not(table: SmallTable) -> None:
+    """Also when two drivers write it, of which one looked before the other had written."""
+
+    def write(batch_id: int, query_id: str = "q") -> bool:
+        batch = Consumption(source="stream:q", query_id=query_id, batch_id=batch_id)
+        return table.upsert({"k": (batch_id, "a")}, consumed=[batch]).superseded
+
+    assert [write(n) for n in range(9)] == [False] * 9
+    shorten(table)
+    effective = EffectiveWrites(timeline=table.handle.timeline())
+    assert sources.fold(table.store, "stream:q", effective.is_settled) > 0
+    assert [write(n) for n in (0, 8)] == [True, True]
+    assert not write(0, "another")
+    (entry,) = sources.history(table.store, "stream:q", effective.counts, batch=("q", 3))
+    assert entry[1].batch == ("q", 3)
+
+
+@pytest.mark.usefixtures("folds_early")
 def test_what_is_still_on_the_timeline_is_not_folded_and_may_be_undone(table: SmallTable) -> None:
     consume(table, range(sources.FOLD_ABOVE + 4))
     settled = EffectiveWrites(timeline=table.handle.timeline()).is_settled
