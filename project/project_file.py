@@ -138,12 +138,14 @@ def _text(value: Any) -> str | Secret:
 
 
 def _variables(root: Node, given: Mapping[str, Any], report: Callable[..., None]) -> Mapping[str, Any] | None:
-    """Declared variables with those given on the command line in their place."""
+    """Declared variables with those given on the command line in their place; None where one has no value."""
     node = root.children.get("vars")
     declared = node.value if node else {}
     if not isinstance(declared, dict):
         return None
-    values = {name: value for name, value in declared.items() if isinstance(value, (str, int, float, bool))}
+    if not all(isinstance(value, (str, int, float, bool)) for value in declared.values()):
+        return None
+    values = dict(declared)
     span = node.span if node else Span(root.span.start, root.span.start)
     for name, value in given.items():
         if name not in declared:

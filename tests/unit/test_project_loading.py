@@ -368,6 +368,14 @@ def test_given_variables_take_the_type_of_the_declared_ones(tmp_path):
     assert (table.retention.keep_commits, table.owner) == (10, "007")
 
 
+def test_a_variable_without_a_value_is_found_once(tmp_path):
+    text = TARGETS.replace("vars: {", "vars: {nul: null, ")
+    assert text != TARGETS
+    uses = "owner: \"{{ var('nul') }}\"\n"
+    root = write_project(tmp_path, {"parquetry.yml": text, "tables/flights.yml": TABLE + uses})
+    assert codes(root, environment={}) == [("PQ103", "parquetry.yml")]
+
+
 def test_no_target_chosen(tmp_path):
     text = TARGETS.replace("default_target: dev\n", "")
     root = write_project(tmp_path, {"parquetry.yml": text, "tables/flights.yml": TABLE})
