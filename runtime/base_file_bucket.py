@@ -46,7 +46,7 @@ class BucketWriter:
         self._context = context
         self._base_clustering = base_clustering
         self._bucket = bucket
-        self._buffer = RowBuffer()
+        self._buffer = RowBuffer(wide_row_bytes=max(context.max_file_size_bytes // CELL_ROWS, 1))
         self._encoder = RowGroupEncoder(context.files, page_rows=page_rows)
         schema = file_schema(marked_schema(context.schema))
         self._template = self._encoder.template(schema)
@@ -205,10 +205,11 @@ class BucketWriter:
         while True:
             cut = self._buffer.first(arrow_bytes)
             rows = self._buffer.table(cut)
+            is_smallest = rows.num_rows <= self._buffer.smallest_rows
             encoded = file.encode(rows)
             taken_bytes = self._buffer.arrow_bytes_before(cut)
             self._ratio = encoded.size_bytes / max(taken_bytes, 1)
-            if guessed and encoded.size_bytes > 2 * self._row_group_bytes and rows.num_rows > CELL_ROWS:
+            if guessed and encoded.size_bytes > 2 * self._row_group_bytes and not is_smallest:
                 guessed = False
                 arrow_bytes = int(self._row_group_bytes / self._ratio)
                 continue
@@ -216,7 +217,7 @@ class BucketWriter:
                 break
             if file.rows and self._sizer.is_full(file.size_bytes, self._remaining_bytes()):
                 return
-            if rows.num_rows <= CELL_ROWS:
+            if is_smallest:
                 if file.rows:
                     self._finish_file()
                     return

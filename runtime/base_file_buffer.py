@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow as pa
 from parquetry.runtime.base_file_bytes import Counts, batch_bytes_before
 
 CELL_ROWS = 8
+_NEVER_WIDE: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +48,12 @@ class RowBuffer:
     """A queue of rows that is filled by batches and emptied by bytes.
 
     Where it is cut depends on the rows alone: at multiples of ``CELL_ROWS`` counted from the first
-    row ever appended, whatever batches the rows came in.
+    row ever appended, whatever batches the rows came in; besides before and behind each row of more
+    than ``wide_row_bytes``, so that no cut but a single row exceeds ``CELL_ROWS`` times that.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, wide_row_bytes: int = _NEVER_WIDE) -> None:
+        self._wide_row_bytes = wide_row_bytes
         self._pieces: deque[_Piece] = deque()
         self._appended = 0
         self.rows = 0
@@ -61,12 +65,42 @@ class RowBuffer:
             return
         first = CELL_ROWS - self._appended % CELL_ROWS
         cuts = np.arange(first, batch.num_rows + 1, CELL_ROWS, dtype=np.int64)
-        before = batch_bytes_before(batch, np.append(cuts, batch.num_rows))
-        piece = _Piece(rows=batch, cuts=cuts, bytes_before=before[:-1], arrow_bytes=int(before[-1]))
+        bounds = np.concatenate([[0], cuts, [batch.num_rows]])
+        before = batch_bytes_before(batch, bounds)
+        if (wide := self._wide_rows(batch, bounds, before)).size:
+            if wide[0] == 0:
+                self._cut_behind()
+            cuts = np.setdiff1d(np.concatenate([cuts, wide, wide + 1]), [0])
+            before = batch_bytes_before(batch, np.concatenate([[0], cuts, [batch.num_rows]]))
+        piece = _Piece(rows=batch, cuts=cuts, bytes_before=before[1:-1], arrow_bytes=int(before[-1]))
         self._pieces.append(piece)
         self._appended += batch.num_rows
         self.rows += batch.num_rows
         self.arrow_bytes += piece.arrow_bytes
+
+    def _wide_rows(self, batch: pa.RecordBatch, bounds: Counts, before: Counts) -> Counts:
+        """The numbers of the wide rows in their order, looked for where there are so many bytes."""
+        found = [np.empty(0, np.int64)]
+        for place in np.flatnonzero(np.diff(before) > self._wide_row_bytes):
+            rows = np.arange(bounds[place], bounds[place + 1] + 1, dtype=np.int64)
+            found.append(rows[:-1][np.diff(batch_bytes_before(batch, rows)) > self._wide_row_bytes])
+        return np.concatenate(found)
+
+    def _cut_behind(self) -> None:
+        """Let the last piece be cut where it ends."""
+        if not self._pieces:
+            return
+        last = self._pieces[-1]
+        if not len(last.cuts) or last.cuts[-1] < last.rows.num_rows:
+            cuts = np.append(last.cuts, last.rows.num_rows)
+            self._pieces[-1] = replace(
+                last, cuts=cuts, bytes_before=np.append(last.bytes_before, last.arrow_bytes)
+            )
+
+    @property
+    def smallest_rows(self) -> int:
+        """How many rows the smallest cut takes."""
+        return self._rows_before(self.first(0))
 
     def measure(self, rows: int, arrow_bytes: int) -> tuple[int, int]:
         """The number and the Arrow bytes of the first rows: at most ``rows``, and those within the bytes.
@@ -90,9 +124,9 @@ class RowBuffer:
         return seen, arrow_bytes
 
     def first(self, arrow_bytes: int) -> Cut:
-        """Where to cut: behind as many cells as stay within the bytes, but at least one.
+        """Where to cut: at the last place that stays within the bytes, else at the first there is.
 
-        Behind everything when the buffer is within the bytes, or holds less than a cell.
+        Behind everything when the buffer is within the bytes, or holds no such place.
         """
         everything = Cut(pieces=len(self._pieces), at=None)
         if self.arrow_bytes <= arrow_bytes:

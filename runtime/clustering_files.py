@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from parquetry.runtime.base_file_bucket import BucketWriter
 from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS
 from parquetry.runtime.base_file_model import Bucket, WriteContext
 from parquetry.runtime.base_file_sizing import FileSizer
-from parquetry.runtime.layout.packing import files_near
-
-_ALONE: Final = 1.7
-"""The rest goes to one file up to the target times this, below what counts as oversize (1.8)."""
+from parquetry.runtime.layout.packing import ALONE, files_near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +27,7 @@ class SpreadingSizer(FileSizer):
 def spreading_sizer(target_bytes: int, *, row_group_bytes: int, row_group_arrow_bytes: int) -> SpreadingSizer:
     """The sizer of clustering's files: of about ``target_bytes``, never much above."""
     return SpreadingSizer(
-        limit_bytes=int(_ALONE * target_bytes),
+        limit_bytes=int(ALONE * target_bytes),
         row_group_bytes=row_group_bytes,
         row_group_arrow_bytes=row_group_arrow_bytes,
         target_bytes=target_bytes,

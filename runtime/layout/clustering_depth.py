@@ -15,6 +15,9 @@ from parquetry.runtime.layout.clustering_bounds import Box, Extent, boxes_of
 from parquetry.runtime.layout.clustering_model import ClusteringFile
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 
+DEEP: Final = 4
+"""More sorted runs than this on one point are worth merging."""
+
 CURVES: Final = frozenset({"zorder", "hilbert"})
 _SAMPLED: Final = 16
 _PROBES: Final = 40

@@ -8,15 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from parquetry.runtime.layout.clustering_bounds import single_value
-from parquetry.runtime.layout.clustering_depth import mean_depth, value_order
+from parquetry.runtime.layout.clustering_depth import DEEP, depths_of, mean_depth, value_order
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import Scope
-from parquetry.runtime.layout.packing import files_near, first_fit_decreasing
+from parquetry.runtime.layout.packing import NEAR, UNCERTAIN, files_near, first_fit_decreasing
 
 MOST_FILES_OF_A_GROUP: Final = 2_000
 
 _FEW_TARGETS: Final = 4
-_NEAR_ENOUGH: Final = 0.1
 _ORDER_WITHIN_A_FILE: Final = 0.5
 _SIZES: Final = frozenset({Due.SMALL, Due.OVERSIZE})
 
@@ -34,10 +33,14 @@ def groups_of(
 
     ``scope`` is what they say about themselves. No group exceeds ``capacity_bytes`` but for a single file
     that does. Files whose values may not be mixed (``split_by``) are in different groups as far as
-    statistics tell them apart.
+    statistics tell them apart. Those that are in order, and are due to be merged with others that are, are
+    apart from all others: they are not rewritten for the sake of what arrives.
     """
     found = []
-    for bucket in _buckets(files, context):
+    ordered_files = [file for file in files if _is_to_be_merged(file, reasons, context)]
+    merged = {file.file_id for file in ordered_files}
+    others = [file for file in files if file.file_id not in merged]
+    for bucket in [*_buckets(others, context), *_buckets(ordered_files, context)]:
         ordered = value_order(bucket, context.execution)
         target_bytes = context.limits.target_bytes
         for members in cut(
@@ -45,7 +48,6 @@ def groups_of(
             target_bytes=target_bytes,
             capacity_bytes=capacity_bytes,
             most_files=most_files,
-            smallest_bytes=context.limits.small_below_bytes,
         ):
             group = _group(members, reasons, context)
             if group is not None:
@@ -59,7 +61,6 @@ def cut(
     target_bytes: int,
     capacity_bytes: int,
     most_files: int = MOST_FILES_OF_A_GROUP,
-    smallest_bytes: int = 0,
 ) -> list[list[ClusteringFile]]:
     """The files, in the order given as far as that goes, in bins of at most that many bytes and files.
 
@@ -67,8 +68,8 @@ def cut(
     way. A bin holds as many whole targets as the capacity does; where these are few, files are
     taken by size and not in order. No two of the bins fit into one.
 
-    Where the bins would go into files more than a tenth off the target, none of which is to be below
-    ``smallest_bytes``, and as many other ones are better at that, it is those.
+    Where the bins would go into files more than a tenth off the target, and as many other ones are better
+    at that, it is those.
     """
     capacity = max(capacity_bytes // target_bytes * target_bytes, min(capacity_bytes, target_bytes))
     bins = _consecutive(files, capacity, most_files)
@@ -86,7 +87,7 @@ def cut(
         if len(even) == len(bins) and all(
             len(members) <= most_files and _size(members) <= largest for members in even
         ):
-            bins = min((bins, even), key=lambda found: _farthest(found, target_bytes, smallest_bytes))
+            bins = min((bins, even), key=lambda found: _farthest(found, target_bytes))
     return bins
 
 
@@ -107,12 +108,12 @@ def _even(
     return [members for members in found if members]
 
 
-def _farthest(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int, smallest_bytes: int) -> float:
+def _farthest(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int) -> float:
     """How far from the target, as a share of it, the files of a bin will be at most; 0.1 is near enough."""
     sizes = [_size(members) for members in bins]
-    files = [files_near(size, target_bytes=target_bytes, smallest_bytes=smallest_bytes) for size in sizes]
+    files = [files_near(size, target_bytes=target_bytes) for size in sizes]
     off = (abs(size / count / target_bytes - 1) for size, count in zip(sizes, files, strict=True))
-    return max(_NEAR_ENOUGH, *off, 0.0)
+    return max(NEAR, *off, 0.0)
 
 
 def _size(files: Iterable[ClusteringFile]) -> int:
@@ -162,45 +163,64 @@ def _buckets(files: Sequence[ClusteringFile], context: PlanContext) -> list[list
     return list(buckets.values())
 
 
+def _is_to_be_merged(file: ClusteringFile, reasons: Mapping[str, str], context: PlanContext) -> bool:
+    """Whether the file is in order by the applied policy and of good size, and due all the same."""
+    execution = context.execution
+    is_in_order = execution.arranges_rows and file.digest == execution.digest
+    is_for_its_size = reasons[file.file_id] in _SIZES or context.limits.is_ill(file.size_bytes)
+    return is_in_order and not is_for_its_size
+
+
 def _group(
     files: Sequence[ClusteringFile], reasons: Mapping[str, str], context: PlanContext
 ) -> PlannedGroup | None:
     """The group, None when rewriting it would gain nothing."""
-    size = sum(file.size_bytes for file in files)
-    outputs = context.limits.output_files(size)
     ordered = _order_gain(files, reasons, context)
-    resized = _size_gain(files, size / outputs, outputs, context)
+    resized = _size_gain(files, context)
     if not ordered and not resized:
         return None
     return PlannedGroup(
         partition=files[0].partition,
         files=tuple(files),
-        output_files=outputs,
+        output_files=context.limits.output_files(_size(files), rows=_rows(files)),
         benefit=ordered + resized,
         reasons={file.file_id: reasons[file.file_id] for file in files},
     )
 
 
-def _size_gain(
-    files: Sequence[ClusteringFile], size_after_bytes: float, outputs: int, context: PlanContext
-) -> float:
-    """How many files fewer there are, or more where they were too large; 0 unless fewer are ill-sized."""
+def _rows(files: Sequence[ClusteringFile]) -> int | None:
+    known = [file.rows for file in files if file.rows is not None]
+    return sum(known) if len(known) == len(files) else None
+
+
+def _size_gain(files: Sequence[ClusteringFile], context: PlanContext) -> float:
+    """How many files fewer there are, or more where they were too large; 0 unless fewer are ill-sized.
+
+    That has to hold, too, if the writer takes the bytes to be more than they are. Single rows that are
+    oversize stay what they are.
+    """
     limits = context.limits
+    files = [file for file in files if file.rows != 1 or not limits.is_oversize(file.size_bytes)]
+    size_bytes, rows = _size(files), _rows(files)
     before = sum(limits.is_ill(file.size_bytes) for file in files)
-    if (outputs if limits.is_ill(int(size_after_bytes)) else 0) >= before:
-        return 0.0
-    return float(max(abs(len(files) - outputs), 1))
+    counts = [limits.output_files(size, rows=rows) for size in (size_bytes, UNCERTAIN * size_bytes)]
+    after = max(count if limits.is_ill(int(size_bytes / count)) else 0 for count in counts)
+    return 0.0 if after >= before else float(max(abs(len(files) - counts[0]), 1))
 
 
 def _order_gain(files: Sequence[ClusteringFile], reasons: Mapping[str, str], context: PlanContext) -> float:
     """How many of the files that cover one point will not any more; 0 when they are ordered already.
 
-    Files that one clustering wrote by the applied policy are, whatever a strategy thinks of them.
+    Files that are in order are, whatever a strategy thinks of them, unless so many runs among them lie over
+    each other that one lies where more than ``DEEP`` did: a file that was rewritten for nothing but its
+    place covers a fraction of what it covered, so that it happens to it a logarithm of times.
     """
-    applied = context.execution.digest
-    of_policy = all(file.digest == applied for file in files)
-    if not context.execution.arranges_rows or (of_policy and len({file.instant for file in files}) == 1):
+    if not context.execution.arranges_rows:
         return 0.0
-    if of_policy and all(reasons[file.file_id] in _SIZES for file in files):
+    if all(_is_to_be_merged(file, reasons, context) for file in files):
+        depths = depths_of(files, context.execution)
+        runs = sum(depths.get(file.file_id, 1) for file in files) / len(files)
+        return runs - 1 if runs > DEEP else 0.0
+    if all(file.digest == context.execution.digest for file in files):
         return 0.0
     return max(mean_depth(context.depths, files) - 1, _ORDER_WITHIN_A_FILE)

@@ -54,7 +54,7 @@ IN_WORDS: Mapping[str, str] = {
     Left.RESERVED: "in use",
     Left.HEALTHY: "of good size and in order",
     Left.NOT_PICKED: "of another size than the target, which clustering.plan.strategy does not mind",
-    Left.NO_GAIN: "there is nothing to merge it with",
+    Left.NO_GAIN: "a rewrite would gain nothing",
     Left.BUDGET: "over the byte budget of this run",
     Left.GROUPS: "over clustering.plan.max_groups",
     Left.FILES: "over the number of files in one plan",

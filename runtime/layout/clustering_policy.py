@@ -11,15 +11,9 @@ from typing import Any, Final
 
 from parquetry.runtime.codec import from_json_value, to_json_value
 from parquetry.runtime.layout.model import SizingPolicy
-from parquetry.runtime.layout.packing import files_near
+from parquetry.runtime.layout.packing import OVERSIZE, SMALLEST_SHARE, files_near
 
 MIB: Final = 1024 * 1024
-OVERSIZE_FACTOR: Final = 1.8
-"""How much larger than the ceiling a file has to be to be split; the factor is Iceberg's."""
-
-ON_TARGET: Final = 0.9
-"""A file of this share of the target counts as one of that size."""
-
 STITCH: Final = "stitch"
 ENCRYPT: Final = "encrypt"
 PRUNE: Final = "prune"
@@ -145,8 +139,8 @@ class ClusteringSpec:
 class SizeLimits:
     """When a file's size is a reason to rewrite it.
 
-    A file within a tenth of the target is not small, whatever ``small_file_limit`` says: clustering
-    could not do better.
+    A file of five sixths of the target is not small, whatever ``small_file_limit`` says: clustering
+    writes such files itself.
     """
 
     target_bytes: int
@@ -159,8 +153,8 @@ class SizeLimits:
         target = plan.target_file_size_bytes
         return cls(
             target_bytes=target,
-            small_below_bytes=min(plan.small_file_limit_bytes, int(target * ON_TARGET)),
-            oversize_above_bytes=int(max(target, max_file_size_bytes) * OVERSIZE_FACTOR),
+            small_below_bytes=min(plan.small_file_limit_bytes, int(target * SMALLEST_SHARE)),
+            oversize_above_bytes=int(max(target, max_file_size_bytes) * OVERSIZE),
         )
 
     def is_small(self, size_bytes: int) -> bool:
@@ -175,6 +169,7 @@ class SizeLimits:
         """Whether a file of that size is one or the other."""
         return self.is_small(size_bytes) or self.is_oversize(size_bytes)
 
-    def output_files(self, size_bytes: int) -> int:
-        """Into how many files that many bytes go: as near to the target as they can without a small one."""
-        return files_near(size_bytes, target_bytes=self.target_bytes, smallest_bytes=self.small_below_bytes)
+    def output_files(self, size_bytes: float, *, rows: int | None = None) -> int:
+        """Into how many files that many bytes go, as the writer counts: no more than there are rows."""
+        files = files_near(size_bytes, target_bytes=self.target_bytes)
+        return files if rows is None else min(files, max(rows, 1))

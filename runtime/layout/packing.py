@@ -1,4 +1,4 @@
-"""Packing things of known size into as few bins as is quickly found."""
+"""How much goes together: things of known size into few bins, bytes into files of one size."""
 
 from __future__ import annotations
 
@@ -6,7 +6,24 @@ from collections.abc import Sequence
 from typing import Final
 
 SMALLEST_SHARE: Final = 5 / 6
-"""No file that is written beside others is below this share of the target: what is may count as small."""
+"""No file that is written beside others is below this share of the target, and none above it is small.
+
+Twice that, 1.67 targets, still fits into :data:`ALONE`, which with what a file may grow beyond its limit
+(1.05) stays below :data:`OVERSIZE`: whatever is written is neither small nor oversize, but for a lone
+small file and a single row that is as large.
+"""
+
+ALONE: Final = 1.7
+"""A file that no other one is written beside may have the target times this."""
+
+OVERSIZE: Final = 1.8
+"""A file above its ceiling times this is to be split; the factor is Iceberg's."""
+
+UNCERTAIN: Final = 1.1
+"""Bytes that a rewrite makes may be so much more than foreseen, or the writer may take them to be."""
+
+NEAR: Final = 0.1
+"""A file whose size is off the target by this share of it is near enough."""
 
 _CLOSED: Final = -1
 
@@ -39,15 +56,14 @@ def first_fit_decreasing(
     return [tuple(positions) for positions in bins]
 
 
-def files_near(size_bytes: float, *, target_bytes: int, smallest_bytes: int = 0) -> int:
+def files_near(size_bytes: float, *, target_bytes: int) -> int:
     """Into how many files of one size that many bytes go: as near to the target as it can be.
 
-    One, or none of them below five sixths of the target, or ``smallest_bytes`` if that is more.
+    One, or none of them below five sixths of the target. Plans, forecasts and the writer all ask here.
     """
-    smallest = max(smallest_bytes, SMALLEST_SHARE * target_bytes)
     fewer = max(int(size_bytes // target_bytes), 1)
     files = min((fewer, fewer + 1), key=lambda count: abs(size_bytes / count - target_bytes))
-    return fewer if size_bytes / files < smallest else files
+    return fewer if size_bytes / files < SMALLEST_SHARE * target_bytes else files
 
 
 class _Room:

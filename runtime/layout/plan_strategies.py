@@ -13,12 +13,10 @@ from typing import Final, Protocol
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering_depth import DEEP
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext
 
 ENTRY_POINTS: Final = "parquetry.plan_strategies"
-
-DEEP: Final = 4
-"""More sorted runs than this on one point are worth merging."""
 
 
 class PlanStrategy(Protocol):
@@ -30,10 +28,11 @@ class PlanStrategy(Protocol):
 
 
 def by_size(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
-    """Files below the small-file limit, and those that are to be split."""
+    """Files below the small-file limit, and those that are to be split; a single row cannot be."""
     limits = context.limits
     small = {file.file_id: Due.SMALL for file in files if limits.is_small(file.size_bytes)}
-    oversize = {file.file_id: Due.OVERSIZE for file in files if limits.is_oversize(file.size_bytes)}
+    large = [file for file in files if limits.is_oversize(file.size_bytes)]
+    oversize = {file.file_id: Due.OVERSIZE for file in large if file.rows != 1}
     return {**small, **oversize}
 
 

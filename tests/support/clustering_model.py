@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
+from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Situation
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy, SizeLimits
@@ -40,18 +42,18 @@ def file(name, size, *, partition="", instant="1", digest=None, rows=1000, **bou
 
 
 def rewritten(files, groups, spec, around, *, instant, shrink=1.0):
-    """The files after the groups were carried out in one replacecommit.
+    """The files after the groups were carried out in one replacecommit, cut by the writer's sizer.
 
-    ``shrink`` is how large the rows are afterwards. Columns are cut into ranges that touch.
+    ``shrink`` is how large the rows, all of one size, are afterwards. Columns are cut into ranges that touch.
     """
     gone = {member.key for group in groups for member in group.files}
     kept = [member for member in files if member.key not in gone]
-    limits = limits_of(spec, around)
     fresh = []
     for number, group in enumerate(groups):
         size = int(group.size_bytes * shrink)
-        outputs = limits.output_files(size)
-        ends = [size * index // outputs for index in range(outputs + 1)]
+        rows = sum(member.rows for member in group.files)
+        counts = rows_by_file(spec, rows, before=group.size_bytes / rows, after=size / rows)
+        ends = [size * end // rows for end in itertools.accumulate(counts, initial=0)]
         fresh += [
             file(
                 f"{instant}-{number}-{index}",
@@ -59,15 +61,27 @@ def rewritten(files, groups, spec, around, *, instant, shrink=1.0):
                 partition=group.partition,
                 instant=instant,
                 digest=spec.execution.digest,
-                **_bounds(group, index, outputs),
+                rows=count,
+                **_bounds(group, index, len(counts)),
             )
-            for index in range(outputs)
+            for index, count in enumerate(counts)
         ]
     return kept + fresh
 
 
-def limits_of(spec, around):
+def rows_by_file(spec, rows, *, before, after):
+    """How many of the rows, which take so many bytes each, the writer puts into each file."""
+    if not after:
+        return [rows]
+    sizes = RowSizes(before=before, after=after)
+    target = spec.plan.target_file_size_bytes
+    found = Counter()
+    for piece in expected_cuts([rows], sizes, target_bytes=target, row_group_size_bytes=None):
+        found[piece.file] += piece.end - piece.first
+    return list(found.values())
 
+
+def limits_of(spec, around):
     return SizeLimits.of(spec.plan, max_file_size_bytes=around.max_file_size_bytes)
 
 

@@ -12,6 +12,10 @@ from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from tests.support.rows import TYPES, arrow_schema, make_row, to_arrow
 
 
+def texts(lengths: list[int]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"text": ["x" * length for length in lengths]})
+
+
 def rows(seed: int, count: int) -> pa.RecordBatch:
     rnd = random.Random(seed)
     names = [name for name in TYPES if name not in {"c_float", "c_double"}]  # NaN equals nothing
@@ -73,3 +77,31 @@ def test_the_first_rows_are_measured_however_they_came():
         assert fewer == (56, batch_arrow_bytes(batch.slice(0, 56)))
         assert buffer.measure(64, 1) == (8, batch_arrow_bytes(batch.slice(0, 8)))
         assert buffer.measure(1024, 1 << 40) == (100, batch_arrow_bytes(batch))
+
+
+@given(
+    st.lists(st.sampled_from([0, 10, 90, 96, 97, 300, 5000]), min_size=1, max_size=40),
+    st.lists(st.integers(0, 40), max_size=4),
+    st.integers(0, 2000),
+)
+def test_wide_rows_are_cut_off_however_they_came(lengths, places, size):
+    """An offset takes four bytes: a text of more than 96 makes a wide row."""
+    batch = texts(lengths)
+
+    def taken(pieces: list[pa.RecordBatch]) -> list[list[str]]:
+        buffer = RowBuffer(wide_row_bytes=100)
+        for piece in pieces:
+            buffer.append(piece)
+        found = []
+        while buffer.rows:
+            smallest = buffer.smallest_rows
+            cut = buffer.first(size)
+            found.append(buffer.table(cut).column("text").to_pylist())
+            assert len(found[-1]) >= smallest
+            assert buffer.arrow_bytes_before(cut) <= max(size, 100 * CELL_ROWS) or len(found[-1]) == 1
+            buffer.drop(cut)
+        return found
+
+    found = taken([batch])
+    assert [text for part in found for text in part] == batch.column("text").to_pylist()
+    assert taken(cut_up(batch, [place for place in places if place <= len(lengths)])) == found

@@ -253,6 +253,26 @@ def test_files_are_of_one_size_near_the_target(tmp_path, target, files_expected)
     assert max(sizes) <= 1.1 * min(sizes)
 
 
+@pytest.mark.parametrize("order", [None, RowOrder(strategy="sort", columns=("n",))])
+def test_rows_that_are_larger_than_a_file_have_one_each(tmp_path, order):
+    """Eight of them are no cell that could not be cut: what is oversize is a single row, for good."""
+    rnd = random.Random(4)
+    columns = (Column(name="n", type="bigint"), Column(name="blob", type="binary"))
+    sizes = [100, 300_000, 100, *[60_000] * 8, 100, 300_000]
+
+    rows = [
+        Incoming(key=f"k{number:02}", values={"n": number, "blob": rnd.randbytes(size)})
+        for number, size in enumerate(sizes)
+    ]
+    before = context(tmp_path, columns, instant=FIRST)
+    files = write(before, bucket(before), rows).files
+    after = context(tmp_path, columns, instant=SECOND)
+    written = rewrite_group(after, work(files, order=order, target_bytes=100_000)).files
+    large = [file for file in written if file.stat.file_size_bytes > 180_000]
+    assert [file.stat.num_writes for file in large] == [1, 1]
+    assert sum(file.stat.num_writes for file in written) == len(sizes)
+
+
 def test_the_digest_stays_with_updates_and_goes_with_inserts(small_files):
     ctx, files = small_files
     (clustered,) = rewrite_group(ctx, work(files)).files
