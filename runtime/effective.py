@@ -24,5 +24,4 @@ class EffectiveWrites:
 
     def is_settled(self, instant: str) -> bool:
         """Whether the write took effect and has left the active timeline, so that nothing undoes it."""
-        first = self.timeline.unbroken_since
-        return first is not None and instant < first and not self.timeline.contains(instant)
+        return self.timeline.is_left_behind(instant) and not self.timeline.contains(instant)

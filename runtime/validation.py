@@ -86,6 +86,7 @@ def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now:
     reason = (
         _lost_files(transaction, now)
         or _undone_meanwhile(transaction, now)
+        or _savepointed_meanwhile(transaction, now)
         or _missing_data(transaction, outcome)
         or _applied_meanwhile(transaction, outcome)
     )
@@ -206,6 +207,12 @@ def _undone_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
         if not now.contains(instant.time) and first is not None and instant.time < first:
             return f"{instant.time}, which was pending, may have been completed and archived meanwhile"
     return None
+
+
+def _savepointed_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
+    """Whether a savepoint lies behind: it protects the table without this write, which would be in it."""
+    behind = (time for time in now.savepoints if time > transaction.instant)
+    return next((f"{time} was savepointed, which is newer than this write" for time in behind), None)
 
 
 def _missing_data(transaction: Transaction, outcome: WriteOutcome) -> str | None:

@@ -2,9 +2,10 @@
 
 A file belongs to the group and the instant that its name gives. It is committed when that instant
 is a completed write of the active timeline, or older than all of them (its commit was archived)
-and not pending; never when it is newer than the newest completed write. hudi-rs also hides every
-file that is newer than a dead request; Java shows the files of a pending first write: the rule
-here gives the rows both agree on where the table is sound, and hides unfinished writes always.
+and not pending, nor undone behind a savepoint; never when it is newer than the newest completed
+write. hudi-rs also hides every file that is newer than a dead request; Java shows the files of a
+pending first write: the rule here gives the rows both agree on where the table is sound, and hides
+unfinished writes always.
 Source: AbstractTableFileSystemView, HoodieFileGroup and FileSystemBackedTableMetadata of Hudi 0.15.
 """
 
@@ -24,6 +25,7 @@ from parquetry.runtime.storage import ObjectInfo, ObjectStore
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action
 from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.versions import Group, versions_as_of
 
 _NAME_PARTS = 3
 
@@ -126,16 +128,44 @@ class FileSystemView:
         self._listings.pop(partition, None)
 
     def check_time_travel(self, as_of: str) -> None:
-        """Refuses a time whose files may have been cleaned already, naming the earliest one left."""
-        earliest = self._timeline.earliest_retained
-        if earliest is None or as_of >= earliest:
+        """Refuses a time of which files may have been cleaned already, naming the next one that is whole.
+
+        The last clean says so. What is savepointed, and what cleans took that kept versions by number
+        or kept less, is held against the commits of the time.
+        """
+        times, timeline = self._commit_times, self._timeline
+        if as_of >= self._newest:
             return
-        seen = max((time for time in self._commit_times if time <= as_of), default=None)
-        if seen is not None and seen in self._timeline.savepoints:
+        seen = max((time for time in times if time <= as_of), default=None)
+        earliest = timeline.earliest_retained
+        if earliest is not None and as_of < earliest and seen not in timeline.savepoints:
+            whole = next((time for time in times if time >= earliest), self._newest)
+        elif timeline.may_be_cleaned(as_of) and (seen is None or self.lost_as_of(seen)):
+            later = (time for time in times if as_of < time < self._newest)
+            whole = next((time for time in later if not self.lost_as_of(time)), self._newest)
+        else:
             return
         raise InvalidDataError(
-            f"{self._store.uri}: versions before {earliest} were cleaned, so the table cannot be read as of "
-            f"{as_of}; ask for {earliest} or later, and raise retention.clean to keep more"
+            f"{self._store.uri}: versions before {whole} were cleaned, so the table cannot be read as of "
+            f"{as_of}; ask for {whole} or later, and raise retention.clean to keep more"
+        )
+
+    def lost_as_of(self, time: str) -> list[Group]:
+        """The file groups whose version of that time is gone, by what the active timeline says; sorted."""
+        return self.lacking(versions_as_of(self._timeline, time), time)
+
+    def lacking(self, versions: Mapping[Group, str | None], time: str) -> list[Group]:
+        """Of these file groups, with the instants of their versions, those that look otherwise at that time.
+
+        None is any version.
+        """
+        partitions = sorted({partition for partition, _ in versions})
+        self._list_all(partitions)
+        there = {(p.partition, p.file_id): p.instant for path in partitions for p in self.slices(path, time)}
+        return sorted(
+            group
+            for group, instant in versions.items()
+            if group not in there or instant not in {None, there[group]}
         )
 
     def changed_between(self, begin: str, end: str | None = None) -> Changes:
@@ -153,8 +183,7 @@ class FileSystemView:
         last = self._timeline.last_settled(end)
         if last is None or last <= begin:
             return Changes(begin=begin, end=begin, slices=())
-        if last != self._newest:
-            self.check_time_travel(last)
+        self.check_time_travel(last)
         touched = self._touched_partitions(begin, last)
         self._list_all(touched)
         slices = [part for path in touched for part in self.slices(path, last) if part.instant > begin]
@@ -172,14 +201,10 @@ class FileSystemView:
     def _first(self) -> str:
         return self._timeline.unbroken_since or ""
 
-    @cached_property
-    def _pending(self) -> frozenset[str]:
-        return frozenset(instant.time for instant in self._timeline.pending_writes)
-
     def _is_committed(self, time: str) -> bool:
         if time > self._newest:
             return False
-        return self._timeline.is_completed(time) or (time < self._first and time not in self._pending)
+        return self._timeline.is_completed(time) or self._timeline.is_left_behind(time)
 
     @cached_property
     def _replaced(self) -> Mapping[tuple[str, str], str]:

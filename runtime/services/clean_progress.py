@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.services.retention import Horizon
+from parquetry.runtime.services.retention import KEEP_LATEST_FILE_VERSIONS, Horizon
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.timeline import Timeline
@@ -25,8 +25,8 @@ SAVEPOINTS_KEY: Final = "savepointed_timestamps"
 class CleanProgress:
     """Nothing is left that had expired when ``earliest`` was the first commit to retain.
 
-    ``earliest`` is None when versions were kept by number; ``last_completed`` was the newest write
-    then, ``savepoints`` were protected.
+    ``earliest`` is None when versions were kept by number and nothing was pending; ``last_completed`` was
+    the newest write then, ``savepoints`` were protected.
     """
 
     earliest: str | None
@@ -63,7 +63,9 @@ def partitions_to_look_at(
     """
     if progress is None or not set(progress.savepoints) <= set(timeline.savepoints):
         return None
-    since = progress.earliest if limits.earliest is not None else progress.last_completed
+    since = progress.earliest
+    if since is None and limits.policy == KEEP_LATEST_FILE_VERSIONS:
+        since = progress.last_completed
     writes = timeline.completed_writes
     if not since or not writes or since < writes[0].time:
         return None

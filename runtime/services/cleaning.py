@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from parquetry.runtime.claims import claim_path
+from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.services.clean_progress import SAVEPOINTS_KEY
 from parquetry.runtime.services.retention import Horizon, expired, horizon
@@ -142,6 +143,17 @@ def pending_cleans(timeline: Timeline, *, ours: bool) -> list[Instant]:
     """The cleans that were requested and not completed, either ours or those of other programs."""
     pending = [clean for clean in timeline.of(Action.CLEAN) if not clean.is_completed]
     return [c for c in pending if (timeline.store.stat(claim_path(c.time)) is not None) == ours]
+
+
+def check_no_foreign_clean(timeline: Timeline, time: str) -> None:
+    """Raises ConflictError while another program may be cleaning files that readers saw at that time."""
+    for clean in pending_cleans(timeline, ours=False):
+        retained = timeline.cleaner_plan(clean.time).earliest_commit_to_retain
+        if retained is None or time < retained:
+            raise ConflictError(
+                f"{timeline.store.uri}: another program is cleaning (clean {clean.time}), perhaps files of "
+                f"{time}; try again when it has ended"
+            )
 
 
 def _in_partition(store: ObjectStore, partition: str, name: str) -> str:

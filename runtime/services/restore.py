@@ -81,13 +81,15 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
             f"`parquetry service savepoint TABLE --delete {later[-1]}`"
         )
     view = table.view(timeline)
+    gone = [f"{partition}/{file_id}" for partition, file_id in view.lost_as_of(savepoint)]
     for partition, names in timeline.savepoint_metadata(savepoint).files.items():
         there = {version.path.rpartition("/")[2] for version in view.base_files(partition)}
-        if missing := sorted(set(names) - there):
-            raise InvalidDataError(
-                f"{uri}: {partition}/{missing[0]}, which the savepoint {savepoint} protects, is gone; "
-                "nothing was restored, as rows would be lost; put the file back from a copy"
-            )
+        gone += [f"{partition}/{name}" for name in sorted(set(names) - there)]
+    if gone:
+        raise InvalidDataError(
+            f"{uri}: {gone[-1]}, which belongs to the savepoint {savepoint}, is gone; "
+            "nothing was restored, as rows would be lost; put the file back from a copy"
+        )
 
 
 def _victims(timeline: Timeline, savepoint: str) -> tuple[InstantInfo, ...]:

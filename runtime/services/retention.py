@@ -36,7 +36,8 @@ class Horizon:
     """How far back versions are kept.
 
     ``earliest`` is the first commit as of which the table stays readable; None when versions are
-    kept by number alone. ``keep_versions`` newest versions of a file group stay in any case.
+    kept by number alone and no write is pending. ``keep_versions`` newest versions of a file group stay
+    in any case.
     """
 
     earliest: str | None
@@ -53,12 +54,9 @@ def horizon(
     that lies ``max_age_seconds`` back. No version that a pending write may have started from is
     given up.
     """
-    if policy.keep_commits is None and policy.max_age_seconds is None:
-        if policy.keep_versions is None:
-            return None
-        return Horizon(
-            earliest=None, keep_versions=max(policy.keep_versions, 1), policy=KEEP_LATEST_FILE_VERSIONS
-        )
+    is_by_number = policy.keep_commits is None and policy.max_age_seconds is None
+    if is_by_number and policy.keep_versions is None:
+        return None
     wanted: list[str | None] = []
     if policy.keep_commits is not None:
         kept = max(policy.keep_commits, 1)
@@ -67,14 +65,19 @@ def horizon(
         wanted.append(_first_from(completed, oldest_age))
     if pending:
         wanted.append(_last_before(completed, pending[0]))
-    earliest = None if None in wanted else min(time for time in wanted if time is not None)
-    if earliest is None:
+    earliest = None if None in wanted else min((time for time in wanted if time is not None), default=None)
+    if wanted and earliest is None:
         return None
     return Horizon(
-        earliest=earliest,
-        keep_versions=max(policy.keep_versions or 1, 1),
-        policy=KEEP_LATEST_BY_HOURS if policy.keep_commits is None else KEEP_LATEST_COMMITS,
+        earliest=earliest, keep_versions=max(policy.keep_versions or 1, 1), policy=_kind_of(policy)
     )
+
+
+def _kind_of(policy: RetentionPolicy) -> str:
+    """Hudi's word for the rule that it would follow."""
+    if policy.keep_commits is not None:
+        return KEEP_LATEST_COMMITS
+    return KEEP_LATEST_FILE_VERSIONS if policy.max_age_seconds is None else KEEP_LATEST_BY_HOURS
 
 
 def expired(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from parquetry.runtime.claims import is_alive, open_session, read_claim
 from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.services.undo import (
     RollbackResult,
@@ -15,6 +16,7 @@ from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Instant
 from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.versions import Group, versions_as_of
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
@@ -24,8 +26,9 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
     A rollback of it that was begun, and that nobody carries on with, is finished.
 
     Whether another program's write is dead is for the caller to know. InvalidDataError when there is
-    no such write, when later ones were made on it, or when it is savepointed; ConflictError when a
-    writer of this project is at work on it.
+    no such write, when later ones were made on it, when it is savepointed or the only one left, or when
+    versions that it would uncover were cleaned; ConflictError when a writer of this project is at work on
+    it, or another program may be cleaning what it would uncover.
     """
     store, zone = table.store, table.config.timezone
     timeline = Timeline.load(store)
@@ -39,6 +42,10 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
                 session.acknowledge()
                 return finish_rollback(store, timeline, begun)
             victim = _checked(store, timeline, instant, timing)
+            if victim.is_completed:
+                finish_cleans(table, timeline)
+                timeline = timeline.reload()
+                _check_uncovered(table, timeline, victim)
             # Another program may not have left markers.
             partitions = table.view(timeline).partitions()
             result = roll_back(session, timeline, victim, zone=zone, partitions=partitions)
@@ -63,8 +70,37 @@ def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) 
                 f"{store.uri}: {later[0]} was written after {time}; roll the later writes back first, "
                 "or restore a savepoint"
             )
+        if len(timeline.completed_writes) == 1:
+            raise InvalidDataError(
+                f"{store.uri}: {time} is the only completed write here, and without any the table has no "
+                "schema, and readers trust files of unfinished writes; delete its rows with a new write"
+            )
         return victim
     claim = read_claim(store, time)
     if claim is not None and is_alive(store, claim, timing):
         raise ConflictError(f"{store.uri}: {claim.owner} is working on {time}; end it first")
     return victim
+
+
+def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) -> None:
+    """Raises InvalidDataError unless all that the completed write changed is there as it was before."""
+    uri = table.store.uri
+    before = max(write.time for write in timeline.completed_writes if write.time < victim.time)
+    check_no_foreign_clean(timeline, before)
+    metadata = timeline.commit_metadata(victim.time)
+    versions = versions_as_of(timeline, before)
+    uncovered: dict[Group, str | None] = {
+        (partition, file_id): versions[partition, file_id]
+        for partition, file_ids in metadata.replaced.items()
+        for file_id in file_ids
+        if (partition, file_id) in versions
+    }
+    for stat in metadata.all_stats():
+        if stat.prev_commit is not None:
+            uncovered[stat.partition_path, stat.file_id] = stat.prev_commit
+    if lost := table.view(timeline).lacking(uncovered, before):
+        partition, file_id = lost[0]
+        raise InvalidDataError(
+            f"{uri}: {victim.time} cannot be rolled back: the version of {partition}/{file_id} before it was "
+            "cleaned, so that rows would be lost; put the rows right with a new write"
+        )

@@ -8,17 +8,18 @@ from __future__ import annotations
 import getpass
 from dataclasses import dataclass
 
-from parquetry.runtime.claims import open_session
+from parquetry.runtime.claims import open_session, read_claim
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.pending import settle
-from parquetry.runtime.services.cleaning import finish_cleans, pending_cleans
+from parquetry.runtime.pending import settle, withdraw_waiting
+from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.table import TableHandle, check_writable
 from parquetry.runtime.timeline.avro_records import SavepointMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.view import FileSystemView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +38,14 @@ def create_savepoint(
     comment: str = "",
     timing: Timing = DEFAULT_TIMING,
 ) -> SavepointResult:
-    """Protect the table as of a completed write, by default the newest; doing it twice changes nothing.
+    """Protect the table as of a completed write; doing it twice changes nothing.
+
+    The newest one by default, of those that no unfinished write lies before: that may yet complete, and
+    its rows would then be in the table as of the savepoint, unprotected. Clustering plans of this project
+    that lie before give way.
 
     Raises InvalidDataError when there is no such write, or when some of its files were cleaned;
-    ConflictError while another program may be cleaning them.
+    ConflictError while an older write is unfinished, or another program may be cleaning its files.
     """
     store, zone = table.store, table.config.timezone
     timeline = Timeline.load(store)
@@ -59,6 +64,7 @@ def create_savepoint(
                     files = timeline.savepoint_metadata(time).files
                     break
                 files = _files_as_of(table, timeline, time)
+                _withdraw_plans_before(timeline, time)
                 metadata = SavepointMetadata(
                     by=user or getpass.getuser(), at_ms=store.now_ms(), comments=comment, files=files
                 )
@@ -66,8 +72,9 @@ def create_savepoint(
                 # Hudi leaves this file empty and never reads it: here it says whose it is.
                 store.put_if_absent(inflight.path, session.claim.to_bytes())
                 store.put_if_absent(inflight.with_state(State.COMPLETED).path, metadata.encode())
-                # Who took the lock from a holder that slept may have cleaned what the savepoint names.
-                if lock.is_held() or _files_are_there(table, timeline.reload(), time):
+                # Who took the lock from a holder that slept may have cleaned what the savepoint names,
+                # or published an older write.
+                if lock.is_held() or _is_as_of(table, timeline.reload(), time):
                     break
                 delete_files(table, time)
                 lock.release()
@@ -104,38 +111,59 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
     uri = table.store.uri
     if not timeline.completed_writes:
         raise InvalidDataError(f"{uri}: nothing was committed yet; write to the table first")
-    time = instant or timeline.completed_writes[-1].time
+    settled = timeline.last_settled()
+    time = instant or settled or timeline.completed_writes[-1].time
     if not timeline.is_completed(time):
         raise InvalidDataError(
             f"{uri}: there is no completed write {time} on the active timeline; "
             "see `parquetry timeline` for those there are"
         )
-    earliest = timeline.earliest_retained
-    if earliest is not None and time < earliest and time not in timeline.savepoints:
+    if time in timeline.savepoints:
+        return time
+    earliest, newest = timeline.earliest_retained, timeline.completed_writes[-1].time
+    if earliest is not None and time < min(earliest, newest):
+        whole = next((write.time for write in timeline.completed_writes if write.time >= earliest), newest)
         raise InvalidDataError(
-            f"{uri}: versions before {earliest} were cleaned, {time} cannot be savepointed; "
-            f"choose {earliest} or a later write"
+            f"{uri}: versions before {whole} were cleaned, {time} cannot be savepointed; "
+            f"choose {whole} or a later write"
         )
-    for clean in pending_cleans(timeline, ours=False):
-        retained = timeline.cleaner_plan(clean.time).earliest_commit_to_retain
-        if retained is None or time < retained:
+    for pending in timeline.pending_writes:
+        if pending.time < time and not _gives_way(timeline, pending.time):
+            older = f"or choose {settled}" if settled is not None else "or undo it when its program has ended"
             raise ConflictError(
-                f"{uri}: another program is cleaning (clean {clean.time}), perhaps files of {time}; "
-                "try again when it has ended"
+                f"{uri}: {time} cannot be savepointed while the older write {pending.time} is unfinished, "
+                f"whose rows it would not protect; try again when that has ended, {older}"
             )
+    check_no_foreign_clean(timeline, time)
     return time
+
+
+def _gives_way(timeline: Timeline, pending: str) -> bool:
+    """Whether this is a clustering of this project: it is not published before a savepoint."""
+    return pending in timeline.pending_clusterings and read_claim(timeline.store, pending) is not None
+
+
+def _withdraw_plans_before(timeline: Timeline, time: str) -> None:
+    """Take back the clustering plans that wait for a process, which may be one that knows no savepoint."""
+    groups = timeline.groups_in_pending_clustering
+    withdraw_waiting({group for group, planned in groups.items() if planned < time}, timeline, but="")
 
 
 def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str, tuple[str, ...]]:
     view = table.view(timeline)
+    if lost := view.lost_as_of(time):
+        partition, file_id = lost[0]
+        raise InvalidDataError(
+            f"{table.store.uri}: {time} cannot be savepointed, {partition}/{file_id} and {len(lost) - 1} "
+            "more of its files were cleaned; choose a later write"
+        )
+    return _names_as_of(view, time)
+
+
+def _names_as_of(view: FileSystemView, time: str) -> dict[str, tuple[str, ...]]:
+    """The names of the files that readers see at that time, by partition."""
     partitions = view.partitions()
     listed = map_each(partitions, lambda partition: view.slices(partition, time))
-    found = {version.path for slices in listed for version in slices}
-    if missing := sorted(_expected_as_of(timeline, time) - found):
-        raise InvalidDataError(
-            f"{table.store.uri}: {time} cannot be savepointed, {missing[0]} and {len(missing) - 1} more "
-            "of its files were cleaned; choose a later write"
-        )
     names = {
         partition: tuple(version.path.rpartition("/")[2] for version in slices)
         for partition, slices in zip(partitions, listed, strict=True)
@@ -143,23 +171,8 @@ def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str,
     return {partition: files for partition, files in names.items() if files}
 
 
-def _expected_as_of(timeline: Timeline, time: str) -> set[str]:
-    """The files that the writes of the active timeline left as the current ones of that time."""
-    current: dict[tuple[str, str], str] = {}
-    for write in timeline.completed_writes:
-        if write.time <= time:
-            metadata = timeline.commit_metadata(write.time)
-            for stat in metadata.all_stats():
-                current[stat.partition_path, stat.file_id] = stat.path
-            for partition, file_ids in metadata.replaced.items():
-                for file_id in file_ids:
-                    current.pop((partition, file_id), None)
-    return {path for path in current.values() if path}
-
-
-def _files_are_there(table: TableHandle, timeline: Timeline, time: str) -> bool:
+def _is_as_of(table: TableHandle, timeline: Timeline, time: str) -> bool:
+    """Whether the savepoint names what readers see as of it."""
     finish_cleans(table, timeline)
-    saved = timeline.savepoint_metadata(time).files
-    view = table.view(Timeline.load(table.store))
-    there = {(p, version.path.rpartition("/")[2]) for p in saved for version in view.slices(p, time)}
-    return all((partition, name) in there for partition, names in saved.items() for name in names)
+    now = timeline.reload()
+    return dict(now.savepoint_metadata(time).files) == _names_as_of(table.view(now), time)

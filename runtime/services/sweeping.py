@@ -94,12 +94,13 @@ def undone_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> list[st
     Their writes slept and put them when they had been undone already. They have to go before the
     timeline leaves their instants behind: what is older than it counts.
     """
-    first = timeline.unbroken_since
+    if not timeline.completed_writes:
+        return []
     times = ((info.path, info.path.rpartition("/")[2].partition(".")[0]) for info in entries)
     return [
         path
         for path, time in times
-        if first is not None and time > first and is_ledger_entry(path) and not timeline.contains(time)
+        if is_ledger_entry(path) and not timeline.contains(time) and not timeline.is_left_behind(time)
     ]
 
 
@@ -109,8 +110,7 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
     Files older than the active timeline are trusted: their commits were archived. Unfinished
     files go when their write is not pending any more, whatever became of it.
     """
-    first = timeline.unbroken_since
-    if first is None:
+    if not timeline.completed_writes:
         return []
     pending = {instant.time for instant in timeline.pending_writes}
     named = _named_beside_given_up(timeline)
@@ -120,7 +120,7 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
         if time is None or time in pending:
             continue
         is_unfinished = finished_name(info.path) is not None
-        is_undone = time > first and not timeline.is_completed(time)
+        is_undone = not timeline.is_completed(time) and not timeline.is_left_behind(time)
         if is_unfinished or is_undone or (time in named and info.path not in named[time]):
             orphans.append(info.path)
     return orphans
@@ -250,15 +250,15 @@ class _Leftovers:
 
     def _sidecars(self) -> Iterable[str]:
         """Statistics and ledger entries of writes that took no effect."""
-        first = self._timeline.unbroken_since
-        if first is None:
+        timeline = self._timeline
+        if not timeline.completed_writes:
             return
         for path in self._files:
             time = path.rpartition("/")[2].partition(".")[0]
             is_statistics = path.startswith(f"{STATISTICS_FOLDER}/") and time.isdigit()
             is_entry = is_statistics or is_ledger_entry(path)
-            is_gone = time > first and not self._timeline.is_completed(time) and not self._is_busy(time)
-            if is_entry and is_gone:
+            stands = timeline.is_completed(time) or self._is_busy(time) or timeline.is_left_behind(time)
+            if is_entry and not stands:
                 yield path
 
     def _is_abandoned(self, path: str) -> bool:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
+from parquetry.runtime.parallel import map_each
 from parquetry.runtime.storage import ObjectInfo, ObjectStore
 from parquetry.runtime.timeline.avro_records import (
     AvroRecord,
@@ -95,6 +96,18 @@ class Timeline:
         times = [instant.time for instant in self.completed_writes]
         savepoints = set(self.savepoints)
         return next((time for time in times if time not in savepoints), times[0] if times else None)
+
+    def is_left_behind(self, time: str) -> bool:
+        """Whether an instant that is not on the timeline is taken for that of an archived write.
+
+        Whatever is older than :attr:`unbroken_since` is, as by Hudi's readers. Not so what lies behind a
+        savepointed commit and was undone, as rollbacks and restores on the timeline say: unless Hudi
+        archives beyond savepoints, every write behind them is still here.
+        """
+        first = self.unbroken_since
+        if first is None or time >= first or time in self._pending_times:
+            return False
+        return time < self.completed_writes[0].time or not self._was_undone(time)
 
     @property
     def last_instant(self) -> str | None:
@@ -215,6 +228,11 @@ class Timeline:
         cleans = self.of(Action.CLEAN, state=State.COMPLETED)
         return self.clean_metadata(cleans[-1].time).earliest_commit_to_retain if cleans else None
 
+    def may_be_cleaned(self, time: str) -> bool:
+        """Whether a clean, also one under way, may have taken versions that readers saw at that time."""
+        limits = map_each(self.of(Action.CLEAN), self._limit_of)
+        return any(limit is None or time < limit for limit in limits)
+
     def rollback_plan(self, time: str) -> RollbackPlan:
         """The plan of a rollback, from its requested file."""
         return self._record(Instant(time=time, action=Action.ROLLBACK, state=State.REQUESTED), RollbackPlan)
@@ -242,6 +260,35 @@ class Timeline:
     @cached_property
     def _completed_times(self) -> frozenset[str]:
         return frozenset(instant.time for instant in self.completed_writes)
+
+    def _limit_of(self, clean: Instant) -> str | None:
+        """Which commit a clean left whole, and all later ones; None when it, or its file, does not say."""
+        try:
+            found = self.clean_metadata(clean.time) if clean.is_completed else self.cleaner_plan(clean.time)
+        except StaleTimelineError:
+            return None
+        return found.earliest_commit_to_retain
+
+    @cached_property
+    def _pending_times(self) -> frozenset[str]:
+        return frozenset(instant.time for instant in self.pending_writes)
+
+    def _was_undone(self, time: str) -> bool:
+        return time in self._rolled_back or any(begin < time < end for begin, end in self._restored)
+
+    @cached_property
+    def _rolled_back(self) -> frozenset[str]:
+        """The writes that rollbacks and restores name as undone."""
+        rollbacks = [r.time for r in self.of(Action.ROLLBACK, state=State.COMPLETED)]
+        victims = [v.time for undone in map_each(rollbacks, self.rollback_metadata) for v in undone.instants]
+        victims += [v.time for r in self.of(Action.RESTORE) for v in self.restore_plan(r.time).instants]
+        return frozenset(victims)
+
+    @cached_property
+    def _restored(self) -> tuple[tuple[str, str], ...]:
+        """Between which times restores have undone everything; they take older rollbacks away too."""
+        restores = {restore.time: self.restore_plan(restore.time) for restore in self.of(Action.RESTORE)}
+        return tuple((plan.savepoint, time) for time, plan in restores.items() if plan.savepoint is not None)
 
     def _parse_commit(self, instant: Instant) -> CommitMetadata:
         place = self._place(instant.file_name)

@@ -70,6 +70,43 @@ def test_a_table_is_restored_to_before_a_clustering(table, path):
     assert same(path, rows)
 
 
+def test_a_clustering_gives_way_to_a_savepoint_behind_it(table, path, monkeypatch):
+    """Published before the savepoint, its files would be the rows as of it, and nothing would protect them."""
+    rewrite = clustering._rewrite
+    saved = []
+
+    def overtaken(*arguments):
+        results = rewrite(*arguments)
+        table.insert({"x": (1, "c")})
+        saved.append(create_savepoint(table.handle, timing=FAST).instant)
+        return results
+
+    rows = {**rows_of(path), "x": (1, "c")}
+    monkeypatch.setattr(clustering, "_rewrite", overtaken)
+    assert clustered(table).instants == ()
+    monkeypatch.undo()
+    assert clustered(table).groups == 3
+    for number in range(3):
+        table.upsert({"k3": (number, "b")})
+    clean(table.handle, policy=KEEP_ONE, timing=FAST)
+    assert view_rows(path, saved[0]) == rows
+    restore(table.handle, saved[0], timing=FAST)
+    assert same(path, rows)
+
+
+def test_a_plan_that_waits_is_withdrawn_by_a_savepoint_behind_it(table, path):
+    schedule(table.handle, groups_owed(table), timing=FAST)
+    table.insert({"x": (1, "c")})
+    (plan,) = table.handle.timeline().pending_clusterings
+    create_savepoint(
+        table.handle, plan_free := table.handle.timeline().completed_writes[-2].time, timing=FAST
+    )
+    assert plan_free < plan
+    assert plan in table.handle.timeline().pending_clusterings
+    create_savepoint(table.handle, timing=FAST)
+    assert table.handle.timeline().pending_writes == ()
+
+
 def test_replaced_files_are_cleaned_and_the_replacecommit_is_archived(table, path):
     (instant,) = clustered(table).instants
     before = table.handle.timeline()
