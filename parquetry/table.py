@@ -179,7 +179,7 @@ class Table:
         return inspect_table(self._store)
 
     def savepoint(self, instant: str | None = None, *, comment: str = "") -> SavepointResult:
-        """Protect the table as of a commit (the newest by default) from cleaning."""
+        """Protect the table as of a commit from cleaning, by default the newest before unfinished ones."""
         return create_savepoint(self._handle(), instant, comment=comment)
 
     def delete_savepoint(self, instant: str) -> None:

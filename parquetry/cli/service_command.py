@@ -75,7 +75,7 @@ def roll_back(
 def savepoint(
     *, request: ProjectRequest, output: Output, table: str, instant: str | None, comment: str, delete: bool
 ) -> int:
-    """Protect the files of INSTANT, by default the newest write, from cleaning."""
+    """Protect the files of INSTANT from cleaning, by default of the newest write before unfinished ones."""
     from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 
     handle = _opened(request, table)
