@@ -14,9 +14,9 @@ from enum import StrEnum
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import KeyScope
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
 
-CLUSTER = "CLUSTER"
 _TABLE_OVERWRITE = "INSERT_OVERWRITE_TABLE"
 _OVERWRITES = frozenset({"INSERT_OVERWRITE", _TABLE_OVERWRITE, "DELETE_PARTITION"})
 

@@ -10,14 +10,7 @@ from typing import Final
 
 from parquetry.runtime.applied import read_newer
 from parquetry.runtime.column_types import is_widening, parse_type
-from parquetry.runtime.conflicts import (
-    CLUSTER,
-    Conflict,
-    Verdict,
-    find_conflict,
-    work_of_commit,
-    work_of_outcome,
-)
+from parquetry.runtime.conflicts import Conflict, Verdict, find_conflict, work_of_commit, work_of_outcome
 from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.inserted_keys import inserted_keys_of
@@ -31,6 +24,7 @@ from parquetry.runtime.sources import Consumption, consumed_by, history, newest_
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import check_writable
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from parquetry.runtime.applied import SIDECAR_FOLDER
 from parquetry.runtime.claims import (
     CLAIMS_FOLDER,
     HEARTBEAT_FOLDER,
@@ -28,7 +29,7 @@ from parquetry.runtime.markers import MARKER_FOLDER
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, instants_given_up
-from parquetry.runtime.services.undo import SIDECAR_FOLDER, instant_of_file
+from parquetry.runtime.services.undo import instant_of_file
 from parquetry.runtime.sources import is_ledger_entry
 from parquetry.runtime.storage import ObjectInfo, ObjectStore, finished_name
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
+from parquetry.runtime.applied import SIDECAR_FOLDER
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.claims import Session, claim_instant, claim_path, heartbeat_path
 from parquetry.runtime.markers import marked_files, remove_markers
@@ -27,8 +27,6 @@ from parquetry.runtime.timeline.avro_records import (
 )
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
 from parquetry.runtime.timeline.timeline import Timeline
-
-SIDECAR_FOLDER: Final = ".hoodie/.parquetry"
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.services.sweeping import STAGE_FOLDER
 from parquetry.runtime.spark.session import (
     arrow_settings,
     failures_translated,
@@ -22,8 +23,6 @@ from parquetry.runtime.spark.staged import StagedRows, staged_rows
 from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import ObjectStore
-
-STAGE_FOLDER = ".hoodie/.parquetry/stage"
 
 
 def stage_place(store: ObjectStore, run: str | None) -> StagePlace:
