@@ -24,4 +24,4 @@ class EffectiveWrites:
 
     def is_settled(self, instant: str) -> bool:
         """Whether the write took effect and has left the active timeline, so that nothing undoes it."""
-        return self.timeline.is_left_behind(instant) and not self.timeline.contains(instant)
+        return self.timeline.is_left_behind(instant) and not self.timeline.is_completed(instant)
