@@ -16,12 +16,12 @@ from parquetry.runtime.clustering_sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import debt
-from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup, Situation
+from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.skipping import Touched, column_types, columns_of, touched
 from parquetry.runtime.page_index import with_pages
-from parquetry.runtime.services.clustering_past import bytes_per_second, past_clusterings
+from parquetry.runtime.services.clustering_past import pace
 from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
@@ -43,7 +43,7 @@ class Trial:
     """One layout. ``expected`` is what each query would read of the whole table, in their order.
 
     ``share`` is the part of the bytes that the queries would read of those they read now, by weight; 1
-    without queries. ``seconds`` is by the table's past clusterings, None without any.
+    without queries. ``seconds`` is at the table's own pace, None before its first write.
     """
 
     execution: ExecutionPolicy
@@ -83,8 +83,9 @@ class TrialTable:
         self.spec = handle.effective_spec(timeline)
         self.policy: ClusteringSpec
         self._files: tuple[ClusteringFile, ...]
-        self._situation: Situation
-        self.policy, self._files, self._situation = observe(handle, timeline)
+        self.policy, self._files, situation = observe(handle, timeline)
+        # What may not be touched at the moment, or is to be kept, is laid out no better for that.
+        self._situation = replace(situation, reserved={}, kept_until=None)
         self._encrypted = self.spec.files.encryption_key is not None
         self._declared = declared_queries(self.spec)
         self._types = column_types(self.spec.columns)
@@ -94,7 +95,7 @@ class TrialTable:
             (query.predicate for query in self._declared),
             self._types,
         )
-        self._rate = bytes_per_second(past_clusterings(handle, timeline))
+        self._rate = pace(handle, timeline)
         self._forecasters: dict[tuple[tuple[str, ...], ...], Forecaster] = {}
         weights = [float(query.get("weight", 1.0)) for query in self.spec.extra.get("queries") or ()]
         self.queries = tuple(

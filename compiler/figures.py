@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
-from statistics import median
 from typing import Final
 
 from parquetry.compiler.plan import Debt, QueryFigures, TableFigures
@@ -18,6 +17,7 @@ from parquetry.runtime.clustering_forecast import GroupForecast
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering import MOST_FILES
 from parquetry.runtime.layout.clustering import debt as clustering_debt
 from parquetry.runtime.layout.clustering_model import Debt as ClusteringDebt
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
@@ -28,19 +28,17 @@ from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping import column_types, parse_where, touched
 from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
 from parquetry.runtime.services.clustering_foreseen import foresee_under
+from parquetry.runtime.services.clustering_past import pace
 from parquetry.runtime.services.clustering_survey import clustering_file, further_steps, situation_of
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.timeline.instant import parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.view import FileSystemView
 
 BUCKETS: Final = 11
 """Sizes are counted in tenths of the largest size; the last bucket is for what is above it."""
-
-_PAST_WRITES: Final = 10
 
 
 def figures_of(
@@ -92,7 +90,8 @@ def _debt(
     small = [part.size_bytes for part in slices if is_small(part.size_bytes, spec.sizing)]
     expired = _expired(handle, view, spec.retention)
     rewritten = clustering.rewritten_bytes
-    rate = _bytes_per_second(handle, view.timeline)
+    rate = pace(handle, view.timeline)
+    most_groups = ClusteringSpec.of_extra(spec.extra, spec.sizing).plan.max_groups
     return Debt(
         rewrite_bytes=rewritten,
         rewrite_files=clustering.files_before,
@@ -102,8 +101,19 @@ def _debt(
         expired_files=len(expired),
         expired_bytes=sum(expired),
         budget_bytes=budget_bytes,
-        runs=-(-rewritten // budget_bytes) if budget_bytes else 0,
+        runs=_runs(clustering, budget_bytes=budget_bytes, most_groups=most_groups),
         seconds=round(rewritten / rate) if rate and rewritten else None,
+    )
+
+
+def _runs(owed: ClusteringDebt, *, budget_bytes: int, most_groups: int) -> int:
+    """About how many runs pay the debt; none without a budget."""
+    if not budget_bytes:
+        return 0
+    return max(
+        -(-owed.rewritten_bytes // budget_bytes),
+        -(-len(owed.groups) // most_groups),
+        -(-owed.files_before // MOST_FILES),
     )
 
 
@@ -189,21 +199,6 @@ def _expired(handle: TableHandle, view: FileSystemView, retention: RetentionPoli
     gone = {path for paths in expiry.files.values() for path in paths}
     versions = (part for partition in expiry.files for part in view.base_files(partition))
     return [part.size_bytes for part in versions if part.path in gone]
-
-
-def _bytes_per_second(handle: TableHandle, timeline: Timeline) -> float | None:
-    """How fast the table's own last writes were, from their instants to their completion."""
-    rates = []
-    for write in timeline.completed_writes[-_PAST_WRITES:]:
-        finished = timeline.files.get(write.path.rpartition("/")[2])
-        stats = timeline.commit_metadata(write.time).stats.values()
-        written = sum(stat.file_size_bytes for partition in stats for stat in partition)
-        if finished is None or not written:
-            continue
-        spent_ms = finished.modified_ms - parse_instant_ms(write.time, handle.config.timezone)
-        if spent_ms > 0:
-            rates.append(written * 1000 / spent_ms)
-    return median(rates) if rates else None
 
 
 def _sizes_after(slices: Sequence[FileSlice], clustering: ClusteringDebt) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Final
 from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery, read_measured
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
-from parquetry.runtime.timeline.instant import Action, parse_instant_ms
+from parquetry.runtime.timeline.instant import Action, Instant, State, parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
 
 MOST: Final = 10
@@ -19,7 +19,7 @@ MOST: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastClustering:
-    """One replacecommit; ``seconds`` are from its instant to its completion, None where unknown."""
+    """One replacecommit; ``seconds`` are from when it was begun to its completion, None where unknown."""
 
     instant: str
     written_bytes: int
@@ -38,25 +38,51 @@ def past_clusterings(handle: TableHandle, timeline: Timeline) -> tuple[PastClust
         metadata = timeline.commit_metadata(write.time)
         if metadata.operation != CLUSTER:
             continue
-        finished = timeline.files.get(write.path.rpartition("/")[2])
-        spent_ms = 0
-        if finished is not None:
-            spent_ms = finished.modified_ms - parse_instant_ms(write.time, handle.config.timezone)
         found.append(
             PastClustering(
                 instant=write.time,
                 written_bytes=sum(stat.file_size_bytes for stat in metadata.all_stats()),
-                seconds=spent_ms / 1000 if spent_ms > 0 else None,
+                seconds=_seconds(handle, timeline, write),
                 queries=read_measured(metadata.extra),
             )
         )
     return tuple(reversed(found))
 
 
+def pace(handle: TableHandle, timeline: Timeline) -> float | None:
+    """How many bytes a second past clusterings wrote, before the first one all writes; None without any."""
+    return bytes_per_second(past_clusterings(handle, timeline)) or bytes_per_second(
+        PastClustering(
+            instant=write.time,
+            written_bytes=_written_bytes(timeline, write),
+            seconds=_seconds(handle, timeline, write),
+            queries=(),
+        )
+        for write in timeline.completed_writes[-MOST:]
+    )
+
+
 def bytes_per_second(past: Iterable[PastClustering]) -> float | None:
     """How fast they wrote, in the median; None without any."""
     rates = [one.written_bytes / one.seconds for one in past if one.seconds and one.written_bytes]
     return median(rates) if rates else None
+
+
+def _written_bytes(timeline: Timeline, write: Instant) -> int:
+    return sum(stat.file_size_bytes for stat in timeline.commit_metadata(write.time).all_stats())
+
+
+def _seconds(handle: TableHandle, timeline: Timeline, write: Instant) -> float | None:
+    """From a write's instant to its completion; of a clustering from its beginning, as its plan may wait."""
+    finished = timeline.files.get(write.file_name)
+    if finished is None:
+        return None
+    begun_ms = parse_instant_ms(write.time, handle.config.timezone)
+    inflight = timeline.files.get(write.with_state(State.INFLIGHT).file_name)
+    if inflight is not None and write.action is Action.REPLACECOMMIT:
+        begun_ms = inflight.modified_ms
+    spent_ms = finished.modified_ms - begun_ms
+    return spent_ms / 1000 if spent_ms > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from html import unescape
 
@@ -22,9 +23,11 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.clustering_past import past_clusterings
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.instant import parse_instant_ms
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS as SMALL_EVENTS
 from tests.support.project_folder import ProjectFolder
@@ -106,6 +109,43 @@ def test_what_a_clean_deletes_is_what_was_due(folder):
     result = clean(open_table(open_store(folder.root / "warehouse/events")), timing=FAST)
     assert result.files_deleted == owed
     assert due(folder).evidence.due["events"].expired_files == 0
+
+
+def test_runs_are_as_many_as_groups_need(folder):
+    table = events(folder)
+    for n in range(2):
+        table.insert({f"{p}{n}": (n, p) for p in "bcdef"})
+    plan = {"target_file_size": "8KiB", "small_file_limit": "6KiB", "max_groups": 2}
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING | {"plan": plan}})
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    foretold = due(folder).evidence.due["events"].runs
+    runs = 0
+    while (result := cluster(OneProcessSpark(), table.handle, timing=FAST)).groups:
+        assert result.groups <= 2
+        runs += 1
+    assert foretold == runs > 2
+
+
+def test_the_time_is_at_the_pace_of_clusterings_less_what_their_plans_waited(folder):
+    folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    table = events(folder)
+    assert due(folder).evidence.due["events"].seconds is not None, "before the first one by all writes"
+    plan = schedule_clustering(table.handle, timing=FAST)
+    execute(OneProcessSpark(), table.handle, plan.instant, timing=FAST)
+    begun = parse_instant_ms(plan.instant, table.handle.config.timezone) / 1000 + 20 * 3600
+    hoodie = folder.root / "warehouse/events/.hoodie"
+    os.utime(hoodie / f"{plan.instant}.replacecommit.inflight", (begun, begun))
+    os.utime(hoodie / f"{plan.instant}.replacecommit", (begun + 2, begun + 2))
+    (past,) = past_clusterings(table.handle, table.handle.timeline())
+    assert past.seconds == pytest.approx(2.0)
+    for n in range(4):
+        table.insert({f"{n}-{i}": (n, "a") for i in range(4)})
+    debt = due(folder).evidence.due["events"]
+    assert debt.rewrite_bytes > 0
+    assert debt.seconds == round(debt.rewrite_bytes / (past.written_bytes / 2.0))
 
 
 def test_debt_of_clustering_is_priced_in_runs(folder):

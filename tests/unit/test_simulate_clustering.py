@@ -13,7 +13,13 @@ from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.clustering_suggestion import suggest, try_layouts
 from parquetry.runtime.clustering_due import schedule_clustering
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy, Scope
+from parquetry.runtime.layout.clustering_policy import (
+    ClusteringSpec,
+    ExecutionPolicy,
+    Existing,
+    PlanPolicy,
+    Scope,
+)
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.storage import LocalStore
 from parquetry.runtime.table import read_applied
@@ -124,6 +130,20 @@ def test_a_table_in_order_keeps_its_layout(table):
     assert code == 0
     assert "Clustering would not help." in text
     assert schedule_clustering(table.handle, timing=FAST).instant is None
+
+
+@pytest.mark.parametrize("busy", ["a plan waits", "existing files are kept"])
+def test_files_that_may_not_be_touched_now_are_compared_all_the_same(table, busy):
+    if busy == "a plan waits":
+        section = ClusteringSpec(plan=PLAN, execution=ExecutionPolicy(strategy="sort", columns=("id",)))
+        apply_clustering(table, section)
+        assert schedule_clustering(table.handle, timing=FAST).files_before == 8
+    else:
+        apply_clustering(table, ClusteringSpec(plan=PLAN, existing=Existing.KEEP))
+    apply_queries(table, NARROW)
+    found = suggest(table.store)
+    assert found.best is not None
+    assert (found.best.execution.columns, found.best.rewritten_files) == (("v",), 8)
 
 
 def test_text_and_json(table):
