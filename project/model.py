@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from parquetry.project.interpolate import Secret
 
-_SERVICES_BYTES: Final = 10 * 2**30
+SERVICES_BYTES: Final = 10 * 2**30
+"""What services may rewrite in one run where no target says otherwise."""
 
 
 class Layer(StrEnum):
@@ -213,7 +214,7 @@ class Budget:
     @property
     def services_bytes(self) -> int:
         """What services may rewrite in one run: as declared, else 10 GiB."""
-        return _SERVICES_BYTES if self.per_run_bytes is None else self.per_run_bytes
+        return SERVICES_BYTES if self.per_run_bytes is None else self.per_run_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_model import Debt, ScopeChoice
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.services.clustering_foreseen import foresee_groups
+from parquetry.runtime.services.clustering_look import commits_since_look
 from parquetry.runtime.services.clustering_past import Hindsight, hindsight, past_clusterings
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import commits_since_clustering, observe
@@ -136,13 +137,18 @@ def is_time(table: TableHandle, trigger: Trigger) -> bool:
     """Whether the table's policy wants clustering now, of that trigger.
 
     It does when ``every_commits`` writes have been completed since the last one, and also right after
-    one: what that had to leave is then paid on.
+    one: what that had to leave is then paid on. Writes that cluster inline look again only after as
+    many writes when there was nothing that could be done.
     """
     spec = _applied(table)
     if spec.trigger is not trigger:
         return False
-    commits = commits_since_clustering(table.timeline())
-    return commits == 0 or commits >= spec.every_commits
+    timeline = table.timeline()
+    commits = commits_since_clustering(timeline)
+    if 0 < commits < spec.every_commits:
+        return False
+    looked = commits_since_look(table, timeline) if trigger is Trigger.INLINE and commits else None
+    return looked is None or looked >= spec.every_commits
 
 
 def trigger_of(table: TableHandle) -> Trigger:

@@ -9,8 +9,10 @@ from parquetry.runtime.job import SparkSettings
 from parquetry.runtime.table import TableHandle
 
 
-def cluster_by_hand(table: TableHandle, settings: SparkSettings, *, instant: str | None) -> ClusteringResult:
-    """What was done: all that is due, or the pending plan of ``instant``.
+def cluster_by_hand(
+    table: TableHandle, settings: SparkSettings, *, instant: str | None, budget_bytes: int
+) -> ClusteringResult:
+    """What was done: what is due within the budget, or the pending plan of ``instant``.
 
     Errors are those of :func:`parquetry.runtime.spark.clustering.cluster` and ``execute``.
     """
@@ -20,4 +22,6 @@ def cluster_by_hand(table: TableHandle, settings: SparkSettings, *, instant: str
     from parquetry.runtime.spark.start import start_session  # noqa: PLC0415 - heavy
 
     spark = start_session(settings, name=f"parquetry {table.config.name} cluster")
-    return cluster(spark, table) if instant is None else execute(spark, table, instant)
+    if instant is not None:
+        return execute(spark, table, instant)
+    return cluster(spark, table, budget_bytes=budget_bytes)

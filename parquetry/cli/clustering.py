@@ -38,11 +38,13 @@ def schedule(request: ProjectRequest, table: str, handle: TableHandle) -> Schedu
     return schedule_clustering(handle, budget_bytes=_budget(request, table))
 
 
-def _budget(request: ProjectRequest, table: str) -> int | None:
+def _budget(request: ProjectRequest, table: str) -> int:
+    """Of a table that is named by its place, that of a target that declares none."""
     from parquetry.cli.workspaces import is_location, workspace_of
+    from parquetry.project.model import SERVICES_BYTES
 
     if is_location(table):
-        return None
+        return SERVICES_BYTES
     return workspace_of(request).project.target.budget.services_bytes
 
 
@@ -64,4 +66,4 @@ def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) 
             return launch(job).clustering or ClusteringResult()
         settings = job.spark
     handle, _ = opened(request, table)
-    return cluster_by_hand(handle, settings, instant=instant)
+    return cluster_by_hand(handle, settings, instant=instant, budget_bytes=_budget(request, table))

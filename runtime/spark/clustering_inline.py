@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 
 from py4j.protocol import Py4JJavaError
@@ -15,6 +16,7 @@ from parquetry.runtime.clustering_execution import PartlyClusteredError
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.personal_data import masked_message
+from parquetry.runtime.services.clustering_look import note_look
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -45,9 +47,13 @@ def cluster_inline(
         if not is_time(now, Trigger.INLINE):
             return result
         done = cluster(spark, now, budget_bytes=budget_bytes, timing=timing)
+        if not done.instants:
+            note_look(now)
     except PartlyClusteredError as partly:
         done, said = partly.result, (_said(table, partly),)
     except Exception as failure:  # noqa: BLE001 - a plug-in may raise anything, and the write stands
+        with suppress(ParquetryError):
+            note_look(table)
         return replace(result, warnings=(*result.warnings, _said(table, failure)))
     return replace(
         result, files_clustered=done.files_before, warnings=(*result.warnings, *done.warnings, *said)

@@ -6,7 +6,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from parquetry.cli.main import command_line
+from parquetry.project import model
+from parquetry.runtime import clustering_run
+from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.layout.clustering_policy import PlanPolicy
 from parquetry.runtime.timeline.timeline import Timeline
 from tests.support.command_script import parquetry
@@ -55,3 +60,18 @@ def test_a_plan_is_left_on_the_timeline_for_another_process(table):
 def test_the_steps_exclude_each_other(table):
     for options in (("--plan-only", "--schedule"), ("--schedule", "--instant", "1")):
         assert "exclude each other" in cluster(table, *options, code=2).stderr
+
+
+def test_a_table_at_a_place_has_the_budget_of_a_target_that_declares_none(table, monkeypatch):
+    path, budgets = table.store.uri.removeprefix("file://"), []
+
+    def by_hand(*_, budget_bytes, **__):
+        budgets.append(budget_bytes)
+        return ClusteringResult()
+
+    monkeypatch.setattr(model, "SERVICES_BYTES", 1)
+    monkeypatch.setattr(clustering_run, "cluster_by_hand", by_hand)
+    planned = CliRunner().invoke(command_line, ["service", "cluster", path, "--plan-only"])
+    assert "Nothing is due." in planned.stdout
+    assert CliRunner().invoke(command_line, ["service", "cluster", path]).exit_code == 0
+    assert budgets == [1]

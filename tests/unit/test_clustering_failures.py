@@ -14,7 +14,7 @@ from parquetry.runtime.clustering_order import OrderKeys, RowOrder
 from parquetry.runtime.errors import InvalidDataError, StorageError
 from parquetry.runtime.layout import plan_strategies
 from parquetry.runtime.layout.clustering_policy import PlanPolicy, Trigger
-from parquetry.runtime.spark import clustering
+from parquetry.runtime.spark import clustering, clustering_inline
 from parquetry.runtime.spark.clustering_inline import cluster_inline
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
@@ -119,6 +119,34 @@ def test_a_write_tells_what_inline_clustering_did_before_it_failed(table, monkey
     assert result.files_clustered > 0
     (warning,) = result.warnings
     assert "stands, but not all of the run could be done: no space left on device" in warning
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_writes_look_only_every_so_often_when_nothing_can_be_done(table, monkeypatch, fails):
+    def fail(*_, **__):
+        raise StorageError("no space left on device")
+
+    apply_clustering(table, replace(INLINE, every_commits=3))
+    looks, real = [], fail if fails else clustering_inline.cluster
+
+    def looked(*arguments, **options):
+        looks.append(number)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(clustering_inline, "cluster", looked)
+
+    def write():
+        written = table.insert({f"new{number}": (number, "a")})
+        # One byte: less than any file.
+        cluster_inline(OneProcessSpark(), table.handle, written, budget_bytes=1, timing=FAST)
+
+    for number in range(1, 9):  # noqa: B007 - read by the functions above
+        write()
+    assert looks == [1, 4, 7]
+    apply_clustering(table, replace(INLINE, every_commits=3, plan=PlanPolicy(max_groups=7)))
+    number = 9
+    write()
+    assert looks == [1, 4, 7, 9]
 
 
 class _Answer(dict):
