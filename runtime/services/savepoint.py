@@ -111,8 +111,7 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
     uri = table.store.uri
     if not timeline.completed_writes:
         raise InvalidDataError(f"{uri}: nothing was committed yet; write to the table first")
-    settled = timeline.last_settled()
-    time = instant or settled or timeline.completed_writes[-1].time
+    time = instant or timeline.last_settled() or timeline.completed_writes[-1].time
     if not timeline.is_completed(time):
         raise InvalidDataError(
             f"{uri}: there is no completed write {time} on the active timeline; "
@@ -129,7 +128,8 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
         )
     for pending in timeline.pending_writes:
         if pending.time < time and not _gives_way(timeline, pending.time):
-            older = f"or choose {settled}" if settled is not None else "or undo it when its program has ended"
+            before = [write.time for write in timeline.completed_writes if write.time < pending.time]
+            older = f"or choose {before[-1]}" if before else "or undo it when its program has ended"
             raise ConflictError(
                 f"{uri}: {time} cannot be savepointed while the older write {pending.time} is unfinished, "
                 f"whose rows it would not protect; try again when that has ended, {older}"

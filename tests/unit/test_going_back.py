@@ -20,6 +20,7 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.timeline.instant import Action, Instant, State
+from tests.support.handmade import HandmadeTable, at
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import Kind, Stopped, WrappedStore
 
@@ -158,6 +159,15 @@ class TestSavepointBesideAnOlderWrite:
             table.upsert({"k1": (n, "a")})
         clean(table.handle, timing=FAST)
         assert read_as_of(table, str(saved["time"])) == saved["rows"]
+
+    def test_waits_for_a_clustering_that_another_program_has_planned(self, tmp_path: Path) -> None:
+        table = HandmadeTable(tmp_path / "h")
+        table.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+        table.plan_clustering("2", {"p=a": ["f-0"]})
+        table.commit("3", {"p=b": {"g-0": [("l", 1)]}})
+        with pytest.raises(ConflictError, match=f"{at('3')} .* older write {at('2')} .* choose {at('1')}"):
+            create_savepoint(table.open(), timing=FAST)
+        assert create_savepoint(table.open(), at("1"), timing=FAST).instant == at("1")
 
     def test_that_holds_less_than_readers_see_is_not_restored(self, table, path) -> None:
         """Hudi makes such savepoints."""
