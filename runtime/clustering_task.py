@@ -204,7 +204,7 @@ def _check(
     raise ParquetryError(
         f"partition {group.partition!r}: of {rows} rows to be clustered {arrived.rows + copied} were read "
         f"and {in_files} written, with contents {arrived.fingerprint:x} and {written.fingerprint:x}; "
-        "they are not the same rows, so nothing was published: report this, with the clustering spec"
+        "they are not the same rows, so the group stays as it was: report this, with the clustering spec"
     )
 
 

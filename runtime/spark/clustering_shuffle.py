@@ -106,8 +106,8 @@ def checked(work: GroupWork, results: WriteResults, *, shares: int) -> WriteResu
     if sums[0] != sums[1]:
         raise ParquetryError(
             f"partition {work.partition!r}: of {sums[0][0]} rows to be clustered {sums[1][0]} were written, "
-            f"with contents {sums[0][1]:x} and {sums[1][1]:x}; they are not the same rows, so nothing was "
-            "published: report this, with the clustering spec"
+            f"with contents {sums[0][1]:x} and {sums[1][1]:x}; they are not the same rows, so the group "
+            "stays as it was: report this, with the clustering spec"
         )
     buckets = {bucket.bucket: bucket for bucket in known_written}
     return WriteResults(files=results.files, buckets=buckets)

@@ -197,7 +197,7 @@ def test_rows_that_were_spoilt_are_not_published(spark, tmp_path, judges, monkey
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     monkeypatch.setattr(clustering, "group_rewriter", spoiling)
     try:
-        with pytest.raises(ParquetryError, match="not the same rows, so nothing was published"):
+        with pytest.raises(ParquetryError, match="not the same rows, so the group stays as it was"):
             cluster(ours)
     finally:
         cloudpickle.unregister_pickle_by_value(sys.modules[__name__])

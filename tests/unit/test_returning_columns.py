@@ -14,6 +14,8 @@ from parquetry.runtime.former_columns import FormerColumn
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import open_table
+from parquetry.runtime.table_schema import live_columns
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable
@@ -85,6 +87,22 @@ def test_a_column_that_never_was_is_added_as_ever(folder):
     declare(folder, ID, P, {"name": "w", "type": "string"})
     (action,) = plan(folder).intent.actions
     assert (action.code, action.change_class) == ("SC301", ChangeClass.EVOLVE)
+
+
+def test_a_field_that_is_dropped_is_gone_for_readers_and_the_plan_is_empty(folder):
+    def person(fields):
+        return {"name": "w", "type": f"array<struct<{fields}>>"}
+
+    declare(folder, ID, P, person("name:string,email:string"))
+    apply(folder)
+    declare(folder, ID, P, person("name:string"))
+    (action,) = plan(folder).intent.actions
+    assert [(change.path, change.code) for change in action.changes] == [("columns.w.element.email", "SC310")]
+    apply(folder)
+    assert plan(folder).is_empty
+    handle = open_table(open_store(folder.root / "warehouse/events"))
+    by_name = {c.name: c.type for c in live_columns(handle.store, handle.timeline(), handle.config)}
+    assert by_name["w"] == "array<struct<name:string>>"
 
 
 @pytest.mark.parametrize(
