@@ -66,7 +66,9 @@ class BaseFileReader:
         self._conformer = conformer
         self._batch_bytes = batch_bytes
         self._arrow_bytes_per_row = 4 * self._stored_bytes_per_row()
-        self._most_rows = _UNKNOWN_ROWS if _may_repeat_long_values(file.metadata) else _MOST_ROWS
+        self._most_rows = _MOST_ROWS
+        if _may_repeat_long_values(file.metadata):
+            self._most_rows = min(_UNKNOWN_ROWS, batch_bytes // _longest_known(file.metadata))
         self.place = place
         self.rows: int = file.metadata.num_rows
         self.schema = conformer.schema
@@ -101,7 +103,7 @@ class BaseFileReader:
     def batches(self, group: StoredRows) -> Iterator[pa.RecordBatch]:
         """The rows of a row group; where batches end depends on the file alone."""
         wanted = int(self._batch_bytes / self._arrow_bytes_per_row)
-        rows = min(max(wanted, 1), self._most_rows)
+        rows = max(min(wanted, self._most_rows), 1)
         seen_rows = seen_bytes = 0
         for batch in self._read(group, self._conformer.source.names, rows):
             conformed = self._conformer(batch)
@@ -260,6 +262,14 @@ def _has_long_values(column: pq.ColumnChunkMetaData) -> bool:
     if known is None or not known.has_min_max:
         return known is None or known.null_count != column.num_values
     return max(len(known.min_raw), len(known.max_raw)) > _LONG_VALUE_BYTES
+
+
+def _longest_known(metadata: pq.FileMetaData) -> int:
+    """The bytes of the longest text that is the smallest or greatest of the first row group, at least one."""
+    group = metadata.row_group(0)
+    known = (group.column(index).statistics for index in range(group.num_columns))
+    texts = (s for s in known if s is not None and s.has_min_max and s.physical_type == "BYTE_ARRAY")
+    return max((max(len(s.min_raw), len(s.max_raw)) for s in texts), default=0) or 1
 
 
 def _largest_row_group(metadata: pq.FileMetaData) -> int:

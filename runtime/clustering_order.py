@@ -17,6 +17,9 @@ from parquetry.runtime.clustering_strategies import BUILT_IN, asking, execution_
 SAMPLE_ROWS: Final = 65_536
 """How many rows the quantiles of a group are taken from."""
 
+SAMPLE_BYTES: Final = 8 * 1024 * 1024
+"""The most Arrow bytes that a sample of a group takes where it is kept, or sent around."""
+
 _KEY: Final = "k"
 
 
@@ -122,12 +125,18 @@ class Cuts:
         return order[is_row] - first, starts
 
 
-def cuts_of(sample: pa.Table, ranges: int) -> Cuts:
-    """Cuts into about so many ranges of about as many rows each, judged by the keys of a sample."""
-    ordered = sample.take(sort_indices(sample)).combine_chunks()
-    places = (np.arange(1, ranges) * ordered.num_rows) // ranges if ordered.num_rows else np.empty(0, int)
-    if not len(places):
+def cuts_of(sample: pa.Table, ranges: int, *, weights: npt.NDArray[np.int64] | None = None) -> Cuts:
+    """Cuts into about so many ranges of about the same weight, judged by the keys of a sample.
+
+    ``weights`` are those of its rows, which count one each without.
+    """
+    order = sort_indices(sample)
+    ordered = sample.take(order).combine_chunks()
+    weighed = np.ones(len(order), np.int64) if weights is None else weights[order.to_numpy()]
+    upto = np.cumsum(weighed)
+    if ranges == 1 or not len(upto):
         return Cuts(before=ordered.slice(0, 0), behind=ordered.slice(0, 0), single=frozenset())
+    places = np.searchsorted(upto, np.arange(1, ranges) * upto[-1] // ranges, side="right")
     chosen = ordered.take(pa.array(places))
     same = _equals_next(chosen)
     is_first = np.concatenate([[True], ~same])
@@ -142,9 +151,14 @@ def cuts_of(sample: pa.Table, ranges: int) -> Cuts:
 
 
 def _equals_next(keys: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows sort as the next one does."""
     same = np.ones(keys.num_rows - 1, bool)
     for column in keys.columns:
-        codes = whole(column).dictionary_encode().indices
+        values = whole(column)
+        if pa.types.is_floating(values.type):
+            # Sorting takes 0.0 and -0.0 for equal, as it does any NaN and any other.
+            values = pc.if_else(pc.is_nan(values), np.nan, pc.add(values, pa.scalar(0.0, values.type)))
+        codes = values.dictionary_encode().indices
         codes = codes.fill_null(-1).to_numpy()
         same &= codes[1:] == codes[:-1]
     return same

@@ -9,23 +9,53 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
-from parquetry.runtime.clustering_order import Cuts, OrderKeys, gathered, sort_indices
+from parquetry.runtime.base_file_bytes import batch_arrow_bytes, batch_bytes_before
+from parquetry.runtime.clustering_marks import KeyMarks
+from parquetry.runtime.clustering_order import Cuts, OrderKeys, cuts_of, gathered, sort_indices
 from parquetry.runtime.clustering_spill import Seal, SpilledRun
 
 _ROWS_AT_ONCE: Final = 65_536
 
+_LARGEST_RANGE: Final = 1.5
+"""Of how many runs' bytes the rows of a range may be that are sorted in one piece."""
+
+_FEWEST_RANGES: Final = 4
+"""Into how many a range is divided at least: by two different cuts or more each has fewer rows."""
+
+
+class ArrangedRows:
+    """Rows, which are in one piece, and the order they are to be taken in."""
+
+    def __init__(self, rows: pa.Table, order: npt.NDArray[np.int64]) -> None:
+        self._rows = rows
+        self._order = order
+        (batch,) = rows.to_batches() or [None]
+        before = np.zeros(1, np.int64) if batch is None else _bytes_before(batch)
+        self._bytes_before = np.concatenate([[0], np.cumsum(np.diff(before)[order])])
+
+    def pieces(self, start: int, end: int, *, most_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Those at ``start`` to ``end`` (exclusive), copied; about ``most_bytes`` at a time."""
+        while start < end:
+            full = np.searchsorted(self._bytes_before, self._bytes_before[start] + most_bytes, side="right")
+            behind = min(max(int(full) - 1, start + 1), start + _ROWS_AT_ONCE, end)
+            taken = self._rows.take(pa.array(self._order[start:behind]))
+            yield from taken.combine_chunks().to_batches()
+            start = behind
+
 
 def in_order(rows: pa.Table, keys: OrderKeys, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """The rows, which are in one piece, sorted; batch by batch."""
-    yield from _taken_by(rows, sort_indices(keys.of(rows)), batch_bytes=batch_bytes)
+    order = sort_indices(keys.of(rows)).to_numpy().astype(np.int64)
+    yield from ArrangedRows(rows, order).pieces(0, rows.num_rows, most_bytes=batch_bytes)
 
 
 def in_order_by_ranges(
@@ -38,13 +68,15 @@ def in_order_by_ranges(
     batch_bytes: int,
     sealed: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all batches sorted; about ``run_bytes`` of them are sorted at a time, and one range.
+    """The rows of all batches sorted; about ``run_bytes`` of them are sorted at a time.
 
     Sorted runs stay in memory up to ``held_bytes``. Those behind lie in the folder for temporary files
     until the last row is taken, encrypted if they are to be ``sealed``.
     """
     with ExitStack() as resources:
-        runs = _Runs(keys, cuts, held_bytes=held_bytes, sealed=sealed, resources=resources)
+        runs = _Runs(
+            keys, cuts, held_bytes=held_bytes, batch_bytes=batch_bytes, sealed=sealed, resources=resources
+        )
         for run in runs_of(batches, run_bytes):
             runs.add(run)
             pa.default_memory_pool().release_unused()
@@ -52,20 +84,74 @@ def in_order_by_ranges(
             pieces = runs.range(number)
             if number in cuts.single:
                 yield from pieces
-            elif together := list(pieces):
-                yield from in_order(gathered(together), keys, batch_bytes=batch_bytes)
-                pa.default_memory_pool().release_unused()
+            else:
+                yield from range_in_order(
+                    pieces, keys, run_bytes=run_bytes, batch_bytes=batch_bytes, sealed=sealed
+                )
+
+
+def range_in_order(
+    pieces: Iterator[pa.RecordBatch], keys: OrderKeys, *, run_bytes: int, batch_bytes: int, sealed: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a range sorted.
+
+    One of more than one and a half ``run_bytes`` goes to the folder for temporary files and is divided
+    again, by bytes: its rows are wider than others, or there are more of them than a sample said.
+    """
+    held: list[pa.RecordBatch] = []
+    size = rows = 0
+    for piece in pieces:
+        held.append(piece)
+        size += batch_arrow_bytes(piece)
+        rows += piece.num_rows
+        if size > _LARGEST_RANGE * run_bytes and rows > 1:
+            break
+    else:
+        if held:
+            yield from in_order(gathered(held), keys, batch_bytes=batch_bytes)
+            pa.default_memory_pool().release_unused()
+        return
+    marks = KeyMarks(keys, most_bytes=run_bytes)
+    with TemporaryDirectory(prefix="parquetry-clustering-") as folder:
+        path = Path(folder) / "range.arrow"
+        seal = Seal() if sealed else None
+        together = SpilledRun(path, [marks.noted(chain(drained(held), pieces))], seal=seal)
+        found, weights = marks.keys()
+        ranges = max(int(weights.sum() // run_bytes) + 1, _FEWEST_RANGES)
+        yield from in_order_by_ranges(
+            _read_once(together, path),
+            keys,
+            cuts_of(found, ranges, weights=weights),
+            run_bytes=run_bytes,
+            held_bytes=0,
+            batch_bytes=batch_bytes,
+            sealed=sealed,
+        )
+
+
+def _read_once(run: SpilledRun, path: Path) -> Iterator[pa.RecordBatch]:
+    """The only range of a run, whose file then goes."""
+    yield from run.range(0)
+    path.unlink()
 
 
 class _Runs:
     """Sorted runs, divided into ranges, in memory as far as they have room."""
 
     def __init__(
-        self, keys: OrderKeys, cuts: Cuts, *, held_bytes: int, sealed: bool, resources: ExitStack
+        self,
+        keys: OrderKeys,
+        cuts: Cuts,
+        *,
+        held_bytes: int,
+        batch_bytes: int,
+        sealed: bool,
+        resources: ExitStack,
     ) -> None:
         self._keys = keys
         self._cuts = cuts
         self._room = held_bytes
+        self._batch_bytes = batch_bytes
         self._resources = resources
         self._held: list[list[list[pa.RecordBatch]]] = []
         self._folder: Path | None = None
@@ -77,7 +163,7 @@ class _Runs:
         """Sort the rows; the list lets go of them."""
         rows = gathered(run)
         self._room -= rows.nbytes
-        ranges = _divided(rows, self._keys, self._cuts)
+        ranges = self._divided(rows)
         if self._room >= 0:
             self._held.append([list(pieces) for pieces in ranges])
             return
@@ -96,6 +182,13 @@ class _Runs:
         for run in self._spilled:
             yield from run.range(number)
 
+    def _divided(self, rows: pa.Table) -> Iterator[Iterator[pa.RecordBatch]]:
+        """The rows in order, by range."""
+        order, starts = self._cuts.divide(self._keys.of(rows))
+        arranged = ArrangedRows(rows, order)
+        for start, end in pairwise(starts.tolist()):
+            yield arranged.pieces(start, end, most_bytes=self._batch_bytes)
+
 
 def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[pa.RecordBatch]]:
     """The batches, as many together as have about ``run_bytes``."""
@@ -111,19 +204,6 @@ def runs_of(batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[list[
         yield run
 
 
-def _divided(rows: pa.Table, keys: OrderKeys, cuts: Cuts) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The rows in order, by range; pieces have memory of their own."""
-    order, starts = cuts.divide(keys.of(rows))
-    for start, end in pairwise(starts.tolist()):
-        yield (
-            piece
-            for first in range(start, end, _ROWS_AT_ONCE)
-            for piece in rows.take(pa.array(order[first : min(first + _ROWS_AT_ONCE, end)]))
-            .combine_chunks()
-            .to_batches()
-        )
-
-
 def drained(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches of the list, which lets go of each as it is taken."""
     pieces.reverse()
@@ -131,8 +211,5 @@ def drained(pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pieces.pop()
 
 
-def _taken_by(rows: pa.Table, order: pa.Array, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    width = max(rows.nbytes // max(rows.num_rows, 1), 1)
-    step = max(min(batch_bytes // width, _ROWS_AT_ONCE), 1)
-    for first in range(0, rows.num_rows, step):
-        yield from rows.take(order.slice(first, step)).combine_chunks().to_batches()
+def _bytes_before(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    return batch_bytes_before(batch, np.arange(batch.num_rows + 1))

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from math import inf
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_reader import reading
-from parquetry.runtime.clustering_order import SAMPLE_ROWS
-from parquetry.runtime.encryption import open_footer, open_parquet
+from parquetry.runtime.clustering_columns import ColumnReader
+from parquetry.runtime.clustering_even import EvenSample
+from parquetry.runtime.clustering_order import SAMPLE_BYTES, SAMPLE_ROWS
+from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.layout.file_statistics import FileStatistics
-from parquetry.runtime.parallel import map_each
+from parquetry.runtime.parallel import for_each
 from parquetry.runtime.storage_model import ObjectStore
 
 _FEWEST_ROWS: Final = 4096
 _FEWEST_ROW_GROUPS: Final = 4
+_FEWEST_BYTES: Final = 256 * 1024
 _MIB: Final = 1024 * 1024
 _ROUNDING: Final = 1e-9
 
@@ -28,15 +32,18 @@ _ROUNDING: Final = 1e-9
 class SampleLimits:
     """What a sample of all groups of a plan may cost.
 
-    ``rows`` are kept, at most ``group_rows`` of a group; they are taken from ``row_groups`` row groups,
+    ``rows`` are kept, at most ``group_rows`` of a group, and no more than take ``kept_bytes`` in
+    memory; they are taken from ``row_groups`` row groups,
     so that no more files are opened, and about ``read_bytes`` of column chunks are read for them. A group
-    is not sampled below 4096 rows and 4 row groups: when others have spent ``rows`` or ``row_groups``, it
-    has no sample. To learn how rows shrink, about ``tried_bytes`` of one group are read whole, from at
-    most as many row groups again; as many files again are opened for their page index alone.
+    is not sampled below 4096 rows, 256 KiB and 4 row groups: when others have spent ``rows``, ``kept_bytes``
+    or ``row_groups``, it has no sample. To learn how rows shrink, about ``tried_bytes`` of one group are
+    read whole, from at most as many row groups again; as many files again are opened for their page index
+    alone.
     """
 
     rows: int = 4 * SAMPLE_ROWS
     group_rows: int = 4 * SAMPLE_ROWS
+    kept_bytes: int = 4 * SAMPLE_BYTES
     row_groups: int = 512
     read_bytes: int = 128 * _MIB
     tried_bytes: int = 48 * _MIB
@@ -51,11 +58,14 @@ class SampleLimits:
         return replace(
             self,
             rows=max(self.rows, groups * _FEWEST_ROWS),
+            kept_bytes=max(self.kept_bytes, groups * _FEWEST_BYTES),
             row_groups=max(self.row_groups, groups * _FEWEST_ROW_GROUPS),
         )
 
 
-IN_REVIEW: Final = SampleLimits(rows=SAMPLE_ROWS, row_groups=64, read_bytes=32 * _MIB, tried_bytes=12 * _MIB)
+IN_REVIEW: Final = SampleLimits(
+    rows=SAMPLE_ROWS, kept_bytes=SAMPLE_BYTES, row_groups=64, read_bytes=32 * _MIB, tried_bytes=12 * _MIB
+)
 """For plans that are looked at, of many tables at once: a fraction of what a table's own plan may cost."""
 
 
@@ -92,11 +102,18 @@ class GroupSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
-    """A row group to draw from: the rows at ``start`` and every ``step`` behind it."""
+    """A row group to draw from: the rows at ``start`` and every ``step`` behind it, of ``rows``."""
 
     number: int
     start: float
     step: float
+    rows: int
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """Which rows of the row group are drawn."""
+        places = np.arange(self.start, self.rows, self.step).astype(np.int64)
+        return places[places < self.rows]
 
 
 def draw(
@@ -110,11 +127,13 @@ def draw(
     The groups in front come first: once the limits are spent, the others have no rows.
 
     Row groups are chosen evenly by rows, and rows evenly within them, so that large groups of many
-    files cost as much as the limits say, and memory for the rows that are kept and one batch of
-    each file that is read at a time. NotFoundError when a file is gone.
+    files cost as much as the limits say, and memory for the rows that are kept and a few MiB of
+    each file that is read at a time. Where the rows take too many bytes, every second of them is kept, or
+    every fourth and so on. NotFoundError when a file is gone.
     """
     share = max(len(groups), 1)
     rows = min(limits.group_rows, max(limits.rows // share, _FEWEST_ROWS))
+    most_bytes = max(limits.kept_bytes // share, _FEWEST_BYTES)
     row_groups = max(limits.row_groups // share, _FEWEST_ROW_GROUPS)
     part = _part_read(store, groups, wanted)
 
@@ -125,16 +144,21 @@ def draw(
         return max(min(row_groups, count), _FEWEST_ROW_GROUPS)
 
     samples: list[GroupSample] = []
-    spent_rows = spent_row_groups = 0
+    spent_rows = spent_bytes = spent_row_groups = 0
     for files in groups:
         total = _rows(files)
-        if spent_rows >= limits.rows or spent_row_groups >= limits.row_groups:
+        if (
+            spent_rows >= limits.rows
+            or spent_bytes >= limits.kept_bytes
+            or spent_row_groups >= limits.row_groups
+        ):
             samples.append(GroupSample(rows=wanted.empty_table(), of_rows=total))
             continue
         chosen = _chosen(files, rows=min(rows, total), row_groups=affordable(files))
-        sample = _drawn(store, files, wanted, chosen)
+        sample = _drawn(store, files, wanted, chosen, most_bytes=most_bytes)
         samples.append(sample)
         spent_rows += sample.rows.num_rows
+        spent_bytes += sample.rows.nbytes
         spent_row_groups += sum(len(chunks) for chunks in chosen.values())
     return samples
 
@@ -205,17 +229,21 @@ def _drawn(
     files: Sequence[FileStatistics],
     wanted: pa.Schema,
     chosen: Mapping[str, Sequence[_Chunk]],
+    *,
+    most_bytes: int,
 ) -> GroupSample:
     paths = [file.path for file in files if file.path in chosen]
-    drawn = map_each(paths, lambda path: _draw_file(store, path, chosen[path], wanted))
-    batches = [batch for found in drawn for batch in found]
-    return GroupSample(
-        rows=pa.Table.from_batches(batches, schema=wanted).combine_chunks(),
-        of_rows=_rows(files),
-        by_path={
-            path: sum(batch.num_rows for batch in found) for path, found in zip(paths, drawn, strict=True)
-        },
+    counts = [sum(len(chunk.places) for chunk in chosen[path]) for path in paths]
+    firsts = list(accumulate(counts, initial=0))
+    sample = EvenSample(wanted, most_bytes=most_bytes)
+    for_each(
+        zip(paths, firsts, strict=False),
+        lambda file: _draw_file(store, file[0], chosen[file[0]], wanted, sample, first=file[1]),
     )
+    numbers, rows = sample.found()
+    kept = np.diff(np.searchsorted(numbers, firsts)).tolist()
+    by_path = {path: count for path, count in zip(paths, kept, strict=True) if count}
+    return GroupSample(rows=rows, of_rows=_rows(files), by_path=by_path)
 
 
 def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> Mapping[str, list[_Chunk]]:
@@ -230,7 +258,7 @@ def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> M
         seen = 0
         for path, number, count in listed:
             start = -(-seen // step) * step - seen
-            found.setdefault(path, []).append(_Chunk(number=number, start=start, step=step))
+            found.setdefault(path, []).append(_Chunk(number=number, start=start, step=step, rows=count))
             seen += count
         return found
     # Even steps meet large row groups more often; every time one is met it gives as many rows.
@@ -240,27 +268,28 @@ def _chosen(files: Sequence[FileStatistics], *, rows: int, row_groups: int) -> M
     for index, hits in zip(met.tolist(), times.tolist(), strict=True):
         path, number, count = listed[index]
         step = max(count * row_groups / (rows * hits), 1.0)
-        found.setdefault(path, []).append(_Chunk(number=number, start=0.0, step=step))
+        found.setdefault(path, []).append(_Chunk(number=number, start=0.0, step=step, rows=count))
     return found
 
 
 def _draw_file(
-    store: ObjectStore, path: str, chunks: Sequence[_Chunk], wanted: pa.Schema
-) -> list[pa.RecordBatch]:
+    store: ObjectStore,
+    path: str,
+    chunks: Sequence[_Chunk],
+    wanted: pa.Schema,
+    sample: EvenSample,
+    *,
+    first: int,
+) -> None:
+    """Offer the rows that are drawn from a file to the sample, numbered from ``first``."""
     place = f"{store.uri}/{path}"
-    drawn: list[pa.RecordBatch] = []
     with reading(place), store.open_input(path) as content:
-        file = open_parquet(content)
-        names = [name for name in file.schema_arrow.names if name in wanted.names]
-        source = pa.schema([file.schema_arrow.field(name) for name in names])
-        conformer = Conformer(source, wanted, place=place)
+        reader = ColumnReader(content, wanted, place=place)
         for chunk in chunks:
-            count = file.metadata.row_group(chunk.number).num_rows
-            numbers = np.arange(chunk.start, count, chunk.step).astype(np.int64)
-            numbers = numbers[numbers < count]
+            places = chunk.places
             seen = 0
-            for batch in file.iter_batches(columns=names, row_groups=[chunk.number], use_threads=False):
-                here = numbers[(numbers >= seen) & (numbers < seen + batch.num_rows)] - seen
-                drawn.append(conformer(batch.take(pa.array(here))))
+            for batch in reader.batches(chunk.number):
+                here = places[(places >= seen) & (places < seen + batch.num_rows)] - seen
+                reader.offer(batch.take(pa.array(here)), np.arange(first, first + len(here)), sample)
+                first += len(here)
                 seen += batch.num_rows
-    return drawn

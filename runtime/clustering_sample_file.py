@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.clustering_columns import ColumnReader
+from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.statistics import FOLDER
 from parquetry.runtime.storage_model import ObjectStore
@@ -34,18 +36,18 @@ class KeptSample:
     path: str
     number: int
 
-    def read(self, store: ObjectStore, schema: pa.Schema) -> pa.Table | None:
-        """The rows as the table's schema has these columns now; None when they are not there any more."""
+    def read(self, store: ObjectStore, schema: pa.Schema, *, most_bytes: int) -> pa.Table | None:
+        """The rows as the table's schema has these columns now; None when they are not there any more.
+
+        Every second of them, or every fourth and so on, where they would take more than ``most_bytes``.
+        """
         try:
             with store.open_input(self.path) as content:
-                found = decode_sample(content, self.number)
+                return decode_sample(
+                    content, self.number, schema, most_bytes=most_bytes, place=f"{store.uri}/{self.path}"
+                )
         except NotFoundError:
             return None
-        if found is None:
-            return None
-        wanted = pa.schema([column for column in schema if column.name in found.column_names])
-        conformer = Conformer(found.schema, wanted, place=f"{store.uri}/{self.path}")
-        return pa.Table.from_batches([conformer(batch) for batch in found.to_batches()], schema=wanted)
 
 
 def kept_sample(plan: ClusteringPlan, group: ClusteringGroup) -> KeptSample | None:
@@ -68,12 +70,23 @@ def encode_samples(samples: Sequence[pa.Table | None]) -> bytes | None:
     return target.getvalue()
 
 
-def decode_sample(content: pa.NativeFile, number: int) -> pa.Table | None:
-    """The sample of group ``number``, None where it has none; only that part of the file is read."""
-    file = pq.ParquetFile(content)
-    at = file.schema_arrow.get_field_index(_GROUP)
-    for row_group in range(file.metadata.num_row_groups):
-        statistics = file.metadata.row_group(row_group).column(file.metadata.num_columns - 1).statistics
+def decode_sample(
+    content: pa.NativeFile, number: int, schema: pa.Schema, *, most_bytes: int, place: str
+) -> pa.Table | None:
+    """The sample of group ``number``, None where it has none; only that part of the file is read.
+
+    It has those columns of ``schema`` that the file has, and about ``most_bytes`` at most.
+    """
+    names = pq.read_schema(content).names
+    wanted = pa.schema([column for column in schema if column.name in names])
+    reader = ColumnReader(content, wanted, place=place)
+    for row_group in range(reader.metadata.num_row_groups):
+        statistics = reader.metadata.row_group(row_group).column(reader.metadata.num_columns - 1).statistics
         if statistics is not None and statistics.min == number:
-            return file.read_row_group(row_group, use_threads=False).remove_column(at)
+            sample = EvenSample(wanted, most_bytes=most_bytes)
+            seen = 0
+            for batch in reader.batches(row_group):
+                reader.offer(batch, np.arange(seen, seen + batch.num_rows), sample)
+                seen += batch.num_rows
+            return sample.found()[1]
     return None

@@ -13,15 +13,14 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
-from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_reader import reading
-from parquetry.runtime.base_file_rows import one_batch, stored_schema
-from parquetry.runtime.clustering_order import RowOrder, taken
-from parquetry.runtime.encryption import open_parquet
+from parquetry.runtime.base_file_rows import stored_schema
+from parquetry.runtime.clustering_columns import ColumnReader
+from parquetry.runtime.clustering_even import EvenSample
+from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME
@@ -31,17 +30,17 @@ from parquetry.runtime.storage_model import ObjectStore
 _PLACES: Final = 8
 _ROWS_OF_A_PLACE: Final = 512
 _READ_AT_ONCE: Final = 64 * 1024
-_READ_ROWS: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareSample:
-    """Every so many-th row with the columns of an order alone, how many rows there are, and their width.
+    """Every ``stride``-th row with the columns of an order alone, how many rows there are, and their width.
 
     ``row_bytes`` is what a row of all columns takes in memory, as it is when files are read.
     """
 
     sample: pa.Table
+    stride: int
     rows: int
     row_bytes: int
 
@@ -54,24 +53,31 @@ def sample_of(
     Every second, fourth and so on of those where they would take more than ``most_bytes``, about.
     RetryWrite when a file was cleaned.
     """
-    sample = _Sample(_of_order(context.schema, order), stride=stride, most_bytes=most_bytes)
+    wanted = _of_order(context.schema, order)
+    sample = EvenSample(wanted, stride=stride, most_bytes=most_bytes)
+    rows = 0
     for part in slices:
         with _opened(context.store, part) as (content, place):
-            sample.add(content, place)
-    return taken(sample.taken)
+            rows = _look_at_all(ColumnReader(content, wanted, place=place), sample, rows)
+    return sample.found()[1]
 
 
 def sample_share(
     context: WriteContext, slices: Sequence[FileSlice], order: RowOrder, *, stride: int
 ) -> ShareSample:
-    """What there is to know of the files. RetryWrite when one was cleaned."""
-    sample = _Sample(_of_order(context.schema, order), stride=stride)
+    """What there is to know of the files, of at most 8 MiB. RetryWrite when one was cleaned.
+
+    The stride is doubled where every ``stride``-th row would take more.
+    """
+    wanted = _of_order(context.schema, order)
+    sample = EvenSample(wanted, stride=stride, most_bytes=SAMPLE_BYTES)
+    rows = 0
     measured = set(_even(_PLACES, len(slices)))
     measured_rows = 0
     measured_bytes = 0.0
     for number, part in enumerate(slices):
         with _opened(context.store, part) as (content, place):
-            sample.add(content, place)
+            rows = _look_at_all(ColumnReader(content, wanted, place=place), sample, rows)
             if number in measured:
                 for count, width in _widths(
                     content, context.schema, place, places=-(-_PLACES // len(measured))
@@ -79,44 +85,21 @@ def sample_share(
                     measured_rows += count
                     measured_bytes += count * width
     return ShareSample(
-        sample=taken(sample.taken),
-        rows=sample.rows,
+        sample=sample.found()[1],
+        stride=sample.stride,
+        rows=rows,
         row_bytes=int(np.ceil(measured_bytes / max(measured_rows, 1))),
     )
 
 
-class _Sample:
-    """Every so many-th of the rows of all files, and how many rows they have.
-
-    The stride doubles, and every second row goes, while those taken have more than ``most_bytes``.
-    """
-
-    def __init__(self, wanted: pa.Schema, *, stride: int, most_bytes: int | None = None) -> None:
-        self._wanted = wanted
-        self._stride = stride
-        self._most_bytes = most_bytes
-        self._size = 0
-        self.rows = 0
-        self.taken: list[pa.RecordBatch] = [pa.RecordBatch.from_pylist([], schema=wanted)]
-
-    def add(self, content: pa.NativeFile, place: str) -> None:
-        """Look at all rows of the next file."""
-        file = open_parquet(content)
-        conformer = _conformer(file, self._wanted, place)
-        for batch in file.iter_batches(_READ_ROWS, columns=conformer.source.names, use_threads=False):
-            chosen = np.arange(-self.rows % self._stride, batch.num_rows, self._stride)
-            self.taken.append(conformer(batch.take(pa.array(chosen))))
-            self.rows += batch.num_rows
-            self._size += batch_arrow_bytes(self.taken[-1])
-            while self._most_bytes is not None and self._size > self._most_bytes and self._stride < self.rows:
-                self._thin()
-
-    def _thin(self) -> None:
-        rows = taken(self.taken)
-        every_second = rows.take(pa.array(np.arange(0, rows.num_rows, 2)))
-        self.taken = [one_batch(every_second.to_batches())]
-        self._stride *= 2
-        self._size = batch_arrow_bytes(self.taken[0])
+def _look_at_all(reader: ColumnReader, sample: EvenSample, first: int) -> int:
+    """Offer the rows of a file to the sample, numbered from ``first``; the number behind the last."""
+    for row_group in range(reader.metadata.num_row_groups):
+        for batch in reader.batches(row_group):
+            numbers = np.arange(first, first + batch.num_rows)
+            reader.offer(batch, numbers, sample)
+            first += batch.num_rows
+    return first
 
 
 def _of_order(schema: pa.Schema, order: RowOrder) -> pa.Schema:
@@ -139,21 +122,19 @@ def _widths(
     content: pa.NativeFile, schema: pa.Schema, place: str, *, places: int
 ) -> Iterator[tuple[int, float]]:
     """The rows of some row groups, and the bytes of a row by those in front."""
-    file = open_parquet(content, read_dictionary=[COMMIT_TIME], pre_buffer=False, buffer_size=_READ_AT_ONCE)
-    conformer = _conformer(file, stored_schema(schema), place)
-    for number in _even(places, file.num_row_groups):
-        batches = file.iter_batches(
-            _ROWS_OF_A_PLACE, row_groups=[number], columns=conformer.source.names, use_threads=False
-        )
-        batch = next(batches, None)
+    reader = ColumnReader(
+        content,
+        stored_schema(schema),
+        place=place,
+        encoded=[COMMIT_TIME],
+        pre_buffer=False,
+        buffer_size=_READ_AT_ONCE,
+    )
+    for number in _even(places, reader.metadata.num_row_groups):
+        batch = next(reader.batches(number, most_rows=_ROWS_OF_A_PLACE), None)
         if batch is not None and batch.num_rows:
-            count = file.metadata.row_group(number).num_rows
-            yield count, batch_arrow_bytes(conformer(batch)) / batch.num_rows
-
-
-def _conformer(file: pq.ParquetFile, wanted: pa.Schema, place: str) -> Conformer:
-    source = pa.schema([field for field in file.schema_arrow if field.name in wanted.names])
-    return Conformer(source, wanted, place=place)
+            size = sum(batch_arrow_bytes(piece) for piece in reader.decoded(batch))
+            yield reader.metadata.row_group(number).num_rows, size / batch.num_rows
 
 
 def _even(places: int, count: int) -> list[int]:

@@ -19,6 +19,7 @@ from parquetry.runtime.base_file_rows import Origin, with_origin
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
 from parquetry.runtime.clustering_order import (
+    SAMPLE_BYTES,
     SAMPLE_ROWS,
     OrderKeys,
     RowOrder,
@@ -135,7 +136,7 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
     RetryWrite when a file was cleaned, ConflictError when the run was rolled back, ParquetryError
     when the rows written are not the rows read.
     """
-    rows, dictionaries = _survey(context, group)
+    rows, stored_bytes, dictionaries = _survey(context, group)
     context = context_of(context, group, rows=rows)
     arrived, written = Tally(), Tally()
     readers = readers_of(context, group.slices, dictionaries=dictionaries)
@@ -145,7 +146,8 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
             copied = _stitch(readers, writer, arrived, written)
         else:
             copied = 0
-            batches = _sorted(context, group, group.order, arrived.counted(_batches(readers)), rows)
+            incoming = arrived.counted(_batches(readers))
+            batches = _sorted(context, group, group.order, incoming, rows=rows, stored_bytes=stored_bytes)
             append_in_order(writer, group.order, written.counted(batches))
         files = writer.finish()
     in_files = sum(file.stat.num_writes for file in files)
@@ -208,10 +210,11 @@ def _check(
     )
 
 
-def _survey(context: WriteContext, group: GroupWork) -> tuple[int, frozenset[str]]:
-    """How many rows there are, and which text columns all files keep in dictionaries that are small.
+def _survey(context: WriteContext, group: GroupWork) -> tuple[int, int, frozenset[str]]:
+    """How many rows there are, their bytes before compression, and which texts files keep in dictionaries.
 
-    Not those that rows are sorted by: the values of a whole run are there at once, in full.
+    In small ones, and all files do. Not those that rows are sorted by: the values of a whole run are there
+    at once, in full.
     """
     try:
         footers = [read_metadata(context.store, part.path) for part in group.slices]
@@ -221,8 +224,11 @@ def _survey(context: WriteContext, group: GroupWork) -> tuple[int, frozenset[str
     shared = frozenset(kept[0]).intersection(*kept) if kept else frozenset[str]()
     if group.order is not None:
         shared -= group.order.top_level
-    return sum(footer.num_rows for footer in footers), frozenset(
-        name for name in shared if sum(sizes[name] for sizes in kept) <= _DICTIONARY_BYTES
+    row_groups = (footer.row_group(n) for footer in footers for n in range(footer.num_row_groups))
+    return (
+        sum(footer.num_rows for footer in footers),
+        sum(row_group.total_byte_size for row_group in row_groups),
+        frozenset(name for name in shared if sum(sizes[name] for sizes in kept) <= _DICTIONARY_BYTES),
     )
 
 
@@ -246,7 +252,15 @@ def _batches(readers: Iterable[BaseFileReader]) -> Batches:
     return (batch for reader in readers for part in reader.row_groups for batch in reader.batches(part))
 
 
-def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, batches: Batches, rows: int) -> Batches:
+def _sorted(
+    context: WriteContext,
+    group: GroupWork,
+    order: RowOrder,
+    batches: Batches,
+    *,
+    rows: int,
+    stored_bytes: int,
+) -> Batches:
     held: list[pa.RecordBatch] = []
     size = 0
     run_bytes = run_bytes_of(context)
@@ -264,7 +278,8 @@ def _sorted(context: WriteContext, group: GroupWork, order: RowOrder, batches: B
     stride = max(rows // SAMPLE_ROWS, 1)
     sample = sample_of(context, group.slices, order, stride=stride, most_bytes=run_bytes)
     keys = OrderKeys(order, planned_sample(context, group) or sample)
-    expected_bytes = rows * size / sum(batch.num_rows for batch in held)
+    # Files in front may be older than a wide column: rows take no less than in the file.
+    expected_bytes = max(rows * size / sum(batch.num_rows for batch in held), stored_bytes)
     room = held_bytes_of(context)
     yield from in_order_by_ranges(
         chain(drained(held), batches),
@@ -291,7 +306,10 @@ def readers_of(
 
 def planned_sample(context: WriteContext, group: GroupWork) -> pa.Table | None:
     """The sample that the plan keeps for the group; None without one."""
-    return None if group.ranked_by is None else group.ranked_by.read(context.store, context.schema)
+    if group.ranked_by is None:
+        return None
+    most_bytes = min(SAMPLE_BYTES, run_bytes_of(context))
+    return group.ranked_by.read(context.store, context.schema, most_bytes=most_bytes)
 
 
 def _strided(rows: pa.Table) -> pa.Table:

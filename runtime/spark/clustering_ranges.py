@@ -19,9 +19,18 @@ import pyarrow as pa
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_model import WriteContext, WrittenBucket
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
+from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.clustering_files import SpreadingWriter
-from parquetry.runtime.clustering_order import Cuts, OrderKeys, RowOrder, cuts_of, gathered, taken
-from parquetry.runtime.clustering_runs import in_order, runs_of
+from parquetry.runtime.clustering_order import (
+    SAMPLE_BYTES,
+    Cuts,
+    OrderKeys,
+    RowOrder,
+    cuts_of,
+    gathered,
+    taken,
+)
+from parquetry.runtime.clustering_runs import ArrangedRows, range_in_order, runs_of
 from parquetry.runtime.clustering_share import sample_share
 from parquetry.runtime.clustering_task import (
     GroupWork,
@@ -38,9 +47,6 @@ from parquetry.runtime.spark.base_file import BUCKET
 
 MESSAGE_BYTES: Final = 1024 * 1024
 """About the most that a message carries."""
-
-SAMPLE_BYTES: Final = 8 * 1024 * 1024
-"""The most that the sample of a group takes, which every task is given."""
 
 RANGE: Final = "range_number"
 RUN: Final = "run"
@@ -63,10 +69,10 @@ _SCHEMA: Final = pa.schema(
         (_CONTENT, pa.binary()),
     ]
 )
+_STRIDE: Final = b"stride"
 _TALLY: Final = -1
 _GONE: Final = -1
 _RUN_SHIFT: Final = 32
-_MOST_ROWS: Final = 65_536
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 Batches = Iterator[pa.RecordBatch]
@@ -132,33 +138,40 @@ def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: i
             except RetryWrite:
                 yield _message(run=number, taken=_GONE)
             else:
-                yield _message(
-                    run=number, rows=found.rows, taken=found.row_bytes, content=_packed(found.sample)
-                )
+                told = {_STRIDE: str(found.stride)}
+                content = _packed(found.sample.replace_schema_metadata(told))
+                yield _message(run=number, rows=found.rows, taken=found.row_bytes, content=content)
 
     return sample
 
 
 def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
-    """One message of all that :func:`sampler` sends: thinned out where it is too much to send around."""
-    pieces: list[pa.RecordBatch] = []
+    """One message of all that :func:`sampler` sends, of at most 8 MiB, evenly from all shares.
+
+    The messages of shares come in their order.
+    """
+    sample: EvenSample | None = None
     rows = row_bytes = 0
     is_gone = False
     for message in _received(messages):
         if message.content is None or message.taken is None:
             is_gone = True
             continue
+        share = taken(_unpacked(message.content))
+        stride = int(share.schema.metadata[_STRIDE])
+        share = share.replace_schema_metadata(None)
+        sample = sample or EvenSample(share.schema, most_bytes=SAMPLE_BYTES, stride=stride)
+        sample.widen(stride)
+        first = -(-rows // stride)
+        for batch in share.to_batches():
+            sample.add(stride * np.arange(first, first + batch.num_rows), batch)
+            first += batch.num_rows
         rows += message.rows
         row_bytes += message.rows * message.taken
-        pieces += _unpacked(message.content)
-    if is_gone or not pieces:
+    if is_gone or sample is None:
         yield _message(taken=_GONE)
         return
-    sample = taken(pieces)
-    stride = -(-sample.nbytes // SAMPLE_BYTES)
-    if stride > 1:
-        sample = sample.take(pa.array(np.arange(0, sample.num_rows, stride)))
-    yield _message(rows=rows, taken=row_bytes // max(rows, 1), content=_packed(sample))
+    yield _message(rows=rows, taken=row_bytes // max(rows, 1), content=_packed(sample.found()[1]))
 
 
 def read_sample(rows: Sequence[Any]) -> Sampled | None:
@@ -268,8 +281,14 @@ class _Gathering:
             pieces = (batch for message in messages for batch in _unpacked(message.content))
             if number in division.cuts.single:
                 yield from pieces
-            elif held := list(pieces):
-                yield from in_order(gathered(held), division.keys, batch_bytes=self._context.batch_bytes)
+            else:
+                yield from range_in_order(
+                    pieces,
+                    division.keys,
+                    run_bytes=run_bytes_of(self._context),
+                    batch_bytes=self._context.batch_bytes,
+                    sealed=self._context.files.encryption_key is not None,
+                )
 
 
 def _counted(number: int, rows: int, fingerprint: int, files: tuple[Any, ...] = ()) -> WrittenBucket:
@@ -293,16 +312,16 @@ def _scattered(context: WriteContext, division: Division, slices: Sequence[FileS
         for held in runs_of(read.counted(batches), run_bytes_of(context)):
             rows = gathered(held)
             order, starts = division.cuts.divide(division.keys.of(rows))
-            step = max(min(MESSAGE_BYTES * rows.num_rows // max(rows.nbytes, 1), _MOST_ROWS), 1)
+            arranged = ArrangedRows(rows, order)
             for number, (start, end) in enumerate(pairwise(starts.tolist())):
                 task = int(division.task_of[number])
                 sent[task] += end - start
-                for first in range(start, end, step):
-                    piece = rows.take(pa.array(order[first : min(first + step, end)]))
+                for piece in arranged.pieces(start, end, most_bytes=MESSAGE_BYTES):
+                    content = _packed(pa.Table.from_batches([piece]))
                     yield _message(
-                        task=task, range_=number, run=next(runs), rows=piece.num_rows, content=_packed(piece)
+                        task=task, range_=number, run=next(runs), rows=piece.num_rows, content=content
                     )
-            del rows  # else they are there until the next run is
+            del rows, arranged  # else they are there until the next run is
     except RetryWrite:
         is_gone = True
     for task in range(division.tasks):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
-from parquetry.runtime.clustering_order import OrderKeys, RowOrder, cuts_of
+from parquetry.runtime.clustering_order import OrderKeys, RowOrder, cuts_of, split_places
+from parquetry.runtime.clustering_runs import range_in_order
 from parquetry.runtime.clustering_strategies import ranks_in
 from parquetry.runtime.layout.curves import bits_per_column, hilbert_index, z_index
 
@@ -95,6 +98,44 @@ def test_ranges_divide_the_order(rows, sampled, ranges):
     assert in_order == sorted(in_order)
     for number in cuts.single:
         assert len({rows[n] for n in order[starts[number] : starts[number + 1]]}) <= 1
+
+
+FLOATS = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, float("inf"), float("nan"), -float("nan")]))
+PIECES = st.lists(st.lists(st.tuples(FLOATS, st.integers(0, 400)), max_size=9), max_size=9)
+
+
+@settings(max_examples=50)
+@given(PIECES, st.integers(1, 2000), st.integers(1, 500))
+def test_a_range_of_any_size_comes_sorted_and_rows_with_equal_keys_as_they_were(
+    pieces, run_bytes, batch_bytes
+):
+    numbers = iter(range(100))
+    batches = [
+        pa.RecordBatch.from_pydict(
+            {
+                "x": pa.array([x for x, _ in piece], pa.float64()),
+                "wide": pa.array([b"w" * width for _, width in piece], pa.binary()),
+                "at": pa.array([next(numbers) for _ in piece], pa.int64()),
+            }
+        )
+        for piece in pieces
+    ]
+    order = RowOrder(strategy="sort", columns=("x",), split_by=("x",))
+    keys = OrderKeys(order, pa.table({"x": pa.array([], pa.float64())}))
+    sorted_batches = list(
+        range_in_order(iter(batches), keys, run_bytes=run_bytes, batch_bytes=batch_bytes, sealed=False)
+    )
+    if not sorted_batches:
+        assert not sum(map(len, pieces))
+        return
+    came = pa.Table.from_batches(batches)
+    found = pa.Table.from_batches(sorted_batches)
+    wanted = came.sort_by([("x", "ascending"), ("at", "ascending")])
+    assert found.column("at").to_pylist() == wanted.column("at").to_pylist()
+    assert found.column("wide").equals(wanted.column("wide"))
+    whole = found.combine_chunks().to_batches()[0] if found.num_rows else sorted_batches[0]
+    different = {"none" if x is None else "nan" if isnan(x) else x for x in found.column("x").to_pylist()}
+    assert len(split_places(whole, None, order)) == max(len(different) - 1, 0)
 
 
 LONG_TEXTS = st.builds(

@@ -10,10 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime import clustering_runs
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
+from parquetry.runtime.clustering_sample import SampleLimits, draw
+from parquetry.runtime.clustering_sample_file import KeptSample, encode_samples
+from parquetry.runtime.clustering_share import sample_share
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spark.clustering_ranges import merge_samples, read_sample, sampler
+from parquetry.runtime.spec import Column, FilesPolicy
 from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, slice_of
 from tests.support.clustering_memory import spilled_files
 
@@ -31,11 +36,12 @@ ROOT = Path(__file__).parents[2]
 def count_allocations():
     """Starts counting what Arrow allocates."""
     before = pa.default_memory_pool()
+    pools = []  # they have to be there for as long as what they allocated is
 
     def start():
-        counting = pa.proxy_memory_pool(before)
-        pa.set_memory_pool(counting)
-        return counting
+        pools.append(pa.proxy_memory_pool(before))
+        pa.set_memory_pool(pools[-1])
+        return pools[-1]
 
     yield start
     pa.set_memory_pool(before)
@@ -87,9 +93,9 @@ def test_a_group_of_many_times_the_budget_stays_near_it(tmp_path, count_allocati
     assert counting.max_memory() < 3 * after.memory_budget_bytes
 
 
-def long_texts(rng, rows):
+def long_texts(rng, rows, length=400):
     """Rows of few texts, each of which is long; files keep next to nothing of them."""
-    texts = pa.array([f"{number:03d}" + "x" * 400 for number in range(20)])
+    texts = pa.array([f"{number:03d}" + "x" * length for number in range(20)])
     return pa.RecordBatch.from_pydict(
         {
             "_hoodie_record_key": pa.array(rng.integers(0, 2**62, rows)).cast(pa.string()),
@@ -106,9 +112,8 @@ def long_texts(rng, rows):
 def test_few_long_texts_stay_near_the_budget_when_rows_are_sorted_by_them(
     tmp_path, count_allocations, column
 ):
-    columns = (Column(name="n", type="bigint"), Column(name="s", type="string"))
     rng, rows = np.random.default_rng(1), 25_000
-    ctx = context(tmp_path, columns, instant=FIRST)
+    ctx = context(tmp_path, TEXTS, instant=FIRST)
     files = [
         file
         for number in range(4)
@@ -122,11 +127,139 @@ def test_few_long_texts_stay_near_the_budget_when_rows_are_sorted_by_them(
         order=RowOrder(strategy="sort", columns=(column,)),
     )
     assert group.size_bytes < 8 * MIB
-    after = replace(context(tmp_path, columns, instant=SECOND), memory_budget_bytes=16 * MIB)
+    after = replace(context(tmp_path, TEXTS, instant=SECOND), memory_budget_bytes=16 * MIB)
     counting = count_allocations()
     written = rewrite_group(after, group)
     assert written.consumed_rows == 4 * rows
     assert counting.max_memory() < 2 * after.memory_budget_bytes
+
+
+TEXTS = (Column(name="n", type="bigint"), Column(name="s", type="string"))
+BY_TEXT = RowOrder(strategy="sort", columns=("s",))
+
+
+@pytest.fixture(scope="module")
+def very_long_texts(tmp_path_factory):
+    """A folder, and two files in it of 5,000 rows with texts of 4,000 characters: 40 MB when decoded."""
+    folder = tmp_path_factory.mktemp("texts")
+    rng = np.random.default_rng(1)
+    ctx = context(folder, TEXTS, instant=FIRST)
+    return folder, [
+        file
+        for number in range(2)
+        for file in write_bucket(ctx, bucket(ctx, number), [long_texts(rng, 5000, 4000)]).files
+    ]
+
+
+def test_very_long_texts_are_sorted_in_bounded_memory(very_long_texts, count_allocations):
+    folder, files = very_long_texts
+    slices = tuple(slice_of(file) for file in files)
+    group = GroupWork(index=0, partition="p=1", slices=slices, target_bytes=24 * MIB, order=BY_TEXT)
+    after = replace(context(folder, TEXTS, instant=SECOND), memory_budget_bytes=8 * MIB)
+    counting = count_allocations()
+    assert rewrite_group(after, group).consumed_rows == 10_000
+    assert counting.max_memory() < 3 * after.memory_budget_bytes
+
+
+def test_the_sample_of_a_plan_is_bounded_by_bytes_and_stays_even(very_long_texts, count_allocations):
+    folder, files = very_long_texts
+    ctx = context(folder, TEXTS, instant=SECOND)
+    counting = count_allocations()
+    (sample,) = draw(
+        ctx.store, [[file.statistics for file in files]], ctx.schema, SampleLimits(kept_bytes=4 * MIB)
+    )
+    assert counting.max_memory() < 12 * MIB
+    assert 2 * MIB < sample.rows.nbytes < 5 * MIB
+    assert sample.of_rows == 10_000
+    first, second = sample.by_path.values()
+    assert abs(first - second) <= 1
+    assert first + second == sample.rows.num_rows
+
+    ctx.store.put("kept.parquet", encode_samples([sample.rows]))
+    kept = KeptSample(path="kept.parquet", number=0).read(ctx.store, ctx.schema, most_bytes=MIB)
+    assert MIB / 3 < kept.nbytes < 1.2 * MIB
+
+
+def test_samples_of_shares_are_bounded_before_and_after_they_are_merged(very_long_texts, count_allocations):
+    folder, files = very_long_texts
+    ctx = context(folder, TEXTS, instant=SECOND)
+    shares = [(slice_of(file),) for file in files]
+    counting = count_allocations()
+    found = sample_share(ctx, shares[0], BY_TEXT, stride=1)
+    assert SAMPLE_BYTES / 3 < found.sample.nbytes < 1.1 * SAMPLE_BYTES
+    assert (found.rows, found.sample.num_rows) == (5000, -(-5000 // found.stride))
+    sample = sampler(ctx, BY_TEXT, shares, stride=1)
+    numbers = [pa.RecordBatch.from_pydict({"id": [number]}) for number in range(len(shares))]
+    (merged,) = merge_samples(sample(numbers))
+    whole = read_sample(merged.to_pylist())
+    assert (whole.rows, SAMPLE_BYTES / 3 < whole.sample.nbytes < 1.1 * SAMPLE_BYTES) == (10_000, True)
+    assert counting.max_memory() < 5 * SAMPLE_BYTES
+
+
+def rows_of_widths(rng, numbers, widths):
+    """Rows that do not compress, of so many bytes each."""
+    ends = np.cumsum(widths)
+    content = rng.bytes(int(ends[-1]))
+    texts = [content[end - width : end] for end, width in zip(ends, widths, strict=True)]
+    return pa.RecordBatch.from_pydict(
+        {
+            "_hoodie_record_key": pa.array(rng.integers(0, 2**62, len(numbers))).cast(pa.string()),
+            "__position": pa.nulls(len(numbers), pa.int64()),
+            "__delete": pa.array(np.zeros(len(numbers), bool)),
+            "__hash": pa.array(np.ones(len(numbers), np.int64)),
+            "n": pa.array(numbers),
+            "skewed": pa.array(numbers),
+            "b": pa.array(texts, pa.binary()),
+        }
+    )
+
+
+def group_of(folder, parts) -> GroupWork:
+    """A group with a file of each part, which is sorted by ``n``."""
+    ctx = context(folder, COLUMNS, instant=FIRST, files=FilesPolicy(compression="uncompressed"))
+    files = [file for n, part in enumerate(parts) for file in write_bucket(ctx, bucket(ctx, n), [part]).files]
+    order = RowOrder(strategy="sort", columns=("n",))
+    slices = tuple(slice_of(file) for file in files)
+    return GroupWork(index=0, partition="p=1", slices=slices, target_bytes=24 * MIB, order=order)
+
+
+def test_wide_rows_that_lie_together_in_the_order_take_no_more_than_scattered_ones(
+    tmp_path, count_allocations
+):
+    rng = np.random.default_rng(1)
+
+    def part():
+        numbers = rng.permutation(10**6)[:3000]
+        is_wide = np.isin(np.arange(3000), np.argsort(numbers)[-60:])
+        return rows_of_widths(rng, numbers, np.where(is_wide, 256 * 1024, 200))
+
+    group = group_of(tmp_path, [part() for _ in range(2)])
+    assert group.size_bytes > 30 * MIB
+    after = replace(context(tmp_path, COLUMNS, instant=SECOND), memory_budget_bytes=8 * MIB)
+    counting = count_allocations()
+    written = rewrite_group(after, group)
+    assert written.consumed_rows == 6000
+    assert counting.max_memory() < 4 * after.memory_budget_bytes
+
+
+def test_the_number_of_ranges_does_not_hang_on_which_file_comes_first(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    parts = [
+        rows_of_widths(rng, rng.integers(0, 10**9, rows), np.full(rows, width))
+        for rows, width in [(5000, 200), (200, 25_000), (200, 25_000)]
+    ]
+    divided_again = []
+    again = clustering_runs.KeyMarks
+    monkeypatch.setattr(
+        clustering_runs,
+        "KeyMarks",
+        lambda keys, **limit: divided_again.append(limit) or again(keys, **limit),
+    )
+    group = group_of(tmp_path, parts)
+    after = replace(context(tmp_path, COLUMNS, instant=SECOND), memory_budget_bytes=4 * MIB)
+    for slices in (group.slices, group.slices[::-1]):
+        assert rewrite_group(after, replace(group, slices=slices)).consumed_rows == 5400
+    assert not divided_again
 
 
 def test_sorted_runs_stay_in_memory_where_the_budget_has_room_for_all_of_them(tmp_path, count_allocations):

@@ -23,7 +23,7 @@ from parquetry.runtime.layout.predicate import Comparison, Operator
 from parquetry.runtime.layout.skipping import touched
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage import LocalStore
-from tests.support.base_files import FIRST, Incoming, bucket, context, write
+from tests.support.base_files import FIRST, MIB, Incoming, bucket, context, write
 from tests.support.predicted import KIB, KINDS, foreseen
 from tests.support.stores import CountingStore, Kind
 
@@ -264,6 +264,26 @@ def test_a_thin_sample_is_taken_to_lie_within_what_it_is_of():
     assert 245 <= first.maximum <= 255
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("-inf")])
+def test_row_groups_of_infinities_have_them_as_bounds(value):
+    whole = FileStatistics(
+        path="a", size_bytes=10_000, row_groups=(RowGroupStatistics(rows=1000, data_bytes=10_000),)
+    )
+    sample = GroupSample(rows=pa.table({"x": pa.array([value] * 100)}), of_rows=1000)
+    (made,) = arranged_files(
+        [whole],
+        sample,
+        RowOrder(strategy="sort", columns=("x",)),
+        types={"x": "double"},
+        target_bytes=10_000,
+        row_group_size_bytes=2_500,
+        shrinkage=Shrinkage(),
+    )
+    assert {(group.columns["x"].minimum, group.columns["x"].maximum) for group in made.row_groups} == {
+        (value, value)
+    }
+
+
 def test_stitched_files_keep_large_row_groups_and_merge_small_ones():
     def group(first, rows, size):
         bounds = ColumnStatistics(type="bigint", minimum=first, maximum=first + rows - 1, nulls=0)
@@ -295,7 +315,12 @@ def test_cuts_are_those_of_the_writer():
 def test_the_sample_of_a_group_is_found_again():
     first, third = pa.table({"n": [1, 2]}), pa.table({"n": [3]})
     content = encode_samples([first, None, third])
-    assert decode_sample(pa.BufferReader(content), 0).equals(first)
-    assert decode_sample(pa.BufferReader(content), 1) is None
-    assert decode_sample(pa.BufferReader(content), 2).equals(third)
+
+    def decoded(number):
+        source = pa.BufferReader(content)
+        return decode_sample(source, number, first.schema, most_bytes=MIB, place="sample")
+
+    assert decoded(0).equals(first)
+    assert decoded(1) is None
+    assert decoded(2).equals(third)
     assert encode_samples([None]) is None

@@ -171,6 +171,37 @@ def test_files_are_of_like_size_whatever_the_tasks(tmp_path):
     assert all(0.9 * mean < size < 1.1 * mean for size in sizes), sizes
 
 
+def test_a_task_holds_no_more_of_a_range_whose_rows_are_wide(tmp_path):
+    """All wide rows lie together in the order: by rows they are one range, many times the budget."""
+    ctx = context(tmp_path, COLUMNS, instant=SECOND)
+    rnd = random.Random(5)
+    files = []
+    for number in range(2):
+        rows = some_rows(rnd, 300, 1000 * number)
+        for row in rows:
+            row.values["n"] = rnd.randrange(10**6)
+        for row in sorted(rows, key=lambda row: row.values["n"])[-60:]:
+            row.values["word"] = "x" * 400_000 + str(row.values["n"])
+        files += write(ctx, bucket(ctx, number), rows).files
+    after = context(tmp_path, COLUMNS, instant="20260103000000000", memory_budget_bytes=8 * MIB)
+    group = work(files, order=RowOrder(strategy="sort", columns=("n",)))
+    before = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(before)
+
+    def counted(messages):
+        pa.set_memory_pool(counting)
+        return messages
+
+    try:
+        results = rewritten(after, group, spoil=counted)
+        peak = counting.max_memory()
+    finally:
+        pa.set_memory_pool(before)
+    assert peak < 32 * MIB < 120 * 400_000
+    found = pa.concat_tables(read(after, [_File(file)]) for file in in_order(results, group)).select(["n"])
+    assert found.equals(found.sort_by([("n", "ascending")]))
+
+
 def doubled(messages):
     carrying = next(m for m in messages if m.column(RANGE)[0].as_py() >= 0)
     copy = carrying.set_column(2, RUN, pa.array([2**40], pa.int64()))

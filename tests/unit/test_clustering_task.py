@@ -233,6 +233,19 @@ def test_rows_that_differ_in_split_by_share_no_file(small_files):
     assert sorted(map(str, cities)) == ["{'Bern'}", "{'Genf'}", "{None}"]
 
 
+def test_a_number_and_its_like_share_a_file(tmp_path):
+    """Sorting takes 0.0 for -0.0, so they come mixed; a file for each turn would be one for each row."""
+    ctx = context(tmp_path, COLUMNS, instant=FIRST)
+    rows = some_rows(random.Random(2), 40)
+    for number, row in enumerate(rows):
+        row.values["x"] = (0.0, -0.0, math.nan, -math.nan, 1.0)[number % 5]
+    files = write(ctx, bucket(ctx, 0), rows).files
+    after = context(tmp_path, COLUMNS, instant=SECOND)
+    order = RowOrder(strategy="sort", columns=("n",), split_by=("x",))
+    written = rewrite_group(after, work(files, order=order)).files
+    assert [file.stat.num_writes for file in written] == [16, 8, 16]
+
+
 @pytest.mark.parametrize(("target", "files_expected"), [(1.0, 10), (0.75, 13), (4.0, 2), (20.0, 1)])
 def test_files_are_of_one_size_near_the_target(tmp_path, target, files_expected):
     rnd = random.Random(3)

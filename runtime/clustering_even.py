@@ -1,0 +1,70 @@
+"""Rows drawn evenly from any number of rows, in bounded memory."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+
+Numbers = npt.NDArray[np.int64]
+
+
+class EvenSample:
+    """Of numbered rows those whose numbers are multiples of ``stride``.
+
+    It doubles while they take more than ``most_bytes``, so that which rows are left in the end depends
+    on the rows alone, not on who adds them first; several threads may. One row is kept whatever it takes.
+    """
+
+    def __init__(self, schema: pa.Schema, *, most_bytes: int, stride: int = 1) -> None:
+        self.stride = stride
+        self._most_bytes = most_bytes
+        self._schema = schema
+        self._numbers: list[Numbers] = []
+        self._rows: list[pa.RecordBatch] = []
+        self._size = 0
+        self._lock = Lock()
+
+    def of(self, numbers: Numbers) -> Numbers:
+        """The places of those numbers that are multiples of the stride as it is now."""
+        return np.flatnonzero(numbers % self.stride == 0)
+
+    def add(self, numbers: Numbers, rows: pa.RecordBatch) -> None:
+        """Rows of these numbers, each of which is added once."""
+        with self._lock:
+            self._append(numbers, rows)
+            while self._size > self._most_bytes and sum(map(len, self._numbers)) > 1:
+                self._widen(2 * self.stride)
+
+    def widen(self, stride: int) -> None:
+        """Keep no more than multiples of this stride, which is one of the present stride."""
+        with self._lock:
+            if stride > self.stride:
+                self._widen(stride)
+
+    def found(self) -> tuple[Numbers, pa.Table]:
+        """The rows by their numbers, with these."""
+        numbers = np.concatenate([np.empty(0, np.int64), *self._numbers])
+        order = np.argsort(numbers, kind="stable")
+        rows = pa.Table.from_batches(self._rows, schema=self._schema)
+        return numbers[order], rows.take(pa.array(order)).combine_chunks()
+
+    def _append(self, numbers: Numbers, rows: pa.RecordBatch) -> None:
+        places = self.of(numbers)
+        if len(places) < len(numbers):
+            numbers, rows = numbers[places], rows.take(pa.array(places))
+        if len(numbers):
+            self._numbers.append(numbers)
+            self._rows.append(rows)
+            self._size += batch_arrow_bytes(rows)
+
+    def _widen(self, stride: int) -> None:
+        self.stride = stride
+        before = list(zip(self._numbers, self._rows, strict=True))
+        self._numbers, self._rows, self._size = [], [], 0
+        for numbers, rows in before:
+            self._append(numbers, rows)

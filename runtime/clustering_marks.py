@@ -1,0 +1,66 @@
+"""Keys of rows that go by, at about even bytes: by them an order is divided evenly by bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from parquetry.runtime.base_file_bytes import batch_bytes_before
+from parquetry.runtime.clustering_order import SAMPLE_ROWS, OrderKeys
+
+_MARKS_OF_A_RUN: Final = 1024
+_MOST_SHARE: Final = 4
+
+
+class KeyMarks:
+    """The key of a row every so many bytes, and the bytes of the rows from the one before to this.
+
+    They are thinned out, by halves, while they take more than a quarter of ``most_bytes``.
+    """
+
+    def __init__(self, keys: OrderKeys, *, most_bytes: int) -> None:
+        self._keys = keys
+        self._most_bytes = most_bytes // _MOST_SHARE
+        self._step = max(most_bytes // _MARKS_OF_A_RUN, 1)
+        self._seen = 0
+        self._marked = 0
+        self._found: list[pa.Table] = []
+        self._weights: list[npt.NDArray[np.int64]] = []
+        self._size = self._count = 0
+
+    def noted(self, pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows, looked at as they are taken."""
+        for piece in pieces:
+            self._note(piece)
+            yield piece
+
+    def keys(self) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """The keys, of at least one row, and the bytes each stands for."""
+        return pa.concat_tables(self._found).combine_chunks(), np.concatenate(self._weights)
+
+    def _note(self, piece: pa.RecordBatch) -> None:
+        behind = self._seen + batch_bytes_before(piece, np.arange(1, piece.num_rows + 1))
+        places = np.flatnonzero(np.diff(behind // self._step, prepend=self._seen // self._step))
+        self._seen = int(behind[-1]) if len(behind) else self._seen
+        if not len(places):
+            return
+        found = self._keys.of(pa.Table.from_batches([piece]).take(pa.array(places)))
+        self._found.append(found)
+        self._weights.append(np.diff(behind[places], prepend=self._marked))
+        self._marked = int(behind[places[-1]])
+        self._size += found.nbytes
+        self._count += len(places)
+        while self._count > 1 and (self._size > self._most_bytes or self._count > SAMPLE_ROWS):
+            self._thin()
+
+    def _thin(self) -> None:
+        found, weights = self.keys()
+        every_second = np.arange(0, len(weights), 2)
+        self._found = [found.take(pa.array(every_second)).combine_chunks()]
+        self._weights = [np.add.reduceat(weights, every_second)]
+        self._step *= 2
+        self._size, self._count = self._found[0].nbytes, len(every_second)
