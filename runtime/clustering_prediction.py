@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import accumulate, pairwise
+from math import isfinite
 from typing import Final
 
 import numpy as np
@@ -238,11 +239,11 @@ class _Column:
         elif isinstance(low, Decimal) and isinstance(high, Decimal):
             step = (high - low) * Decimal(by)
             low, high = low - step, high + step
-        elif isinstance(low, float) and isinstance(high, float):
+        elif isinstance(low, float) and isinstance(high, float) and isfinite(high - low):
             reach = (high - low) * by
             low, high = low - reach, high + reach
         else:
-            # Texts have no distance.
+            # Texts have no distance, and infinities none that says anything.
             return bounds
         return _within(replace(bounds, minimum=low, maximum=high), self.limits)
 
