@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,11 @@ HERE = Path(__file__).parent
 CASES = sorted(path.parent.name for path in HERE.glob("*/script"))
 WIDTH = 80
 FOR_PROGRAMS = {"validate", "schema"}
+GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
 _VARYING = (
     (re.compile(r"sha256:[0-9a-f]{64}"), "sha256:<digest>"),
     (re.compile(r"\b20[2-8]\d{14}\b"), "<----instant---->"),
+    (re.compile(r"\b20\d{6}T\d{6}-[0-9a-f]{6}\b"), "<run>"),
     (re.compile(r"after \d+\.\d s"), "after <n> s"),
     (re.compile(r'("parquetry\.(table_id|nonce)": )"[^"]+"'), r'\1"<id>"'),
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
@@ -54,6 +57,9 @@ def transcript(script, directory, monkeypatch):
         if words[0] == "rm":
             doomed = Path(words[1])
             shutil.rmtree(doomed) if doomed.is_dir() else doomed.unlink()
+            continue
+        if words[0] == "git":
+            subprocess.run([*GIT, *words[1:]], check=True)
             continue
         if words[0] == "cat":
             lines.append(Path(words[1]).read_text(encoding="utf-8"))

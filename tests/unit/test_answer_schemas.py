@@ -14,14 +14,21 @@ from parquetry.cli.clustering_view import ClusteringView, ScheduledView
 from parquetry.cli.lock_view import LocksView, ReleaseView
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import ANSWERS, answer_schema
+from parquetry.cli.run_view import RunView
 from parquetry.compiler.locks import HeldLock
+from parquetry.compiler.plan import ChangeClass, Step
+from parquetry.compiler.running import JobOutcome, RunResult
+from parquetry.runtime.apply import Applied
 from parquetry.runtime.clustering_due import ScheduledClustering
 from parquetry.runtime.clustering_execution import ClusteringResult, LeftOut
 from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import MeasuredQuery
+from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.clustering_policy import Scope
 from parquetry.runtime.layout.skipping import Touched
+from parquetry.runtime.main import JobResult, ServiceResult
+from parquetry.runtime.outcome import CommitResult
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HEADS = {"plan": ("plan", "show")}
@@ -118,6 +125,61 @@ def test_every_answer_of_clustering_fits_the_schema_and_is_named_in_it(kind, ans
     assert set(answer) == set(schema["$defs"][kind]["properties"])
 
 
+COMMITTED = CommitResult(
+    instant="20261121120000000",
+    action="commit",
+    operation="upsert",
+    inserted_rows=3,
+    retry_reasons=("another writer",),
+    warnings=("look here",),
+)
+PARTS = {
+    "commit": COMMITTED,
+    "clustering": DONE,
+    "services": ServiceResult(files_cleaned=2),
+    "applied": Applied(created=True, applied_number=1),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_answer_of_a_run_fits_the_schema_and_is_named_in_it(part):
+    done = JobResult(table="orders", job="ingest_feed", **{part: PARTS[part]})
+    failed = JobOutcome(table="orders", name="services", error=StalePlanError("it is gone"))
+    outcomes = (JobOutcome(table="orders", name="ingest_feed", result=done), failed)
+    answer = RunView().json(RunResult(run_id="20261121T105213-3303dc", outcomes=outcomes))
+    definitions = answer_schema("run")["$defs"]
+    Draft202012Validator(answer_schema("run")).validate(answer)
+    job, refused = answer["jobs"]
+    assert set(job) == set(refused) == set(definitions["job"]["properties"])
+    assert set(job["result"]) == set(definitions["result"]["properties"])
+    assert set(job["result"][part]) == set(definitions[part]["properties"])
+    del job["result"][part]
+    assert not Draft202012Validator(answer_schema("run")).is_valid(answer)
+
+
+def test_the_schema_of_a_difference_names_every_key():
+    definitions = answer_schema("diff")["$defs"]
+    tables = [table for document in recorded("diff") for table in document["tables"]]
+    assert {table["fate"] for table in tables} == set(definitions["table"]["properties"]["fate"]["enum"])
+    for table in tables:
+        assert set(table) == set(definitions["table"]["properties"])
+        for change in table["changes"]:
+            assert set(change) == set(definitions["change"]["properties"])
+        if table["estimate"] is not None:
+            assert set(table["estimate"]) == set(definitions["estimate"]["properties"])
+    assert any(table["changes"] for table in tables)
+    assert any(table["estimate"] for table in tables)
+
+
+def test_the_schema_of_what_was_applied_names_every_key_class_and_step():
+    table = answer_schema("apply")["properties"]["tables"]["items"]["properties"]
+    found = [entry for document in recorded("apply") for entry in document["tables"]]
+    assert found
+    assert all(set(entry) == set(table) for entry in found)
+    assert table["class"]["enum"] == [str(member) for member in ChangeClass]
+    assert set(table["steps"]["items"]["enum"]) == {str(step) for step in Step}
+
+
 def test_the_answer_to_a_released_lock_fits_the_schema():
     lock = HeldLock(
         table="orders", path="p", holder="a process", age_seconds=4, instant=None, abandoned=False
@@ -134,7 +196,7 @@ def test_the_answer_to_a_released_lock_fits_the_schema():
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 
 
-@pytest.mark.parametrize("answer", ["init", "fmt", "unlock", "service-cluster"])
+@pytest.mark.parametrize("answer", ["init", "fmt", "unlock", "service-cluster", "diff", "apply", "run"])
 def test_the_reference_names_every_key(answer):
     """In one of its JSON documents, with all the others of that answer."""
     page = REFERENCE.read_text(encoding="utf-8").partition("\n## JSON\n")[2]
