@@ -28,16 +28,17 @@ class FormerColumn:
 def former_columns(table: TableHandle, paths: Collection[ColumnPath]) -> tuple[FormerColumn, ...]:
     """Every drop of one of the paths that files are older than, the newest drop first.
 
-    One read for each applied record; the partitions are listed only when one of the paths was dropped.
+    Names are compared without case, as Spark reads them. One read for each applied record; the partitions
+    are listed only when one of the paths was dropped.
     """
     drops: list[tuple[ColumnPath, ColumnType, str]] = []
     later: tuple[int, Collection[ColumnPath]] | None = None
     for applied_at_ms, spec in applied_history(table.store):
-        types = types_by_path(spec.columns)
+        types = {_folded(path): kind for path, kind in types_by_path(spec.columns).items()}
         if later is not None:
             dropped_at = format_instant(later[0], table.config.timezone)
-            gone = (path for path in paths if path in types and path not in later[1])
-            drops += [(path, types[path], dropped_at) for path in gone]
+            gone = (path for path in paths if _folded(path) in types and _folded(path) not in later[1])
+            drops += [(path, types[_folded(path)], dropped_at) for path in gone]
         later = applied_at_ms, types
     if not drops:
         return ()
@@ -52,3 +53,7 @@ def former_columns(table: TableHandle, paths: Collection[ColumnPath]) -> tuple[F
         for path, kind, dropped_at in drops
     )
     return tuple(former for former in found if former.files)
+
+
+def _folded(path: ColumnPath) -> ColumnPath:
+    return tuple(name.lower() for name in path)

@@ -53,14 +53,14 @@ def apply(folder):
     assert result.failure is None, result.failure
 
 
-@pytest.mark.parametrize("kind", ["string", "int"])
-def test_under_a_type_that_files_do_not_hold_it_is_refused(folder, kind):
-    declare(folder, ID, P, {"name": "v", "type": kind})
+@pytest.mark.parametrize(("name", "kind"), [("v", "string"), ("v", "int"), ("V", "string")])
+def test_under_a_type_that_files_do_not_hold_it_is_refused(folder, name, kind):
+    declare(folder, ID, P, {"name": name, "type": kind})
     folder.project(allow=[DROP, DROP | {"code": "SC311"}])
     (blocked,) = plan(folder).intent.blocked
     assert blocked.code == "SC311"
     assert f"hold it as bigint, not {kind}; let clustering rewrite them first" in blocked.reason
-    assert "1 file from before v was dropped (instant " in blocked.reason
+    assert f"1 file from before {name} was dropped (instant " in blocked.reason
 
 
 def test_with_its_old_values_it_is_back_only_where_that_is_allowed(folder):
