@@ -22,7 +22,7 @@ def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     from parquetry.project.formatting import format_project
 
     result = format_project(request.directory, write=not check)
-    output.show(FormatView(check=check), result)
+    output.show(FormatView(check=check), result, verbatim=True)
     if result.failed:
         return 1
     return 3 if check and result.changed else 0

@@ -18,8 +18,8 @@ class FormatView:
     check: bool
 
     def text(self, outcome: FormatResult, paint: Paint) -> str:
-        """One line per file, then a count."""
-        found = render_text(outcome.diagnostics, files=outcome.files) if outcome.diagnostics else ""
+        """Findings as `validate` shows them, one line per file, then a count."""
+        found = render_text(outcome.diagnostics, files=outcome.files).rstrip("\n")
         verb = "would change" if self.check else "formatted"
         lines = [f"{paint.warn(verb)}  {path}" for path in outcome.changed]
         total = count(outcome.files, "file")
@@ -27,7 +27,7 @@ class FormatView:
             lines.append(f"{len(outcome.changed)} of {total} {verb}")
         elif not outcome.failed:
             lines.append(f"{total} in canonical form")
-        return found + "\n".join(lines)
+        return "\n".join([found, *lines] if found else lines)
 
     def json(self, outcome: FormatResult) -> Any:
         """The same as plain values."""
