@@ -31,7 +31,7 @@ from parquetry.runtime.clustering_order import (
 from parquetry.runtime.clustering_runs import drained, in_order, in_order_by_ranges
 from parquetry.runtime.clustering_sample_file import KeptSample
 from parquetry.runtime.clustering_share import sample_of
-from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.errors import InvalidDataError, NotFoundError, StorageError
 from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import RetryWrite
@@ -50,6 +50,9 @@ _ROW_GROUP_COPIES: Final = 3
 
 _ALLOCATED: Final = 1.1
 """What the allocator takes for a byte of sorted rows."""
+
+_MOST_VALUES: Final = 10_000
+"""How many values of ``split_by`` a task writes files for."""
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -148,7 +151,7 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
             copied = 0
             incoming = arrived.counted(_batches(readers))
             batches = _sorted(context, group, group.order, incoming, rows=rows, stored_bytes=stored_bytes)
-            append_in_order(writer, group.order, written.counted(batches))
+            append_in_order(writer, group, written.counted(batches))
         files = writer.finish()
     in_files = sum(file.stat.num_writes for file in files)
     _check(group, rows, arrived, written, copied=copied, in_files=in_files)
@@ -182,12 +185,25 @@ def held_bytes_of(context: WriteContext) -> int:
     return max(int((context.memory_budget_bytes - working) / _ALLOCATED), 0)
 
 
-def append_in_order(writer: SpreadingWriter, order: RowOrder, batches: Batches) -> None:
-    """Append rows that are in that order; those that ``split_by`` keeps apart go to different files."""
+def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches) -> None:
+    """Append rows that are in the group's order; those that ``split_by`` keeps apart go to different files.
+
+    InvalidDataError when these are beyond all measure.
+    """
+    order = group.order
+    assert order is not None
     before: pa.RecordBatch | None = None
+    values = 1
     for batch in batches:
         start = 0
         for place in split_places(batch, before, order):
+            values += 1
+            if values > _MOST_VALUES:
+                raise InvalidDataError(
+                    f"clustering.execution.split_by: rows of partition {group.partition!r} have more than "
+                    f"{_MOST_VALUES:,} different values of {', '.join(order.split_by)}, each of which takes "
+                    "a file of its own; name columns of few values"
+                )
             if place > start:
                 writer.append(with_origin(batch.slice(start, place - start), Origin.COPIED))
             writer.end_file()

@@ -261,7 +261,7 @@ class _Gathering:
             raise RetryWrite("a file has been cleaned meanwhile")
         expected = sum(message.rows for message in told)
         with SpreadingWriter(self._context, bucket, rows=expected, ordered=True) as writer:
-            append_in_order(writer, self._division.order, self._written.counted(self._ordered(ranges)))
+            append_in_order(writer, self._group, self._written.counted(self._ordered(ranges)))
             files = writer.finish()
         in_files = sum(file.stat.num_writes for file in files)
         if not expected == self._written.rows == in_files:

@@ -17,6 +17,7 @@ from parquetry.runtime import clustering_task
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter, rewrite_group
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.parquet_assembly import ParquetParts
@@ -244,6 +245,16 @@ def test_a_number_and_its_like_share_a_file(tmp_path):
     order = RowOrder(strategy="sort", columns=("n",), split_by=("x",))
     written = rewrite_group(after, work(files, order=order)).files
     assert [file.stat.num_writes for file in written] == [16, 8, 16]
+
+
+def test_a_file_for_every_row_is_refused(small_files, monkeypatch):
+    ctx, files = small_files
+    monkeypatch.setattr(clustering_task, "_MOST_VALUES", 3)
+    few = RowOrder(strategy="sort", columns=("n",), split_by=("place.city",))
+    assert len(rewrite_group(ctx, work(files, order=few)).files) == 3
+    many = RowOrder(strategy="sort", columns=("n",), split_by=("place.city", "day"))
+    with pytest.raises(InvalidDataError, match=r"partition 'p=1' have more than 3 different values of place"):
+        rewrite_group(ctx, work(files, order=many))
 
 
 @pytest.mark.parametrize(("target", "files_expected"), [(1.0, 10), (0.75, 13), (4.0, 2), (20.0, 1)])
