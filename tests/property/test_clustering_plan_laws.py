@@ -171,15 +171,16 @@ def test_files_that_all_cover_the_same_are_rewritten_a_few_times(order, files, c
     assert total <= rewrote <= (1 + math.log(files, DEEP + 1)) * total
 
 
-@given(policies(["size"]), st.integers(1, 3000))
-def test_the_plan_counts_files_as_the_writer_does(spec, share):
-    rows, target = 100_000, spec.plan.target_file_size_bytes
-    size = target * share // 100
-    written = rows_by_file(spec, rows, before=size / rows, after=size / rows)
-    assert len(written) == limits_of(spec, situation()).output_files(size, rows=rows)
-    if len(written) > 1:
-        limits = limits_of(spec, situation(max_file_size_bytes=target))
-        assert not any(limits.is_ill(round(count * size / rows)) for count in written)
+def test_the_plan_counts_files_as_the_writer_does_and_none_that_is_beside_others_is_small():
+    spec = policy(columns=(), small_file_limit_bytes=TARGET, target_file_size_bytes=TARGET)
+    limits = limits_of(spec, situation())
+    rows = 100_000
+    for percent in range(1, 1300, 7):
+        size = TARGET * percent // 100
+        written = rows_by_file(spec, rows, before=size / rows, after=size / rows)
+        assert len(written) == limits.output_files(size, rows=rows)
+        if len(written) > 1:
+            assert not any(limits.is_ill(round(count * size / rows)) for count in written)
 
 
 @given(policies(), SEEDS)

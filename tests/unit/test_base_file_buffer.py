@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.base_file_buffer import CELL_ROWS, RowBuffer
@@ -79,6 +79,7 @@ def test_the_first_rows_are_measured_however_they_came():
         assert buffer.measure(1024, 1 << 40) == (100, batch_arrow_bytes(batch))
 
 
+@example([10, 300], [1], 20)
 @given(
     st.lists(st.sampled_from([0, 10, 90, 96, 97, 300, 5000]), min_size=1, max_size=40),
     st.lists(st.integers(0, 40), max_size=4),

@@ -116,6 +116,14 @@ def test_no_file_is_split_finer_than_into_rows(sizes, rows, into):
     assert [group.output_files for group in groups] == ([] if into is None else [into])
 
 
+def test_a_single_row_is_not_rewritten_for_its_size(monkeypatch):
+    files = [file("row", 300 * MIB, rows=1), file("s1", MIB, rows=1), file("s2", MIB, rows=1)]
+    assert due(policy(columns=()), files) == ({"s1": Due.SMALL, "s2": Due.SMALL}, {"row": Left.NOT_PICKED})
+    pick_all = {"all": lambda members, _: {f.file_id: "all" for f in members}}
+    monkeypatch.setattr(plan_strategies, "BUILT_IN", pick_all)
+    assert due(policy("all", columns=()), files[:2])[0] == {}
+
+
 def test_another_policys_digest_makes_a_file_due_whatever_its_size():
     spec = policy()
     files = [
