@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,13 +30,20 @@ class CodeExplanation:
     remedy: str
 
 
+def is_code(word: str) -> bool:
+    """Whether a word is a code in any case of letters, or looks like one in capitals: ``PQ999``."""
+    known = word.upper() in FINDINGS or word.upper() in CHANGES or word.upper() in DRIFTS
+    return known or re.fullmatch(r"[A-Z]{2}\d{3}", word) is not None
+
+
 def explain_code(code: str) -> CodeExplanation:
-    """The meaning of a code such as PQ102 or SC310.
+    """The meaning of a code such as PQ102 or SC310, in any case of letters.
 
     Raises:
         UnknownCodeError: nothing has this code.
 
     """
+    code = code.upper()
     finding = FINDINGS.get(code)
     if finding is not None:
         return CodeExplanation(

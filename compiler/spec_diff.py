@@ -94,7 +94,8 @@ def diff_specs(
     with _project_before(directory, base, target or now.target.name, variables) as before:
         old = {table.name: table for table in before.tables} if before else {}
         new = {table.name: table for table in now.tables}
-        chosen = project.select(tuple((old | new).values()), select=select, exclude=exclude)
+        both = tuple((old | new).values())
+        chosen = project.select(both, select=select, exclude=exclude, root=now.root)
         names = sorted(table.name for table in chosen)
         found = [_diff(name, old.get(name), new.get(name), now, (layouts or {}).get(name)) for name in names]
     tables = tuple(diff for diff in found if diff is not None)

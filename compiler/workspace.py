@@ -108,7 +108,8 @@ def open_workspace(
         "state": changed_state(whole.tables, whole.store),
         "git": changed_since(result.project.root, target=target, variables=variables),
     }
-    chosen = project.select(whole.tables, select=select, exclude=exclude, methods=methods)
+    root = result.project.root
+    chosen = project.select(whole.tables, select=select, exclude=exclude, methods=methods, root=root)
     return replace(whole, tables=chosen, select=select, exclude=exclude)
 
 

@@ -117,20 +117,32 @@ def errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """The hint ``did you mean 'x'?`` for the known word nearest to ``word``, or None."""
+    near = nearest(word, known)
+    return None if near is None else f"did you mean '{near}'?"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that ``word`` may be a misspelling of, in any case of letters; None without one."""
     candidates = sorted(known)
     if len(candidates) > _MOST_CANDIDATES:
         alike = [name for name in candidates if name[:1] == word[:1] and abs(len(name) - len(word)) <= 1]
         candidates = alike[:_MOST_CANDIDATES]
     folded = {candidate.lower(): candidate for candidate in reversed(candidates)}
     close = get_close_matches(word.lower(), folded, n=1, cutoff=0.6)
-    return f"did you mean '{folded[close[0]]}'?" if close else None
+    return folded[close[0]] if close else None
 
 
 def one_of(noun: str, word: str, known: Iterable[str]) -> str:
     """What an unknown name may be meant as: the nearest of the known ones, else the first of them all."""
     words = sorted(known)
-    listed = f"{noun}s are {', '.join(words[:_SHOWN])}{', ...' if len(words) > _SHOWN else ''}"
-    return did_you_mean(word, words) or (listed if words else f"the project has no {noun}s")
+    listed = f"{noun}s are {some(words)}" if words else f"the project has no {noun}s"
+    return did_you_mean(word, words) or listed
+
+
+def some(known: Iterable[str]) -> str:
+    """The first of the known words in their order, all of them where they are few."""
+    words = sorted(known)
+    return f"{', '.join(words[:_SHOWN])}{', ...' if len(words) > _SHOWN else ''}"
 
 
 def render_text(diagnostics: Sequence[Diagnostic], *, files: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from parquetry.errors import ParquetryError
 from parquetry.project.description import Description, described
-from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.diagnostics import nearest, some
 from parquetry.project.model import LayerValue, Origin, ResolvedTable
 from parquetry.project.schema import Kind, inlined
 
@@ -99,16 +99,38 @@ def _key(schema: Mapping[str, Any], steps: tuple[str, ...]) -> tuple[Mapping[str
 
 
 def _hint(table: ResolvedTable, steps: tuple[str, ...]) -> str:
-    """The nearest path that exists, else what there is one level up."""
+    """The nearest path that exists below the part of the path that does, else what there is below it."""
     known = {name[: len(name) if at < 0 else at] for name in table.settings for at in _ends(name)}
-    near = did_you_mean(".".join(steps), sorted(known))
-    if near:
-        return near
-    node: Mapping[str, Any] = inlined(Kind.TABLE)
-    for step in steps[:-1]:
-        node = node.get("properties", {}).get(step, {})
-    keys = sorted(node.get("properties", ()) or inlined(Kind.TABLE)["properties"])
-    return did_you_mean(steps[-1], keys) or f"keys are {', '.join(keys)}"
+    depth = next(at for at in range(len(steps) - 1, -1, -1) if _is_known(steps[:at], known))
+    above = "".join(f"{step}." for step in steps[:depth])
+    below = {name.removeprefix(above) for name in known if name.startswith(above)}
+    children = {name.partition(".")[0] for name in below} | _keys(steps[:depth])
+    near = nearest(steps[depth], children)
+    if near is None and depth == len(steps) - 1:
+        near = nearest(steps[depth], below)
+    if near is not None:
+        return f"did you mean '{above}{near}'?"
+    if not children:
+        return f"'{above[:-1]}' has no settings below it"
+    return f"'{above[:-1]}' has {some(children)}" if above else f"keys are {some(children)}"
+
+
+def _is_known(steps: tuple[str, ...], known: set[str]) -> bool:
+    """Whether the steps lead to a setting, a section or a key, or to an entry that a list has."""
+    if not steps or ".".join(steps) in known:
+        return True
+    key = _key(inlined(Kind.TABLE), steps)
+    return key is not None and "[]" not in key[1]
+
+
+def _keys(steps: tuple[str, ...]) -> set[str]:
+    """The keys that any table may have below the steps, none of lists and their entries."""
+    if not steps:
+        return set(inlined(Kind.TABLE)["properties"])
+    key = _key(inlined(Kind.TABLE), steps)
+    if key is None or "[]" in key[1] or "items" in key[0]:
+        return set()
+    return set(key[0].get("properties", ()))
 
 
 def _ends(path: str) -> list[int]:

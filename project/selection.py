@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
 from typing import ClassVar
 
 from parquetry.errors import ParquetryError
@@ -17,6 +19,8 @@ class SelectionError(ParquetryError):
     exit_code: ClassVar[int] = 2
 
 
+_FORMS = {"tag": "tag:NAME", "path": "path:DIR", "state": "state:changed", "git": "git:REF"}
+
 Method = Callable[[str], frozenset[str]]
 """The names of the tables that the value of a selector method stands for."""
 
@@ -27,31 +31,37 @@ def select(
     select: Sequence[str] = (),
     exclude: Sequence[str] = (),
     methods: Mapping[str, Method] | None = None,
+    root: Path | None = None,
 ) -> tuple[ResolvedTable, ...]:
     """The tables that any of ``select`` matches (all without one) and none of ``exclude``.
 
     A selector is one or more terms with commas between them, all of which must match: a name,
     a glob, ``tag:x``, ``path:dir``, or ``method:value`` of ``methods``. The order of the tables
     stays. What ``methods`` say may be nothing; the other terms, and selectors without methods,
-    must match a table, as one that does not is misspelt.
+    must match a table, as one that does not is misspelt. ``root`` is the project's folder, for
+    folders that are given absolute.
 
     Raises:
         SelectionError: a selector matches no table, or a method is not known.
 
     """
     known = methods or {}
-    wanted = _union(tables, select, known) if select else frozenset(table.name for table in tables)
-    unwanted = _union(tables, exclude, known)
+    wanted = _union(tables, select, known, root) if select else frozenset(table.name for table in tables)
+    unwanted = _union(tables, exclude, known, root)
     return tuple(table for table in tables if table.name in wanted and table.name not in unwanted)
 
 
 def _union(
-    tables: Sequence[ResolvedTable], selectors: Sequence[str], methods: Mapping[str, Method]
+    tables: Sequence[ResolvedTable],
+    selectors: Sequence[str],
+    methods: Mapping[str, Method],
+    root: Path | None,
 ) -> frozenset[str]:
     found: frozenset[str] = frozenset()
     for selector in selectors:
         terms = [term.strip() for term in selector.split(",")]
-        matches = frozenset.intersection(*(_matches(tables, term, selector, methods) for term in terms))
+        _check_terms(selector, terms, methods)
+        matches = frozenset.intersection(*(_matches(tables, term, selector, methods, root) for term in terms))
         if not matches and not any(term.partition(":")[0] in methods for term in terms):
             message = f"selector {selector!r} matches no table: no table is in all of its terms"
             raise SelectionError(f"{message}; repeat the option for tables that are in any")
@@ -59,13 +69,28 @@ def _union(
     return found
 
 
+def _check_terms(selector: str, terms: Sequence[str], methods: Mapping[str, Method]) -> None:
+    """Raise for an empty term, and for a method without its value."""
+    forms = {name: _FORMS.get(name, f"{name}:VALUE") for name in ("tag", "path", *methods)}
+    for term in terms:
+        method, colon, value = term.partition(":")
+        if colon and not value and method in forms:
+            message = f"selector {selector!r} has nothing after '{term}'; write {forms[method]}"
+            raise SelectionError(message)
+        if not term or term == ":":
+            *most, last = ("a name", "a glob", *forms.values())
+            message = f"selector {selector!r} has an empty term; write {', '.join(most)} or {last}"
+            raise SelectionError(message)
+
+
 def _matches(
-    tables: Sequence[ResolvedTable], term: str, selector: str, methods: Mapping[str, Method]
+    tables: Sequence[ResolvedTable],
+    term: str,
+    selector: str,
+    methods: Mapping[str, Method],
+    root: Path | None,
 ) -> frozenset[str]:
     method, colon, value = term.partition(":")
-    if not term or (colon and not value):
-        message = f"selector {selector!r} has an empty term; write a name, a glob, tag:x or path:dir"
-        raise SelectionError(message)
     if not colon:
         names = [table.name for table in tables]
         return _found(term, "table", names, frozenset(name for name in names if fnmatchcase(name, term)))
@@ -74,7 +99,8 @@ def _matches(
             tagged = {table.name for table in tables if any(fnmatchcase(tag, value) for tag in table.tags)}
             return _found(term, "tag", {tag for table in tables for tag in table.tags}, frozenset(tagged))
         case "path":
-            below = {table.name for table in tables if _below(table.file, value)}
+            place = _inside(value, root)
+            below = {table.name for table in tables if _below(table.file, place)}
             return _found(term, "file", [table.file for table in tables], frozenset(below))
     if method not in methods:
         offered = sorted({"tag", "path", *methods})
@@ -94,10 +120,16 @@ def _found(term: str, noun: str, known: Iterable[str], found: frozenset[str]) ->
     raise SelectionError(f"{what}; {hint}")
 
 
+def _inside(path: str, root: Path | None) -> str:
+    """A path as seen from the project's folder: ``.`` for the folder itself, as it is for one elsewhere."""
+    if root is not None and path.startswith("/"):
+        for base in (Path(root).absolute(), Path(root).resolve()):
+            if PurePosixPath(path).is_relative_to(base):
+                return PurePosixPath(path).relative_to(base).as_posix()
+    return normpath(path)
+
+
 def _below(file: str, path: str) -> bool:
     """Whether a file is, or lies below, a path; the path may leave out ``tables/`` and be a glob."""
-    wanted = path.removeprefix("./").rstrip("/")
-    for candidate in (wanted, f"tables/{wanted}"):
-        if fnmatchcase(file, candidate) or fnmatchcase(file, f"{candidate}/*"):
-            return True
-    return False
+    candidates = (path, f"tables/{path}")
+    return path == "." or any(fnmatchcase(file, c) or fnmatchcase(file, f"{c}/*") for c in candidates)

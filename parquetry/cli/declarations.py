@@ -81,4 +81,5 @@ def _selected(request: ProjectRequest, tables: tuple[ResolvedTable, ...]) -> tup
         select=request.select,
         exclude=request.exclude,
         methods={"state": unknown_state, "git": since},
+        root=request.directory,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.options import SWITCH, ProjectRequest, output_options, project_options
 from parquetry.cli.output import Output
 
 DIFFERENT = 3
@@ -26,6 +26,7 @@ DIFFERENT = 3
 @click.option(
     "--detailed-exitcode",
     is_flag=True,
+    type=SWITCH,
     envvar="PARQUETRY_DETAILED_EXITCODE",
     help="Exit with 3 when the specs differ.",
 )

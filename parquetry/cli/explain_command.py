@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from parquetry.cli.options import ProjectRequest, output_options, table_options
@@ -23,11 +21,11 @@ def command(*, request: ProjectRequest, output: Output, subject: str) -> int:
     """
     from parquetry.cli.declarations import offline_project
     from parquetry.cli.explain_view import CodeView, ExplanationView
-    from parquetry.compiler.explaining import explain_code
+    from parquetry.compiler.explaining import explain_code, is_code
     from parquetry.compiler.workspace import table_named
     from parquetry.project.explanation import explain_table
 
-    if re.fullmatch(r"[A-Z]{2}\d{3}", subject):
+    if is_code(subject):
         output.show(CodeView(), explain_code(subject))
         return 0
     name, _, path = subject.partition(".")

@@ -34,6 +34,22 @@ def _variable(value: str) -> tuple[str, str]:
     return name, text
 
 
+class _Switch(click.types.BoolParamType):
+    """A flag whose twin in the environment may be set to what everybody means by yes and no."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        """True or False; click.BadParameter for a word that is neither."""
+        switched = self.str_to_bool(value)
+        if switched is None:
+            self.fail(
+                f"{value!r} is neither yes nor no: write 1, true or yes, else 0, false or no", param, ctx
+            )
+        return switched
+
+
+SWITCH = _Switch()
+
+
 def project_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command ``request``, a :class:`ProjectRequest`, with all that it can hold."""
     return _requesting(command, (*_DIRECTORY, *_TARGET, *_SELECTION, *_VARIABLES))
@@ -202,8 +218,20 @@ _OUTPUT = (
         envvar="PARQUETRY_COLOR",
         help="Colours; NO_COLOR is obeyed.",
     ),
-    click.option("-q", "--quiet", is_flag=True, envvar="PARQUETRY_QUIET", help="Only results and errors."),
-    click.option("-v", "--verbose", is_flag=True, envvar="PARQUETRY_VERBOSE", help="Tell more on stderr."),
+    click.option(
+        *("-q", "--quiet"),
+        is_flag=True,
+        type=SWITCH,
+        envvar="PARQUETRY_QUIET",
+        help="Only results and errors.",
+    ),
+    click.option(
+        *("-v", "--verbose"),
+        is_flag=True,
+        type=SWITCH,
+        envvar="PARQUETRY_VERBOSE",
+        help="Tell more on stderr.",
+    ),
     click.option(
         "--log-format",
         type=click.Choice(("text", "json")),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli.options import SWITCH, ProjectRequest, output_options, project_options
 from parquetry.cli.output import Output
 
 
@@ -15,12 +15,14 @@ from parquetry.cli.output import Output
 @click.option(
     "--detailed-exitcode",
     is_flag=True,
+    type=SWITCH,
     envvar="PARQUETRY_DETAILED_EXITCODE",
     help="Exit with 3 when there are changes.",
 )
 @click.option(
     "--due",
     is_flag=True,
+    type=SWITCH,
     envvar="PARQUETRY_DUE",
     help="Add what the next run would do: files to ingest, debt to pay; -v: files it leaves, all partitions.",
 )

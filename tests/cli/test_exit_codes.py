@@ -163,6 +163,10 @@ def test_options_have_twins_in_the_environment(folder):
     assert changes.returncode == 3
     nothing = parquetry("plan", PARQUETRY_PROJECT=str(folder.root), PARQUETRY_EXCLUDE="orders")
     assert "No changes: 0 tables" in nothing.stdout
+    for name in ("DETAILED_EXITCODE", "DUE", "QUIET", "VERBOSE"):
+        refused = parquetry("plan", **{f"PARQUETRY_{name}": "maybe"})
+        assert refused.returncode == 2
+        assert "'maybe' is neither yes nor no: write 1, true or yes" in " ".join(refused.stderr.split())
     # What approves has none.
     assert parquetry("apply", PARQUETRY_PROJECT=str(folder.root), PARQUETRY_AUTO_APPROVE="1").returncode == 2
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from parquetry import project
 from parquetry.compiler.changes import CODES as CHANGES
 from parquetry.compiler.code_texts import TEXTS
 from parquetry.compiler.drift import CODES as DRIFTS
-from parquetry.compiler.explaining import UnknownCodeError, explain_code
+from parquetry.compiler.explaining import UnknownCodeError, explain_code, is_code
 from parquetry.project.codes import CODES
 from parquetry.project.explanation import UnknownSettingError, explain_table
 from tests.support.spec_cases import CASES, POLICY, PROJECT, TABLE, diagnostics_of, write_project
@@ -76,12 +78,27 @@ def test_a_known_key_without_a_value_says_its_default(table):
         ("columns.nosuch.type", "setting 'columns.nosuch.type'"),
         ("queries.first.where", "setting 'queries.first.where'"),
         ("x.y.z", "keys are"),
+        ("columns.nope", "no setting 'columns.nope'; 'columns' has id"),
+        ("columns.idd", "did you mean 'columns.id'?"),
+        ("columns.id.tpye", "did you mean 'columns.id.type'?"),
+        ("clustering.strategy", "did you mean 'clustering.plan.strategy'?"),
+        ("clustering.plan.stratgy", "did you mean 'clustering.plan.strategy'?"),
+        ("sizing.x", "; 'sizing' has insert_split_size, max_file_size"),
+        ("name.x", "'name' has no settings below it"),
     ],
 )
 def test_an_unknown_setting_is_named(table, path, hint):
     with pytest.raises(UnknownSettingError) as caught:
         explain_table(table, path)
     assert hint in str(caught.value)
+
+
+def test_what_a_hint_names_can_be_explained(table):
+    for wrong in ("sizing.max_file", "columns.idd", "columns.id.tpye", "clustering.strategy", "descripton"):
+        with pytest.raises(UnknownSettingError) as caught:
+            explain_table(table, wrong)
+        (meant,) = re.findall(r"did you mean '(.+)'", str(caught.value))
+        assert explain_table(table, meant).path == meant
 
 
 @pytest.mark.parametrize(
@@ -112,6 +129,19 @@ def test_every_code_has_words(code):
 
 def test_there_are_words_only_for_codes_that_exist():
     assert set(TEXTS) == {*CHANGES, *DRIFTS}
+
+
+@pytest.mark.parametrize("word", ["PQ102", "pq102", "Sc310", "dr201"])
+def test_codes_go_in_any_case_of_letters(word):
+    assert is_code(word)
+    assert explain_code(word).code == word.upper()
+
+
+@pytest.mark.parametrize(
+    ("word", "said"), [("PQ999", True), ("pq999", False), ("ab123", False), ("AB12", False)]
+)
+def test_what_looks_like_a_code_may_be_a_table(word, said):
+    assert is_code(word) is said
 
 
 def test_an_unknown_code_is_refused():

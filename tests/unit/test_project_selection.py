@@ -54,7 +54,10 @@ def test_selected(tables, wanted, unwanted, names):
         ("state:changed", "unknown method 'state'"),
         ("", "empty term"),
         ("flights,", "empty term"),
-        ("tag:", "empty term"),
+        (",", "write a name, a glob, tag:NAME or path:DIR"),
+        (":", "empty term"),
+        ("tag:", "nothing after 'tag:'; write tag:NAME"),
+        ("flights,path:", "nothing after 'path:'; write path:DIR"),
         ("tag:none", "selector 'tag:none' matches no table; tags are daily, gold"),
         ("tag:glod", "did you mean 'gold'?"),
         ("x*", "selector 'x*' matches no table; tables are flights, planes, routes, trains"),
@@ -67,3 +70,42 @@ def test_refused(tables, selector, words):
         select(tables, select=[selector])
     assert words in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_the_remedy_names_the_methods_that_there_are(tables):
+    methods = {"state": lambda _: frozenset(), "git": lambda _: frozenset()}
+    for selector, words in (
+        ("", "write a name, a glob, tag:NAME, path:DIR, state:changed or git:REF"),
+        ("git:", "nothing after 'git:'; write git:REF"),
+    ):
+        with pytest.raises(SelectionError) as caught:
+            select(tables, select=[selector], methods=methods)
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("folder", "names"),
+    [
+        ("", "flights planes routes trains"),
+        ("/tables", "flights planes routes trains"),
+        ("/tables/", "flights planes routes trains"),
+        ("/tables/air/flights.yml", "flights"),
+        ("/tables/*/p*.yml", "planes"),
+    ],
+)
+def test_folders_may_be_absolute_and_reached_by_a_link(tables, tmp_path, folder, names):
+    root = tmp_path / "project"
+    root.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    for base in (root, link):
+        found = select(tables, select=[f"path:{base}{folder}"], root=link)
+        assert " ".join(table.name for table in found) == names
+    for elsewhere in (f"path:{tmp_path}", f"path:{root}-of-others{folder}"):
+        with pytest.raises(SelectionError):
+            select(tables, select=[elsewhere], root=link)
+
+
+@pytest.mark.parametrize("path", [".", "./", "./tables", "tables/air/../air", "./air/"])
+def test_folders_are_taken_however_they_are_spelled(tables, path):
+    assert {"flights", "planes"} <= {table.name for table in select(tables, select=[f"path:{path}"])}
