@@ -100,9 +100,9 @@ class Timeline:
     def is_left_behind(self, time: str) -> bool:
         """Whether an instant that is not on the timeline is taken for that of an archived write.
 
-        Whatever is older than :attr:`unbroken_since` is, as by Hudi's readers. Not so what lies behind a
-        savepointed commit and was undone, as rollbacks and restores on the timeline say: unless Hudi
-        archives beyond savepoints, every write behind them is still here.
+        Whatever is older than all writes here is, as by Hudi's readers. So is what lies between savepointed
+        commits and :attr:`unbroken_since`, where Hudi may have archived (its own readers miss those rows
+        then), unless rollbacks and restores here say that it was undone.
         """
         first = self.unbroken_since
         if first is None or time >= first or time in self._pending_times:
