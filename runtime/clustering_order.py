@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.clustering_strategies import BUILT_IN, asking, execution_strategy, values_of, whole
+from parquetry.runtime.clustering_strategies import asking, execution_strategy, values_of, whole
 
 SAMPLE_ROWS: Final = 65_536
 """How many rows the quantiles of a group are taken from."""
@@ -66,12 +66,10 @@ class OrderKeys:
     def __init__(self, order: RowOrder, sample: pa.Table) -> None:
         self._split_by = order.split_by
         self._strategy = order.strategy
-        self._types: list[pa.DataType] | None = None
+        self._types: list[pa.DataType] = []
         strategy = execution_strategy(order.strategy)
         with asking(order.strategy):
             self._keys_of = strategy(order.columns, sample)
-        if order.strategy not in BUILT_IN and sample.num_rows:
-            self._types = self.of(sample).schema.types
 
     def of(self, rows: pa.Table) -> pa.Table:
         """The columns to sort by, ascending, the first before the others."""
@@ -83,8 +81,9 @@ class OrderKeys:
             types = found.schema.types
             if nested := next((kind for kind in types if pa.types.is_nested(kind)), None):
                 raise TypeError(f"a sort key of type {nested}, which has no order")
-            if self._types is not None and types != self._types:
+            if types != (self._types or types):
                 raise TypeError(f"sort keys of types {_told(types)}, and of {_told(self._types)} for others")
+            self._types = types
             return found
 
 
