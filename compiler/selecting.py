@@ -9,7 +9,7 @@ from typing import Any
 from parquetry import project
 from parquetry.compiler.observation import observe
 from parquetry.compiler.revisions import project_at
-from parquetry.project import Project, ResolvedTable, SelectionError
+from parquetry.project import Project, ResolvedTable, SelectionError, UndeclaredVariableError
 from parquetry.project.selection import Method
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.job import digest_of
@@ -59,7 +59,10 @@ def changed_since(
     """
 
     def resolved(folder: Path, target: str | None) -> Project | str:
-        loaded = project.load(folder, target=target, variables=variables)
+        try:
+            loaded = project.load(folder, target=target, variables=variables)
+        except UndeclaredVariableError as undeclared:
+            return str(undeclared)
         if loaded.project is not None:
             return loaded.project
         return f"{loaded.diagnostics[0].file}: {loaded.diagnostics[0].message}"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from parquetry import project
 from parquetry.compiler.changes import IDENTITY_CODES, UNREADABLE_CODES, highest, spec_changes
-from parquetry.compiler.errors import SpecError
+from parquetry.compiler.errors import SpecError, UsageError
 from parquetry.compiler.inspection import LayoutReport
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.revisions import project_at
 from parquetry.compiler.workspace import spec_of
-from parquetry.project import Project, ResolvedTable
+from parquetry.project import Project, ResolvedTable, UndeclaredVariableError
 from parquetry.project.folder import PROJECT_FILE
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.layout.sizing import is_small
@@ -88,7 +88,8 @@ def diff_specs(
 
     Neither reads an environment: what comes from one is the placeholder ``${NAME}`` on both sides.
     ``layouts`` are saved ones by table. Raises SpecError when the project is invalid now, or was at
-    ``base``; RevisionError when there is no such revision.
+    ``base``; RevisionError when there is no such revision; UsageError for a variable that the revision
+    does not declare, UndeclaredVariableError for one that the files do not declare now.
     """
     now = _loaded(directory, target, variables)
     with _project_before(directory, base, target or now.target.name, variables) as before:
@@ -121,7 +122,14 @@ def _project_before(
 ) -> Iterator[Project | None]:
     """The project at the revision; None where there was none yet."""
     with project_at(directory, base) as folder:
-        yield _loaded(folder, target, variables) if (folder / PROJECT_FILE).exists() else None
+        if not (folder / PROJECT_FILE).exists():
+            yield None
+            return
+        try:
+            before = _loaded(folder, target, variables)
+        except UndeclaredVariableError as undeclared:
+            raise UsageError(f"at {base}: {undeclared}") from undeclared
+        yield before
 
 
 def _diff(

@@ -107,7 +107,8 @@ def load(
 ) -> Project:
     """The project in ``directory`` at a target, by default its default one.
 
-    Raises SpecError, whose ``diagnostics`` are everything that is wrong with the files.
+    Raises SpecError, whose ``diagnostics`` are everything that is wrong with the files, and
+    UndeclaredVariableError for a variable that they do not declare.
     """
     workspace = open_workspace(
         Path(directory),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from parquetry.project.interpolate import Secret
     from parquetry.project.loading import LoadResult, load
     from parquetry.project.model import AllowEntry, Origin, Project, ResolvedTable, Target
+    from parquetry.project.project_file import UndeclaredVariableError
     from parquetry.project.selection import SelectionError, select
     from parquetry.project.spec_fields import spec_fields
 
@@ -27,6 +28,7 @@ __all__ = [
     "SelectionError",
     "Severity",
     "Target",
+    "UndeclaredVariableError",
     "load",
     "select",
     "spec_fields",
@@ -43,6 +45,7 @@ _HOMES = {
     "SelectionError": "selection",
     "Severity": "diagnostics",
     "Target": "model",
+    "UndeclaredVariableError": "project_file",
     "load": "loading",
     "select": "selection",
     "spec_fields": "spec_fields",

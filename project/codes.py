@@ -208,9 +208,9 @@ _ALL = (
     ),
     _code(
         "PQ207",
-        "Variable on the command line is not declared",
-        "--var names a variable that the project does not declare, or gives it a value of another type.",
-        "Declare it under vars in parquetry.yml, or mend the spelling.",
+        "Variable given with another type",
+        "--var gives a variable a value of another type than the declared one has.",
+        "Give it a value of that type, or declare it with another one under vars in parquetry.yml.",
     ),
     _code(
         "PQ208",

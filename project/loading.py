@@ -55,7 +55,7 @@ def load(
 
     ``variables`` replace declared ones; texts take the type of the declared value. Without an
     ``environment`` none is read: ``env_var`` gives its default or the placeholder ``${NAME}``.
-    Never raises for what is in the files.
+    Never raises for what is in the files; UndeclaredVariableError for a variable that they do not declare.
     """
     given = Path(path)
     root = Path(os.path.realpath(given.parent if given.name == PROJECT_FILE else given))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from parquetry.errors import ParquetryError
 from parquetry.project import settings
-from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
+from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, one_of
 from parquetry.project.document import Document, Node
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.interpolate import Scope, Secret, Site, TargetView, render
@@ -24,6 +25,18 @@ from parquetry.project.template_syntax import TemplateProblem, is_template
 
 _UNKNOWN_WAREHOUSE = "${warehouse}"
 _CREDENTIALS = frozenset({"spark", "storage"})
+
+
+class UndeclaredVariableError(ParquetryError):
+    """A variable was given that the project does not declare: no file is wrong, the command line is."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(self, name: str, declared: Collection[str]) -> None:
+        known = one_of("variable", name, declared) if declared else "declare it under vars in parquetry.yml"
+        super().__init__(
+            f"--var (or PARQUETRY_VAR) gives {name!r}, which the project does not declare; {known}"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +69,10 @@ def load_project_file(
     variables: Mapping[str, Any],
     environment: Mapping[str, str] | None,
 ) -> ProjectFile:
-    """The project file at a target; without ``environment`` nothing of it is read."""
+    """The project file at a target; without ``environment`` nothing of it is read.
+
+    Raises UndeclaredVariableError where ``variables`` has one that the file does not declare.
+    """
     found: list[Diagnostic] = []
     root = document.root
 
@@ -138,7 +154,10 @@ def _text(value: Any) -> str | Secret:
 
 
 def _variables(root: Node, given: Mapping[str, Any], report: Callable[..., None]) -> Mapping[str, Any] | None:
-    """Declared variables with those given on the command line in their place; None where one has no value."""
+    """Declared variables with those given on the command line in their place; None where one has no value.
+
+    Raises UndeclaredVariableError for one that is given and not declared.
+    """
     node = root.children.get("vars")
     declared = node.value if node else {}
     if not isinstance(declared, dict):
@@ -146,17 +165,9 @@ def _variables(root: Node, given: Mapping[str, Any], report: Callable[..., None]
     if not all(isinstance(value, (str, int, float, bool)) for value in declared.values()):
         return None
     values = dict(declared)
-    span = node.span if node else Span(root.span.start, root.span.start)
     for name, value in given.items():
         if name not in declared:
-            hint = did_you_mean(name, declared) or "declare it under vars"
-            report(
-                "PQ207",
-                f"--var names '{name}', which vars does not declare",
-                Span(span.start, span.start),
-                hint,
-            )
-            continue
+            raise UndeclaredVariableError(name, declared)
         typed = _typed(value, declared[name])
         if typed is None:
             kind = {bool: "true or false", int: "a whole number", float: "a number"}.get(

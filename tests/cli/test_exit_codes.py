@@ -167,6 +167,9 @@ def test_options_have_twins_in_the_environment(folder):
         refused = parquetry("plan", **{f"PARQUETRY_{name}": "maybe"})
         assert refused.returncode == 2
         assert "'maybe' is neither yes nor no: write 1, true or yes" in " ".join(refused.stderr.split())
+    undeclared = parquetry("validate", PARQUETRY_PROJECT=str(folder.root), PARQUETRY_VAR="a=1")
+    assert undeclared.returncode == 2
+    assert "gives 'a', which the project does not declare" in undeclared.stderr
     # What approves has none.
     assert parquetry("apply", PARQUETRY_PROJECT=str(folder.root), PARQUETRY_AUTO_APPROVE="1").returncode == 2
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from parquetry import project
-from parquetry.project import Secret
+from parquetry.project import Secret, UndeclaredVariableError
 from tests.support.spec_cases import POLICY, PROJECT, TABLE, write_project
 
 TARGETS = """\
@@ -328,7 +328,6 @@ def test_a_secret_of_the_wrong_form_is_not_shown(tmp_path):
     ("options", "code"),
     [
         ({"target": "prd"}, "PQ305"),
-        ({"variables": {"kep": "1"}}, "PQ207"),
         ({"variables": {"keep": "many"}}, "PQ207"),
         ({"variables": {"keep": ".inf"}}, "PQ207"),
         ({"variables": {"keep": "true"}}, "PQ207"),
@@ -340,6 +339,27 @@ def test_a_secret_of_the_wrong_form_is_not_shown(tmp_path):
 def test_wrong_choices(tmp_path, options, code):
     root = write_project(tmp_path, {"parquetry.yml": TARGETS, "tables/flights.yml": TABLE})
     assert codes(root, **options) == [(code, "parquetry.yml")]
+
+
+NO_VARIABLES = PROJECT.replace("vars: {n: 12, word: data}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "hint"),
+    [
+        (TARGETS, "kep", "did you mean 'keep'?"),
+        (TARGETS, "nothing_like_it", "variables are "),
+        (NO_VARIABLES, "a", "declare it under vars in parquetry.yml"),
+    ],
+)
+def test_a_given_variable_that_is_not_declared_is_a_mistake_of_no_file(tmp_path, text, name, hint):
+    assert ("vars" in text) is (text != NO_VARIABLES)
+    root = write_project(tmp_path, {"parquetry.yml": text, "tables/flights.yml": TABLE})
+    with pytest.raises(UndeclaredVariableError) as caught:
+        project.load(root, variables={name: "1"})
+    assert caught.value.exit_code == 2
+    assert f"{name!r}, which the project does not declare; {hint}" in str(caught.value)
+    assert "parquetry.yml:" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

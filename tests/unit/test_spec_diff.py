@@ -179,6 +179,15 @@ def test_a_revision_that_is_not_there_and_one_without_a_project(folder):
     assert [t["fate"] for t in diff(folder, base="empty")["tables"]] == ["added"]
 
 
+def test_a_variable_that_only_one_side_declares_is_said_with_its_side(folder):
+    project = folder.root / "parquetry.yml"
+    project.write_text(f"{project.read_text()}vars: {{days: 3}}\n")
+    code, text = run(folder, "--var", "days=4")
+    assert (code, "at main: --var (or PARQUETRY_VAR) gives 'days'" in text) == (2, True)
+    code, text = run(folder, "--var", "dayz=4")
+    assert (code, "at main" in text, "did you mean 'days'?" in text) == (2, False, True)
+
+
 def test_an_invalid_project_is_explained(folder):
     folder.orders(ordering="nothing")
     code, text = run(folder)
