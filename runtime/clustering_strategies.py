@@ -18,12 +18,10 @@ import pyarrow.compute as pc
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering_policy import STITCH
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
 
 ENTRY_POINTS: Final = "parquetry.execution_strategies"
-
-STITCH: Final = "stitch"
-"""The strategy that leaves rows as they come; it has no function."""
 
 Keys: TypeAlias = Sequence[pa.Array | pa.ChunkedArray]
 KeysOf: TypeAlias = Callable[[pa.Table], Keys]

@@ -15,6 +15,8 @@ from parquetry.runtime.layout.packing import OVERSIZE, SMALLEST_SHARE, files_nea
 
 MIB: Final = 1024 * 1024
 STITCH: Final = "stitch"
+"""The strategy that leaves rows as they come; no function lays them out."""
+
 ENCRYPT: Final = "encrypt"
 PRUNE: Final = "prune"
 _DIGEST_LENGTH: Final = 16
