@@ -10,14 +10,14 @@ import pickle
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
 from parquetry.runtime.base_file_model import WrittenBucket, WrittenFile
-from parquetry.runtime.errors import ConflictError
+from parquetry.runtime.errors import ConflictError, is_outage
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.timeline.commit import WriteStat
@@ -121,16 +121,29 @@ def read_results(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
 def read_each(rows: Iterable[Mapping[str, Any]]) -> WriteResults:
     """As :func:`read_results`, for buckets that stand for themselves: one's failure leaves it out.
 
-    A ConflictError is raised all the same: it is of the whole write.
+    Raised all the same is what is no fault of the bucket's rows or files; see :func:`leaves_out`.
     """
     results, failed = _sorted_out(rows)
     failures: dict[int, ParquetryError] = {}
     for row in failed:
         failure = _failure(row)
-        if not isinstance(failure, ParquetryError) or isinstance(failure, ConflictError):
+        if not leaves_out(failure):
             raise failure
         failures[row["bucket"]] = failure
     return replace(results, failures=failures)
+
+
+def leaves_out(failure: Exception) -> TypeGuard[ParquetryError]:
+    """Whether a failure is of what was read for a bucket, so that the bucket is left out and others go on.
+
+    A store that refuses or breaks, another writer that won and a bug are of the whole write; a file
+    that is not there is the bucket's own.
+    """
+    return (
+        isinstance(failure, ParquetryError)
+        and not isinstance(failure, ConflictError)
+        and not is_outage(failure)
+    )
 
 
 def _sorted_out(rows: Iterable[Mapping[str, Any]]) -> tuple[WriteResults, list[Mapping[str, Any]]]:

@@ -31,7 +31,7 @@ from parquetry.runtime.clustering_order import (
 from parquetry.runtime.clustering_runs import drained, in_order, in_order_by_ranges
 from parquetry.runtime.clustering_sample_file import KeptSample
 from parquetry.runtime.clustering_share import sample_of
-from parquetry.runtime.errors import InvalidDataError, NotFoundError, StorageError
+from parquetry.runtime.errors import InvalidDataError, NotFoundError, is_outage
 from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import RetryWrite
@@ -121,7 +121,7 @@ def group_rewriter(
             except RetryWrite:
                 yield pa.RecordBatch.from_pylist([{"bucket": group.index}], schema=RESULT_SCHEMA)
             except ParquetryError as failure:
-                if isinstance(failure, StorageError) and not isinstance(failure, NotFoundError):
+                if is_outage(failure):
                     raise
                 yield failure_row(group.index, failure)
             pa.default_memory_pool().release_unused()

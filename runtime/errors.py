@@ -15,6 +15,11 @@ class NotFoundError(StorageError):
     """There is no object at that path."""
 
 
+def is_outage(failure: BaseException) -> bool:
+    """Whether the store itself refused or broke: no fault of what was asked of it, and it may pass."""
+    return isinstance(failure, StorageError) and not isinstance(failure, NotFoundError)
+
+
 class StaleTimelineError(NotFoundError):
     """An instant left the timeline after it was listed: archived, or undone. Read the timeline again."""
 

@@ -17,7 +17,7 @@ from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_incoming import incoming_schema
 from parquetry.runtime.base_file_model import Bucket, WriteContext
 from parquetry.runtime.base_file_result import failure_row, result_rows
-from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.errors import is_outage
 from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.spark.workers import spare_loaded_modules
 
@@ -48,7 +48,7 @@ def bucket_writer(
                 yield result_rows(write_bucket(context, buckets[index], rows))
                 pa.default_memory_pool().release_unused()
         except (ParquetryError, RetryWrite) as failure:
-            if isinstance(failure, StorageError) and not isinstance(failure, NotFoundError):
+            if is_outage(failure):
                 raise
             yield failure_row(index, failure)
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_name import BaseFileName
-from parquetry.runtime.base_file_result import RESULT_DDL, FileResult, WriteResults, read_each
+from parquetry.runtime.base_file_result import RESULT_DDL, FileResult, WriteResults, leaves_out, read_each
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import (
     Clustered,
@@ -29,7 +29,7 @@ from parquetry.runtime.clustering_execution import (
 from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_standing import Standing, narrowed, replaced_by
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter
-from parquetry.runtime.errors import ConflictError, InvalidDataError, NotFoundError, StorageError
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import in_batches
 from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.markers import MarkerKind
@@ -238,16 +238,10 @@ def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWo
 def _rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWork) -> WriteResults:
     try:
         return rewrite_by_ranges(spark, context, work)
-    except (ConflictError, StorageError) as failure:
-        if not isinstance(failure, NotFoundError):
-            raise
-        return _failed(work, failure)
     except ParquetryError as failure:
-        return _failed(work, failure)
-
-
-def _failed(work: GroupWork, failure: ParquetryError) -> WriteResults:
-    return WriteResults(files=(), buckets={}, failures=dict.fromkeys(work.numbers, failure))
+        if not leaves_out(failure):
+            raise
+        return WriteResults(files=(), buckets={}, failures=dict.fromkeys(work.numbers, failure))
 
 
 def _rewrite_each(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:

@@ -40,7 +40,7 @@ from parquetry.runtime.clustering_task import (
     readers_of,
     run_bytes_of,
 )
-from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.errors import is_outage
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.spark.base_file import BUCKET
@@ -215,7 +215,7 @@ def gatherer(context: WriteContext, group: GroupWork, division: Division, *, row
         except RetryWrite:
             yield pa.RecordBatch.from_pylist([{"bucket": number}], schema=RESULT_SCHEMA)
         except ParquetryError as failure:
-            if isinstance(failure, StorageError) and not isinstance(failure, NotFoundError):
+            if is_outage(failure):
                 raise
             yield failure_row(number, failure)
         for _ in received:

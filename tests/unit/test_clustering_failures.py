@@ -8,11 +8,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime import clustering_strategies
+from parquetry.runtime import clustering_strategies, clustering_task
+from parquetry.runtime.base_file_result import failure_row, read_each
 from parquetry.runtime.clustering_execution import PartlyClusteredError
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder
 from parquetry.runtime.clustering_task import GroupWork
-from parquetry.runtime.errors import InvalidDataError, StorageError
+from parquetry.runtime.errors import (
+    CorruptTableError,
+    InvalidDataError,
+    LockHeldError,
+    NotFoundError,
+    StorageError,
+    UnknownOutcomeError,
+)
 from parquetry.runtime.layout import plan_strategies
 from parquetry.runtime.layout.clustering_policy import PlanPolicy, Trigger
 from parquetry.runtime.spark import clustering, clustering_inline
@@ -103,6 +111,41 @@ def test_a_group_of_several_tasks_fails_alone_unless_the_store_does(tmp_path, mo
         results = clustering._rewrite(OneProcessSpark(), context(tmp_path, ()), [work])
         assert results.failures == {3: failure, 4: failure}
         assert not results.buckets
+
+
+@pytest.mark.parametrize(
+    ("failure", "of_the_group"),
+    [
+        (StorageError("503 slow down"), False),
+        (UnknownOutcomeError("no answer"), False),
+        (LockHeldError("held"), False),
+        (NotFoundError("no such file"), True),
+        (CorruptTableError("no footer"), True),
+    ],
+)
+def test_a_store_that_breaks_in_a_task_is_no_fault_of_its_group(failure, of_the_group):
+    rows = failure_row(4, failure).to_pylist()
+    if of_the_group:
+        assert [(n, type(f), str(f)) for n, f in read_each(rows).failures.items()] == [
+            (4, type(failure), str(failure))
+        ]
+    else:
+        with pytest.raises(type(failure), match=str(failure)):
+            read_each(rows)
+
+
+def test_outages_of_the_store_make_no_group_wait(table, monkeypatch):
+    def outage(*_):
+        raise StorageError("503 slow down")
+
+    due = groups_owed(table)
+    with monkeypatch.context() as patched:
+        patched.setattr(clustering_task, "rewrite_group", outage)
+        for _ in range(4):
+            with pytest.raises(StorageError, match="503 slow down"):
+                clustered(table)
+    assert groups_owed(table) == due
+    assert clustered(table).groups == 4
 
 
 def test_a_batch_that_fails_does_not_hide_what_was_published(table, path, monkeypatch):
