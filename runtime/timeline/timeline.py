@@ -107,7 +107,11 @@ class Timeline:
         first = self.unbroken_since
         if first is None or time >= first or time in self._pending_times:
             return False
-        return time < self.completed_writes[0].time or not self._was_undone(time)
+        return time < self.completed_writes[0].time or not self.was_undone(time)
+
+    def was_undone(self, time: str) -> bool:
+        """Whether a rollback or restore that is still on the timeline says that it undid that write."""
+        return time in self._rolled_back or any(begin < time < end for begin, end in self._restored)
 
     @property
     def last_instant(self) -> str | None:
@@ -272,9 +276,6 @@ class Timeline:
     @cached_property
     def _pending_times(self) -> frozenset[str]:
         return frozenset(instant.time for instant in self.pending_writes)
-
-    def _was_undone(self, time: str) -> bool:
-        return time in self._rolled_back or any(begin < time < end for begin, end in self._restored)
 
     @cached_property
     def _rolled_back(self) -> frozenset[str]:
