@@ -291,7 +291,7 @@ def test_a_group_that_changes_before_the_lock_is_not_planned_and_others_keep_the
     assert [group.partition for group in plan.groups] == ["p=b"]
     written = Timeline.load(store).pending_clusterings[plan.instant].plan
     (group,) = written.groups
-    sample = kept_sample(written, group).read(store, arrow_schema(COLUMNS))
+    sample = kept_sample(written, group).read(store, arrow_schema(COLUMNS), most_bytes=1 << 20)
     values = {value for value, part in view_rows(path).values() if part == "b"}
     assert set(sample.column("v").to_pylist()) == values
 
