@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from parquetry.runtime.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.claims import open_session
 from parquetry.runtime.column_paths import types_by_path, without
+from parquetry.runtime.column_types import check_new_columns
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, digest_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
@@ -171,11 +172,13 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
 def _schema_to_be(handle: TableHandle, timeline: Timeline, spec: TableSpec) -> str:
     """Of the declared columns and those that another program has added: nobody asked to drop these.
 
-    The same goes for fields within columns.
+    The same goes for fields within columns. InvalidDataError for an added column that no table is to have.
     """
     before = types_by_path(handle.spec.columns) if handle.spec else {}
     gone = before.keys() - types_by_path(spec.columns).keys()
     live = live_columns(handle.store, timeline, handle.config)
+    known = {column.name for column in live}
+    check_new_columns(column for column in spec.columns if column.name not in known)
     return handle.schema_json(timeline, reconcile(spec.columns, without(live, gone)))
 
 

@@ -32,7 +32,6 @@ from parquetry.runtime.spec import Column
 __all__ = [
     "META_COLUMNS",
     "arrow_schema",
-    "check_columns",
     "columns_from_avro",
     "is_widening",
     "parse_type",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.spec import Column
 
 RESERVED_PREFIX: Final = "_hoodie_"
@@ -152,29 +153,54 @@ def parse_type(text: str) -> ColumnType:
     return parsed
 
 
-def check_columns(columns: Iterable[Column]) -> None:
-    """Refuses columns that a table cannot be given: by name, by type, or twice.
+def check_new_columns(columns: Iterable[Column]) -> None:
+    """Refuses columns that a table is not to be given: those of :func:`check_columns`, and two names.
 
-    Names must be Avro names at every level (Hudi stores the schema as Avro), differ by more than
-    case (Spark's default), not begin with ``_hoodie_`` in any case (Hudi's own columns) but for the
-    boolean ``_hoodie_is_deleted``, and not be one of :data:`CONTROL_COLUMNS`.
+    Names that begin with ``_hoodie_`` in any case are Hudi's own, but for ``_hoodie_is_deleted``,
+    which is boolean. A table that another program gave such columns can be written.
     """
-    seen: dict[str, str] = {}
+    columns = tuple(columns)
     for column in columns:
         if column.name.lower().startswith(RESERVED_PREFIX) and column.name != DELETE_FLAG:
-            raise InvalidDataError(
-                f"column {column.name!r}: names that begin with {RESERVED_PREFIX} belong to Hudi; rename it"
-            )
+            raise _reserved(column)
         if column.name == DELETE_FLAG and parse_type(column.type) != Primitive(name="boolean"):
             raise InvalidDataError(
                 f"column {column.name!r} is {column.type}: Hudi deletes by it; declare boolean, or rename it"
             )
+    check_columns(columns)
+
+
+def check_columns(columns: Iterable[Column]) -> None:
+    """Refuses columns that no table can be written with: by name, by type, or twice.
+
+    Names must be Avro names at every level (Hudi stores the schema as Avro), differ by more than
+    case (Spark's default), not begin with ``_hoodie_`` (Hudi's own columns) but for
+    ``_hoodie_is_deleted``, not be one of Hudi's five columns in other letters, and not be one of
+    :data:`CONTROL_COLUMNS`.
+    """
+    seen: dict[str, str] = {}
+    for column in columns:
+        reserved = column.name.startswith(RESERVED_PREFIX) and column.name != DELETE_FLAG
+        if reserved or column.name.lower() in META_COLUMNS:
+            raise _reserved(column)
         if column.name.lower() in CONTROL_COLUMNS:
             raise InvalidDataError(
                 f"column {column.name!r}: writing needs a column of that name for itself; rename it"
             )
         _check_name(column.name, seen, f"column {column.name!r}")
         _check_type(parse_type(column.type), f"column {column.name!r}")
+
+
+def deletes_by_flag(columns: Iterable[Column]) -> bool:
+    """Whether a true ``_hoodie_is_deleted`` in rows of a table with these columns deletes.
+
+    Not where the table itself has a column of that name and another type than boolean, which Hudi
+    takes for one like any other.
+    """
+    return all(
+        column.name.lower() != DELETE_FLAG or parse_type(column.type) == Primitive(name="boolean")
+        for column in columns
+    )
 
 
 def is_widening(old: ColumnType, new: ColumnType) -> bool:
@@ -269,6 +295,12 @@ def _check_name(name: str, seen: dict[str, str], place: str) -> None:
         raise InvalidDataError(
             f"{place}: the name is taken by {other!r}, Spark does not tell case apart; rename one"
         )
+
+
+def _reserved(column: Column) -> InvalidDataError:
+    return InvalidDataError(
+        f"column {column.name!r}: names that begin with {RESERVED_PREFIX} belong to Hudi; rename it"
+    )
 
 
 class _Parser:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from parquetry.runtime.applied import IDENTITY_PATH, TableIdentity, read_identity
-from parquetry.runtime.avro_schema import check_columns, table_avro_schema
-from parquetry.runtime.column_types import Struct, parse_type
+from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.column_types import Struct, check_columns, check_new_columns, parse_type
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -59,6 +59,7 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
     check_spec(spec)
     identity = read_identity(store) or _refuse_foreign_table(store)
     if identity is None:
+        check_new_spec(spec)
         probe_put_if_absent(store)
         identity = TableIdentity(
             table_id=str(uuid.uuid4()),
@@ -137,12 +138,21 @@ def table_properties(spec: TableSpec) -> dict[str, str]:
     return properties
 
 
-def check_spec(spec: TableSpec) -> None:
-    """Refuses a spec that no table can be made of; InvalidDataError names the part."""
+def check_new_spec(spec: TableSpec) -> None:
+    """Refuses a spec that no table is to be made of; InvalidDataError names the part."""
     if not _NAME.fullmatch(spec.name):
         raise InvalidDataError(
             f"table name {spec.name!r}: use ASCII letters, digits, '_', '-' and '.', which every reader takes"
         )
+    check_new_columns(spec.columns)
+    check_spec(spec)
+
+
+def check_spec(spec: TableSpec) -> None:
+    """Refuses a spec that no table can be written by; InvalidDataError names the part.
+
+    What only a new table is refused, such as a name that not every reader takes, may be there.
+    """
     if not spec.columns:
         raise InvalidDataError(f"table {spec.name}: a table needs a column")
     check_columns(spec.columns)

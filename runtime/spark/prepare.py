@@ -19,6 +19,7 @@ from parquetry.runtime.column_types import (
     CONTROL_COLUMNS,
     DELETE_FLAG,
     Primitive,
+    deletes_by_flag,
     parse_type,
 )
 from parquetry.runtime.errors import InvalidDataError
@@ -59,16 +60,17 @@ def prepare_rows(
     narrower than the table's. Generated columns are computed, and compared where given; rows whose
     value their type does not hold are counted as faults.
     ``delete_when`` marks deletes by a condition on the incoming columns, and so does a true
-    ``_hoodie_is_deleted``; ``drop`` names columns that only that condition needs. ``hash_rows``
-    False leaves the row hash out, for writes that never choose between rows. Raises InvalidDataError
-    naming the column, what was found and what is expected.
+    ``_hoodie_is_deleted``, unless the table has a column of that name and another type; ``drop`` names
+    columns that only that condition needs. ``hash_rows`` False leaves the row hash out, for writes that
+    never choose between rows. Raises InvalidDataError naming the column, what was found and what is
+    expected.
     """
     incoming = frame.drop(*META_COLUMNS)
     check_control_names(incoming.schema.names, place="the columns of the rows")
     _check_names(incoming.drop(*drop).schema, columns, delete_when)
     spark = frame.sparkSession
     with session_settings(spark, EXPRESSION_SETTINGS):
-        marked = _with_delete_flag(incoming, delete_when)
+        marked = _with_delete_flag(incoming, delete_when, by_flag=deletes_by_flag(columns))
         marked = marked.drop(*drop)
         conformed = marked.select(*(_conform(marked.schema, c) for c in columns), DELETE)
         given = [c.name for c in columns if _find(incoming.schema, c.name)]
@@ -223,9 +225,9 @@ def _twice(name: str) -> InvalidDataError:
     return InvalidDataError(f"column {name!r} comes twice in the rows; rename or drop one of them")
 
 
-def _with_delete_flag(frame: DataFrame, delete_when: str | None) -> DataFrame:
+def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: bool) -> DataFrame:
     conditions = [f"({delete_when})"] if delete_when else []
-    if given := _find(frame.schema, DELETE_FLAG):
+    if by_flag and (given := _find(frame.schema, DELETE_FLAG)):
         if not isinstance(given.dataType, T.BooleanType | T.NullType):
             raise InvalidDataError(
                 f"column {given.name!r} is {given.dataType.simpleString()} in the rows: it says which rows "

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file_model import DELETE
-from parquetry.runtime.column_types import DELETE_FLAG, parse_type
+from parquetry.runtime.column_types import DELETE_FLAG, deletes_by_flag, parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.sources import Consumption
@@ -109,7 +109,7 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
         keys=deduplicates,
         drop_duplicates=deduplicates,
     )
-    may_delete = bool(request.delete_when) or _has_delete_flag(frame)
+    may_delete = bool(request.delete_when) or _has_delete_flag(frame, state)
     if not (request.drop_duplicates or request.sort_by or request.drop or may_delete or spec.parquet):
         staged = _stage_plain(incoming, state, spec)
         if staged is not None:
@@ -197,8 +197,9 @@ def _only(columns: tuple[Column, ...], prepared: PreparedRows) -> list[Column]:
     return [column for column in columns if column.name in prepared.columns]
 
 
-def _has_delete_flag(frame: DataFrame) -> bool:
-    return DELETE_FLAG in (name.lower() for name in frame.columns)
+def _has_delete_flag(frame: DataFrame, state: TableState) -> bool:
+    named = DELETE_FLAG in (name.lower() for name in frame.columns)
+    return named and deletes_by_flag(state.spec.columns)
 
 
 def _key_column(state: TableState) -> str:

@@ -118,6 +118,18 @@ def test_a_table_of_another_maker_with_such_a_column_can_be_read_and_says_why_no
             write(rows)
 
 
+@pytest.mark.parametrize("name", ["_hoodie_is_deleted", "_Hoodie_x"])
+def test_a_table_of_another_maker_with_a_name_of_hudis_can_be_written(spark, tmp_path, name):
+    made = HandmadeTable(tmp_path / "t")
+    made.schema = made.schema.replace('"name":"n"', f'"name":"{name}"')
+    made.commit("1", {"p=a": {"f-0": [("k", 1)]}})
+    made.store.delete_folder(".hoodie/.parquetry")
+    table = parquetry.open(tmp_path / "t")
+    table.upsert(spark.sql(f"SELECT 'k' AS id, 'a' AS p, 7L AS {name}"))
+    table.insert(spark.sql(f"SELECT 'l' AS id, 'a' AS p, 1L AS {name}"))
+    assert sorted((r["id"], r[name]) for r in table.read(spark).collect()) == [("k", 7), ("l", 1)]
+
+
 @pytest.fixture
 def table(tmp_path):
     return parquetry.create(tmp_path / "t", SPEC)

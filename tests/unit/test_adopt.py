@@ -24,14 +24,19 @@ from parquetry.compiler.workspace import spec_of
 from parquetry.runtime.adoption import adopt_table
 from parquetry.runtime.applied import read_applied, read_identity
 from parquetry.runtime.avro_schema import table_avro_schema
-from parquetry.runtime.errors import StalePlanError, TableNotFoundError, UnsupportedTableError
+from parquetry.runtime.errors import (
+    InvalidDataError,
+    StalePlanError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from parquetry.runtime.job import digest_of
 from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
 from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
 from parquetry.runtime.storage import open_store
-from parquetry.runtime.table import open_table, write_applied
+from parquetry.runtime.table import create_table, open_table, write_applied
 from parquetry.runtime.table_config import TIMEZONE_KEY
 from parquetry.runtime.table_schema import live_columns
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
@@ -289,6 +294,15 @@ def test_of_two_projects_that_adopt_at_once_one_wins(folder):
     with pytest.raises(UnsupportedTableError, match="belongs to project 'first'"):
         adopt_table(table.store, spec(), project="second")
     assert read_identity(table.store).project == "first"
+
+
+@pytest.mark.parametrize("name", ["shop+eu", "a:b", "t$1"])
+def test_a_table_may_keep_a_name_that_no_new_one_is_given(folder, name):
+    table = foreign(folder)
+    edit(table, hoodie__table__name=name)
+    assert adopt_table(table.store, spec(name=name), project="shop").number == 1
+    with pytest.raises(InvalidDataError, match="use ASCII letters"):
+        create_table(open_store(folder.root / "new"), spec(name=name), project="shop")
 
 
 def test_a_spec_recorded_by_somebody_else_meanwhile_is_stale(folder, monkeypatch):

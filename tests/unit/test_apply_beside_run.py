@@ -10,7 +10,7 @@ import pytest
 from parquetry.runtime import apply
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
-from parquetry.runtime.errors import ConflictError, StalePlanError
+from parquetry.runtime.errors import ConflictError, InvalidDataError, StalePlanError
 from parquetry.runtime.job import Requirements, digest_of
 from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.services.clean import clean, clean_if_due
@@ -124,6 +124,16 @@ def with_a_column_more(table):
     wider = spec.with_columns((*spec.columns, Column(name="secret", type="string")))
     apply_change(table.store, change(table, wider, alters_schema=True), timing=PATIENT)
     return change(table, spec, alters_schema=True)
+
+
+def test_an_added_column_with_a_name_of_hudis_is_refused(table):
+    spec = read_applied(table.store).spec
+    wider = spec.with_columns((*spec.columns, Column(name="_Hoodie_x", type="string")))
+    before = live_names(table)
+    with pytest.raises(InvalidDataError, match=r"'_Hoodie_x': .*belong to Hudi; rename it"):
+        apply_change(table.store, change(table, wider, alters_schema=True), timing=PATIENT)
+    assert live_names(table) == before
+    assert read_applied(table.store).spec == spec
 
 
 def live_names(table):

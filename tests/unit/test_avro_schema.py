@@ -12,12 +12,12 @@ from parquetry.runtime.arrow_schema import columns_from_arrow
 from parquetry.runtime.avro_schema import (
     META_COLUMNS,
     arrow_schema,
-    check_columns,
     columns_from_avro,
     is_widening,
     parse_type,
     table_avro_schema,
 )
+from parquetry.runtime.column_types import check_columns, check_new_columns
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.spec import Column
 
@@ -256,8 +256,7 @@ def test_a_type_that_is_not_understood_is_named(text, message):
     ("name", "kind", "message"),
     [
         ("a-b", "int", "Avro.*rename"), ("1a", "int", "Avro"), ("\u00e9", "int", "Avro"), ("_hoodie_file_name", "string", "belong to Hudi"),
-        ("_HOODIE_COMMIT_TIME", "string", "belong to Hudi; rename"), ("_Hoodie_Is_Deleted", "boolean", "belong to Hudi; rename"),
-        ("_hoodie_is_deleted", "string", "is string: .*declare boolean"),
+        ("_HOODIE_COMMIT_TIME", "string", "belong to Hudi; rename"),
         ("__Delete", "boolean", "for itself; rename"), ("__hash", "bigint", "for itself; rename"),
         ("s", "struct<`a.b`:int>", "field 'a.b'.*Avro"), ("s", "struct<a:int,A:int>", "taken by 'a'"), ("s", "struct<>", "needs a field"),
         ("t", "timestamp_ntz", "declare timestamp, or bigint"), ("t", "array<struct<x:timestamp_ntz>>", "field 'x'.*timestamp_ntz"),
@@ -266,6 +265,22 @@ def test_a_type_that_is_not_understood_is_named(text, message):
 def test_columns_that_no_table_can_have_are_refused_with_a_remedy(name, kind, message):
     with pytest.raises(InvalidDataError, match=message):
         check_columns(columns((name, kind)))
+    with pytest.raises(InvalidDataError, match=message):
+        check_new_columns(columns((name, kind)))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("_Hoodie_Is_Deleted", "boolean", "belong to Hudi; rename"),
+        ("_Hoodie_x", "string", "belong to Hudi; rename"),
+        ("_hoodie_is_deleted", "string", "is string: .*declare boolean"),
+    ],
+)
+def test_columns_that_another_program_may_have_made_are_refused_as_new_ones_only(name, kind, message):
+    with pytest.raises(InvalidDataError, match=message):
+        check_new_columns(columns((name, kind)))
+    assert columns_from_avro(table_avro_schema("t", columns((name, kind)))) == columns((name, kind))
 
 
 def test_two_columns_may_not_differ_by_case_alone():
@@ -274,7 +289,7 @@ def test_two_columns_may_not_differ_by_case_alone():
 
 
 def test_hudis_delete_flag_is_a_column_like_others():
-    check_columns(columns(("_hoodie_is_deleted", "boolean")))
+    check_new_columns(columns(("_hoodie_is_deleted", "boolean")))
 
 
 @pytest.mark.parametrize(

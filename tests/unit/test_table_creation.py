@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from parquetry.runtime import creation
 from parquetry.runtime.applied import IDENTITY_PATH
 from parquetry.runtime.errors import (
     CorruptTableError,
@@ -197,6 +198,14 @@ def test_a_spec_that_no_table_can_be_made_of_is_refused_before_anything_is_writt
     with pytest.raises(InvalidDataError, match=message):
         create_table(open_store(tmp_path / "t"), spec(**changes), project="tests")
     assert not (tmp_path / "t").exists()
+
+
+def test_a_table_that_has_a_name_refused_today_is_opened_by_its_spec(tmp_path, monkeypatch):
+    store = open_store(tmp_path)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(creation, "check_new_spec", creation.check_spec)
+        create_table(store, spec(name="a:b"), project="tests")
+    assert create_table(store, spec(name="a:b"), project="tests").config.name == "a:b"
 
 
 def test_nested_fields_may_be_keys(tmp_path):
