@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from decimal import Decimal as Number
 from decimal import InvalidOperation, localcontext
+from numbers import Integral
 from typing import Any, Final
 
 from parquetry.runtime.column_types import ColumnType, Decimal
@@ -15,11 +16,12 @@ PartitionValue = str | int | bool | dt.date | Number | None
 
 _WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 _DIGITS: Final = re.compile(r"-?[0-9]+")
+_MOST_DIGITS: Final = 38
 _EXPECTED: Final = {
     "string": "text",
     "boolean": "True or False",
     "date": "a date",
-    "timestamp": "a datetime",
+    "timestamp": "a datetime, or microseconds since 1970 in UTC",
     "float": "the number's text in the folder's name",
     "double": "the number's text in the folder's name",
 }
@@ -28,7 +30,8 @@ _EXPECTED: Final = {
 def partition_value(column: str, kind: ColumnType, value: Any) -> PartitionValue:
     """``value`` as one of the column's type ``kind``, also where it is given as its text; None is null.
 
-    Raises InvalidDataError for what is no value of that type, such as ``1.555`` for ``decimal(10,2)``.
+    What has one text in the folders' names is taken, whatever its class. Raises InvalidDataError for
+    what is no value of that type, such as ``1.555`` for ``decimal(10,2)``, or has several texts.
     """
     if value is None:
         return None
@@ -48,21 +51,39 @@ def _expected(kind: str) -> str:
 
 def _of_primitive(kind: str, value: Any) -> PartitionValue:  # noqa: PLR0911 - a type, an answer
     text = isinstance(value, str)
-    plain = isinstance(value, int) and not isinstance(value, bool)
+    whole = _whole(value)
     day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
     if text and (kind in ("string", "float", "double")):
         return str(value)
-    if kind == "string" and (plain or day):
-        return str(value)
-    if kind in _WHOLE or (kind == "timestamp" and text):
-        return int(value) if plain or (text and _DIGITS.fullmatch(value)) else None
+    if kind == "string":
+        return str(value) if day else _plain_text(value)
     if kind == "timestamp" and isinstance(value, dt.datetime):
         return value
+    if kind in _WHOLE or kind == "timestamp":
+        return int(value) if text and _DIGITS.fullmatch(value) else whole
     if kind == "boolean" and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
     if kind == "date" and (day or text):
         return value if day else _day(value)
     return None
+
+
+def _whole(value: Any) -> int | None:
+    """The whole number that a value of any class of numbers is, but for booleans and inexact ones."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, Number) and value.is_finite() and value.adjusted() < _MOST_DIGITS:
+        return int(value) if value == int(value) else None
+    return None
+
+
+def _plain_text(value: Any) -> str | None:
+    """The text that a number or a boolean has in Spark too; None where digits and exponent differ."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Number):
+        return str(value) if value.is_finite() and "E" not in str(value) else None
+    return str(value) if isinstance(value, Integral) else None
 
 
 def _day(text: str) -> dt.date | None:
@@ -73,13 +94,14 @@ def _day(text: str) -> dt.date | None:
 
 
 def _of_decimal(kind: Decimal, value: Any) -> Number | None:
-    if isinstance(value, bool) or not isinstance(value, str | int | Number):
+    if isinstance(value, bool) or not isinstance(value, str | Integral | Number):
         return None
     with localcontext(prec=kind.precision) as context:
         context.traps[InvalidOperation] = True
         try:
-            exact = Number(value)
+            exact = Number(value if isinstance(value, str | Number) else int(value))
             stored = exact.quantize(Number(1).scaleb(-kind.scale))
         except InvalidOperation:
             return None
-    return stored if stored == exact else None
+    # No row has a negative zero.
+    return (stored or stored.copy_abs()) if stored == exact else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import numpy as np
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
@@ -29,13 +30,25 @@ def partitioned(folder, kind, *paths):
         ("decimal(10,2)", "p=1.50", [Decimal("1.5"), Decimal("1.500"), "1.5", "1.50"]),
         ("decimal(10,2)", "p=-2.00", [-2, Decimal(-2), "-2"]),
         ("decimal(38,10)", "p=1E-10", [Decimal("0.0000000001")]),
-        ("int", "p=7", [7, "7", "007"]),
+        ("decimal(10,2)", "p=0.00", ["-0", Decimal("-0.0"), 0, np.int64(0)]),
+        ("int", "p=7", [7, "7", "007", Decimal(7), Decimal("7.00"), np.int32(7)]),
         ("bigint", "p=-7", [-7, "-7"]),
         ("boolean", "p=true", [True, "true", "TRUE"]),
         ("date", "p=2026-01-02", [dt.date(2026, 1, 2), "2026-01-02", "2026-1-2"]),
-        ("timestamp", "p=253402300799999999", [LAST, LAST.replace(tzinfo=dt.UTC), "253402300799999999"]),
+        (
+            "timestamp",
+            "p=253402300799999999",
+            [LAST, LAST.replace(tzinfo=dt.UTC), "253402300799999999", 253402300799999999],
+        ),
+        (
+            "timestamp",
+            "p=1700000000000000",
+            [1700000000000000, np.int64(1700000000000000), Decimal(1700000000000000)],
+        ),
         ("double", "p=1.0E10", ["1.0E10"]),
-        ("string", "p=7", ["7", 7]),
+        ("string", "p=7", ["7", 7, Decimal(7), np.int64(7)]),
+        ("string", "p=true", ["true", True]),
+        ("string", "p=1.50", ["1.50", Decimal("1.50")]),
         ("string", "p=2026-01-02", ["2026-01-02", dt.date(2026, 1, 2)]),
         ("string", "p=a%2Fb", ["a/b"]),
         ("int", "p=__HIVE_DEFAULT_PARTITION__", [None]),
@@ -57,13 +70,20 @@ def test_a_value_means_the_folder_that_rows_of_it_lie_in(tmp_path, kind, path, v
         ("decimal(4,2)", 1.5, "1.5 of type float .*a number that"),
         ("int", "x", "int, and 'x' of type str is none; pass a whole number"),
         ("int", True, "pass a whole number"),
+        ("int", Decimal("7.5"), "pass a whole number"),
+        ("int", Decimal("NaN"), "pass a whole number"),
+        ("int", 7.0, "pass a whole number"),
         ("date", dt.datetime(2026, 1, 2, tzinfo=dt.UTC), "pass a date"),
         ("date", "2026", "pass a date"),
-        ("timestamp", dt.date(2026, 1, 2), "pass a datetime"),
+        ("timestamp", dt.date(2026, 1, 2), "pass a datetime, or microseconds since 1970 in UTC"),
+        ("timestamp", True, "pass a datetime"),
         ("timestamp", "2026-01-02", "pass a datetime"),
         ("boolean", 1, "pass True or False"),
         ("double", 1.5, "the number's text in the folder's name"),
         ("string", LAST, "pass text, or give the partition by its path"),
+        ("string", Decimal("1E+3"), "pass text"),
+        ("string", Decimal("Infinity"), "pass text"),
+        ("string", 1.5, "pass text"),
     ],
 )
 def test_a_value_of_another_type_is_refused(tmp_path, kind, value, says):
