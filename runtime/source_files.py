@@ -11,7 +11,8 @@ from typing import Any
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources import SourceFile
-from parquetry.runtime.storage import ObjectInfo, ObjectStore, open_store
+from parquetry.runtime.storage import LocalStore, ObjectInfo, ObjectStore, open_store
+from parquetry.runtime.storage_local import Identity
 
 _GLOB = re.compile(r"[*?\[{]")
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
@@ -50,7 +51,8 @@ def list_files(
     """The files that ``path`` matches (``*``, ``?``, ``[..]``, ``{a,b}``, ``**``), sorted by path.
 
     A relative path starts at ``base``. A path without wildcards is one file, or a folder read
-    with everything below it. Names that begin with ``_`` or ``.`` are left out, as Spark does.
+    with everything below it. Names that begin with ``_`` or ``.`` are left out, as Spark does, and so
+    is a link to a file that is matched by its own name, or by another link before it.
     Raises :class:`InvalidDataError` when a path without wildcards does not exist, for one that can
     only match hidden names, for one that matches folders and no file, and for a name that is no UTF-8.
     """
@@ -72,6 +74,7 @@ def list_files(
         for info in sorted(infos, key=lambda i: i.path)
         if not _is_hidden(info.path) and (expression is None or expression.fullmatch(info.path))
     ]
+    found = _each_once(store, found)
     for info in found:
         _check_spelling(info.path, path)
     if not found and pattern:
@@ -128,6 +131,19 @@ def _files_below(
         return store, store.list("", recursive=deep)
     except NotADirectoryError:
         return store, []
+
+
+def _each_once(store: ObjectStore, found: list[ObjectInfo]) -> list[ObjectInfo]:
+    """The files without names that are links to one of the others."""
+    if not (isinstance(store, LocalStore) and any(info.is_link for info in found)):
+        return found
+    seen, once = set[Identity | None](), list[ObjectInfo]()
+    for info in sorted(found, key=lambda info: (info.is_link, info.path)):
+        identity = store.identity(info.path)
+        if not (info.is_link and identity in seen):
+            once.append(info)
+        seen.add(identity)
+    return sorted(once, key=lambda info: info.path)
 
 
 def _check_visible(pattern: str, path: str) -> None:

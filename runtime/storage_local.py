@@ -21,6 +21,7 @@ from parquetry.runtime.storage_model import ObjectInfo, Objects, ObjectStore, Pa
 from parquetry.runtime.storage_paths import checked_path, escape_glob, temporary_path
 
 Entries = list[os.DirEntry[str]]
+Identity = tuple[int, int]
 
 
 class LocalStore(ObjectStore):
@@ -75,14 +76,16 @@ class LocalStore(ObjectStore):
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
         found: list[ObjectInfo] = []
         top = checked_path(prefix, root=self.uri, folder=True)
-        folders, links = [top], deque[tuple[str, tuple[int, int]]]()
-        seen: set[tuple[int, int] | None] = {self._identity(top)} if recursive else set()
-        while folders or links:
+        folders = [top]
+        links, hidden = deque[tuple[str, Identity]](), deque[tuple[str, Identity]]()
+        seen: set[Identity | None] = {self.identity(top)} if recursive else set()
+        while folders or links or hidden:
             if folders:
                 folder = folders.pop()
             else:
-                # Last, so that a file that a folder holds has the same name with and without links to it.
-                folder, identity = links.popleft()
+                # Last, so that a file that a folder holds has the same name with and without links to it;
+                # but a link that readers follow comes before the folder that they pass over.
+                folder, identity = (links or hidden).popleft()
                 if identity in seen:
                     continue
                 seen.add(identity)
@@ -90,10 +93,12 @@ class LocalStore(ObjectStore):
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 status = _status(entry)
                 if status is not None and stat_module.S_ISREG(status.st_mode):
-                    found.append(_info(path, status))
+                    found.append(_info(path, status, is_link=entry.is_symlink()))
                 elif status is not None and recursive:
                     identity = (status.st_dev, status.st_ino)
-                    if entry.is_symlink():
+                    if entry.name.startswith(("_", ".")):
+                        hidden.append((path, identity))
+                    elif entry.is_symlink():
                         links.append((path, identity))
                     elif identity not in seen:
                         seen.add(identity)
@@ -225,9 +230,10 @@ class LocalStore(ObjectStore):
         except OSError as error:
             raise storage_error("list", absolute, error) from error
 
-    def _identity(self, folder: str) -> tuple[int, int] | None:
+    def identity(self, path: str) -> Identity | None:
+        """What file or folder a path leads to, the same for all its names; None when it is not there."""
         try:
-            status = (self.root / folder).stat()
+            status = (self.root / path).stat()
         except OSError:
             return None
         return status.st_dev, status.st_ino
@@ -292,8 +298,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         raise storage_error("look at", entry.path, error) from error
 
 
-def _info(path: str, status: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(path=path, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+def _info(path: str, status: os.stat_result, *, is_link: bool = False) -> ObjectInfo:
+    modified_ms = status.st_mtime_ns // 1_000_000
+    return ObjectInfo(path=path, size_bytes=status.st_size, modified_ms=modified_ms, is_link=is_link)
 
 
 def _checksum_path(file_path: Path) -> Path:

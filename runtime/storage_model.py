@@ -11,12 +11,16 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectInfo:
-    """One object. ``modified_ms`` is in the store's clock; ``etag`` None where there is none."""
+    """One object. ``modified_ms`` is in the store's clock; ``etag`` None where there is none.
+
+    ``is_link`` says, in listings, that the path is another name of a file: a symbolic link.
+    """
 
     path: str
     size_bytes: int
     modified_ms: int
     etag: str | None = None
+    is_link: bool = False
 
 
 # Inside the stores the name ``list`` is a method.

@@ -44,6 +44,44 @@ def test_patterns_match_as_declared(landing, pattern, found):
     assert [f.file.path for f in list_files(pattern, base=str(landing))] == found
 
 
+def test_a_file_is_found_once_whatever_links_lead_to_it(landing, tmp_path):
+    (landing / "landing/a.csv").symlink_to("b.csv")
+    (landing / "landing/x/b.csv").symlink_to("../b.csv")
+    (tmp_path / "outside.csv").write_text("elsewhere")
+    for name in ("n", "m"):
+        (landing / f"landing/{name}.csv").symlink_to(tmp_path / "outside.csv")
+
+    def found(pattern):
+        return [f.file.path.removeprefix("landing/") for f in list_files(pattern, base=str(landing))]
+
+    assert found("landing/*.csv") == ["b.csv", "m.csv"]
+    assert found("landing/**/*.csv") == ["b.csv", "m.csv"]
+    assert found("landing") == ["a.parquet", "b.csv", "m.csv", "x/c.parquet"]
+    # A link that a path means by itself is a file like any other, and so is one to a file that is not meant.
+    assert found("landing/a.csv") == ["a.csv"]
+    assert found("landing/[an].csv") == ["a.csv", "n.csv"]
+
+
+def test_two_files_of_one_content_and_two_hard_links_are_two_files(landing):
+    (landing / "landing/c.csv").hardlink_to(landing / "landing/b.csv")
+    (landing / "landing/d.csv").write_text("b.csv")
+    (landing / "landing/e.csv").symlink_to("c.csv")
+    found = [f.file.path for f in list_files("landing/*.csv", base=str(landing))]
+    assert found == ["landing/b.csv", "landing/c.csv", "landing/d.csv"]
+
+
+@pytest.mark.parametrize("name", ["_kept", ".kept", "_kept/deeper"])
+def test_a_link_to_what_is_passed_over_is_followed(landing, name):
+    kept = landing / "landing" / name
+    kept.mkdir(parents=True)
+    (kept / "k.csv").write_text("k")
+    (landing / "landing/day").symlink_to(kept)
+    (landing / "landing/l.csv").symlink_to(kept / "k.csv")
+    found = [f.file.path for f in list_files("landing/**/*.csv", base=str(landing))]
+    assert found == ["landing/b.csv", "landing/day/k.csv"]
+    assert [f.file.path for f in list_files("landing/l*.csv", base=str(landing))] == ["landing/l.csv"]
+
+
 def test_an_absolute_path_keeps_its_name(landing):
     pattern = f"{landing}/landing/*.csv"
     assert [f.file.path for f in list_files(pattern)] == [f"{landing}/landing/b.csv"]
