@@ -2,26 +2,107 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import cached_property
 
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
+from parquetry.runtime.timeline.avro_records import RollbackMetadata
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, State
 from parquetry.runtime.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectiveWrites:
-    """What the active timeline alone says of instants, by the rule that readers judge files by.
+class Standing(StrEnum):
+    """What became of a write."""
 
-    A write that is undone loses its sidecars with its files, and what a sleeper puts there afterwards
-    is swept before the timeline leaves it behind. So what is older than the timeline took effect; the
-    archive log, which grows for ever and may be pruned, is never asked.
+    COMPLETED = "completed"
+    """It is in effect, and on the timeline still, so that it may be undone."""
+    SETTLED = "settled"
+    """It is in effect and has left the timeline: nothing undoes it."""
+    UNDONE = "undone"
+    """It took no effect, and the timeline has left it behind: it never will."""
+    OPEN = "open"
+    """It is not in effect as far as the timeline reaches; it may be pending."""
+
+
+class EffectiveWrites:
+    """What the timeline says of instants, and of those that it has left behind the archive log.
+
+    Hudi removes no sidecar of ours when it rolls a write back, and may archive past it then. So what was
+    left behind took effect unless a rollback or restore names it, or a log file has writes before and
+    after it and not it. A log that is not there, or cannot be read, speaks against no write. Log files are
+    read as far back as is asked; who remembers what came out asks no more.
     """
 
-    timeline: Timeline
+    def __init__(self, timeline: Timeline, archive_folder: str) -> None:
+        self._timeline = timeline
+        self._archive_folder = archive_folder
+        self._standings: dict[str, Standing] = {}
 
-    def counts(self, instant: str) -> bool:
-        """Whether the write is completed, be it archived."""
-        return self.timeline.is_completed(instant) or self.is_settled(instant)
+    @property
+    def has_asked_archive(self) -> bool:
+        """Whether a write that was asked for is known neither by the timeline nor by who asked."""
+        return bool(self._standings)
 
-    def is_settled(self, instant: str) -> bool:
-        """Whether the write took effect and has left the active timeline, so that nothing undoes it."""
-        return self.timeline.is_left_behind(instant) and not self.timeline.is_completed(instant)
+    def counts(self, instant: str, *, is_settled: bool = False) -> bool:
+        """Whether the write is in effect."""
+        return self.standing(instant, is_settled=is_settled) in (Standing.COMPLETED, Standing.SETTLED)
+
+    def standing(self, instant: str, *, is_settled: bool = False) -> Standing:
+        """What became of the write; ``is_settled`` if that was found out when it had been left behind."""
+        if self._timeline.is_completed(instant):
+            return Standing.COMPLETED
+        if not self._timeline.is_left_behind(instant):
+            return Standing.OPEN
+        if is_settled:
+            return Standing.SETTLED
+        if instant not in self._standings:
+            was_undone = self._timeline.was_undone(instant) or self._archive.speaks_against(instant)
+            self._standings[instant] = Standing.UNDONE if was_undone else Standing.SETTLED
+        return self._standings[instant]
+
+    @cached_property
+    def _archive(self) -> _Archive:
+        return _Archive(self._timeline.store, self._archive_folder)
+
+
+class _Archive:
+    """What the archive log says of writes, read from its newest file on."""
+
+    def __init__(self, store: ObjectStore, folder: str) -> None:
+        self._unread = newest_logs_first(store, folder)
+        self._completed: dict[str, int] = {}
+        self._rolled_back: set[str] = set()
+
+    def speaks_against(self, time: str) -> bool:
+        """Whether a write is named as rolled back, or lacks between two of one log file."""
+        while time not in self._completed and time not in self._rolled_back:
+            log = next(self._unread, None)
+            if log is None:
+                return self._is_passed_over(time)
+            self._take(*log)
+        return time not in self._completed
+
+    def _take(self, number: int, log: Iterable[ArchivedInstant]) -> None:
+        for archived in log:
+            if archived.state != State.COMPLETED:
+                continue
+            if archived.action in WRITE_ACTIONS:
+                self._completed[archived.time] = number
+            metadata = archived.entry.get("hoodieRollbackMetadata")
+            if archived.action == Action.ROLLBACK and metadata is not None:
+                self._rolled_back.update(v.time for v in RollbackMetadata.from_avro(metadata).instants)
+
+    def _is_passed_over(self, time: str) -> bool:
+        position = bisect_left(self._times, time)
+        if position in (0, len(self._times)):
+            return False
+        before, after = self._times[position - 1 : position + 1]
+        return self._completed[before] == self._completed[after]
+
+    @cached_property
+    def _times(self) -> list[str]:
+        """All completed writes, ascending: when this is asked for, every file has been read."""
+        return sorted(self._completed)

@@ -58,11 +58,14 @@ def look_for_due(
 def find_due(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> DueBatch | None:
-    """The same for a write that is to follow: a long ledger is folded on the way."""
+    """The same for a write that is to follow: a long ledger is folded on the way.
+
+    So is one for which the archive log was asked, that it need not be asked again.
+    """
     effective = _effective(handle)
     due = _look(handle, source, effective, directory=directory, storage=storage)
-    if due is not None and due.table is None and due.consumption is not None:
-        sources.fold(handle.store, source.name, effective().is_settled)
+    if source.read != FULL and (due is not None or effective().has_asked_archive):
+        sources.fold(handle.store, source.name, effective())
     return due
 
 
@@ -83,7 +86,7 @@ _Effective: TypeAlias = Callable[[], EffectiveWrites]
 
 def _effective(handle: TableHandle) -> _Effective:
     """Which writes count: the timeline is read when that is asked first, and once."""
-    return cache(lambda: EffectiveWrites(timeline=handle.timeline()))
+    return cache(lambda: EffectiveWrites(handle.timeline(), handle.config.archive_folder))
 
 
 def _look(
@@ -99,19 +102,19 @@ def _look(
     found = list_files(source.path, base=directory, options=storage)
     if source.read == FULL:
         return DueBatch(files=found) if found else None
+    entries = sources.history(handle.store, source.name, effective())
+    files = [f.file for f in found]
     # However the path was spelled when they were taken.
-    place = partial(place_of, base=directory)
-    known = sources.consumed(handle.store, source.name, effective().counts, place=place)
-    places = {f.file.path: place(f.file.path) for f in found}
-    taken = {path: known[at] for path, at in places.items() if at in known}
-    due = sources.due_files((f.file for f in found), taken, source.operation, source=source.name)
+    taken = sources.taken_of(files, entries, partial(place_of, base=directory))
+    known = {path: file for path, (_, file) in taken.items()}
+    due = sources.due_files(files, known, source.operation, source=source.name)
     if due.is_empty:
         return None
     by_path = {f.file.path: f for f in found}
     return DueBatch(
         files=tuple(by_path[file.path] for file in due.files),
         changed_files=due.changed,
-        consumption=Consumption(source=source.name, files=due.files),
+        consumption=Consumption(source=source.name, files=due.files, directory=directory),
     )
 
 
@@ -129,7 +132,7 @@ def _due_of_table(
         return None
     if source.read == FULL:
         return DueBatch(table=other, until=until)
-    entries = sources.history(handle.store, source.name, effective().counts)
+    entries = sources.history(handle.store, source.name, effective())
     since = sources.newest_until(entries)
     if since is not None and since >= until:
         return None

@@ -2,8 +2,9 @@
 
 The ledger is a sidecar: one entry per write, named by its instant T, put before T is published
 and counted only while T is effective. So a write that died, was rolled back or restored away
-makes its files new again without anybody touching the ledger. Entries whose writes nothing can undo
-any more are folded into one parquet file when they grow many; the folded rows keep their T.
+makes its files new again without anybody touching the ledger. Entries are folded into one parquet
+file when they grow many. The folded rows keep their T and are judged as entries are, until T has left
+the timeline: what became of it then is remembered.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.runtime.effective import EffectiveWrites, Standing
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.parquet_input import read_parquet
@@ -42,6 +44,7 @@ _FOLDED_SCHEMA = pa.schema(
         ("until", pa.string()),
         ("query_id", pa.string()),
         ("batch_id", pa.int64()),
+        ("is_settled", pa.bool_()),
     ]
 )
 
@@ -68,7 +71,8 @@ class Consumption:
 
     ``files`` for file formats; for a Hudi table ``until``, the newest instant read, and ``since``,
     the newest one read before (None: there was none, or the entry is of a version that did not say);
-    ``query_id`` and ``batch_id`` for a batch of a stream.
+    ``query_id`` and ``batch_id`` for a batch of a stream. ``directory`` is where relative paths of
+    ``files`` start, as far as it is known: it is not recorded.
     """
 
     source: str
@@ -77,6 +81,7 @@ class Consumption:
     until: str | None = None
     query_id: str | None = None
     batch_id: int | None = None
+    directory: str | None = field(default=None, compare=False)
 
     @property
     def batch(self) -> tuple[str, int] | None:
@@ -111,58 +116,65 @@ def is_ledger_entry(path: str) -> bool:
 def record(store: ObjectStore, instant: str, consumption: Consumption) -> None:
     """Write the entry of ``instant``; to be called before the commit is published."""
     document = {"instant": instant} | asdict(consumption)
+    del document["directory"]
     store.put(entry_path(consumption.source, instant), json.dumps(document).encode())
 
 
 def consumed_by(store: ObjectStore, source: str, instant: str) -> Consumption | None:
-    """What ``instant`` took from ``source``; None when it took nothing or its entry is folded."""
+    """What ``instant`` took from ``source``; None when it took nothing."""
     try:
         return _parse(store, entry_path(source, instant))[1]
     except NotFoundError:
-        return None
+        # Never there, or folded away.
+        entry = _entries(store, source, rows=pc.field("instant") == instant).get(instant)
+        return None if entry is None else entry.consumption
 
 
 def history(
-    store: ObjectStore,
-    source: str,
-    is_effective: Callable[[str], bool],
-    *,
-    batch: tuple[str, int] | None = None,
+    store: ObjectStore, source: str, effective: EffectiveWrites, *, batch: tuple[str, int] | None = None
 ) -> tuple[tuple[str, Consumption], ...]:
     """The effective entries of a source with their instants, oldest first.
 
     Only those of ``batch``, a stream's query and the number within it, when that is given: a stream
     has an entry for each batch that it ever wrote.
     """
-    entries: dict[str, Consumption] = {}
-    for _ in range(_LIST_ATTEMPTS):
-        try:
-            paths = [info.path for info in store.list(_folder(source))]
-            entries = dict(_read_each(store, source, paths, batch=batch))
-            break
-        except NotFoundError:
-            # Folded away by another writer between the listing and the reading.
-            continue
-    else:
-        raise ConflictError(
-            f"{store.uri}/{_folder(source)} kept changing while it was read; run again when fewer writers "
-            "ingest this source"
-        )
-    return tuple((t, entries[t]) for t in sorted(entries) if is_effective(t))
+    rows = None
+    if batch is not None:
+        rows = (pc.field("query_id") == batch[0]) & (pc.field("batch_id") == batch[1])
+    entries = _entries(store, source, rows=rows)
+    return tuple(
+        (instant, entry.consumption)
+        for instant, entry in sorted(entries.items())
+        if batch in (None, entry.consumption.batch) and effective.counts(instant, is_settled=entry.is_settled)
+    )
 
 
-def consumed(
-    store: ObjectStore,
-    source: str,
-    is_effective: Callable[[str], bool],
-    *,
-    place: Callable[[str], str] = str,
-) -> Mapping[str, SourceFile]:
-    """The newest consumed version of every file, by ``place`` of its path: by the path without it."""
-    files: dict[str, SourceFile] = {}
-    for _, consumption in history(store, source, is_effective):
-        files.update((place(file.path), file) for file in consumption.files)
-    return files
+def consumed(store: ObjectStore, source: str, effective: EffectiveWrites) -> Mapping[str, SourceFile]:
+    """The newest consumed version of every file, by its path as it was declared then."""
+    entries = history(store, source, effective)
+    return {file.path: file for _, consumption in entries for file in consumption.files}
+
+
+def taken_of(
+    found: Iterable[SourceFile],
+    entries: Iterable[tuple[str, Consumption]],
+    place: Callable[[str], str],
+) -> Mapping[str, tuple[str, SourceFile]]:
+    """Of the files found those that entries, oldest first, name: who took them last, and as what, by path.
+
+    ``place`` says which file a path means; it is asked for files that are not named as they are now.
+    """
+    named = {file.path: (instant, file) for instant, entry in entries for file in entry.files}
+    listed = list(found)
+    taken = {f.path: named[f.path] for f in listed if f.path in named and f.is_same_as(named[f.path][1])}
+    others = {place(file.path): file.path for file in listed if file.path not in taken}
+    names = {path.rpartition("/")[2] for path in others.values()}
+    for path, (instant, file) in sorted(named.items(), key=lambda item: item[1][0]) if names else ():
+        if path.rpartition("/")[2] in names and path not in taken:
+            meant = others.get(place(path))
+            if meant is not None:
+                taken[meant] = (instant, file)
+    return taken
 
 
 def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
@@ -194,30 +206,35 @@ def due_files(
     return DueFiles(files=tuple(ordered), changed=len(changed))
 
 
-def fold(store: ObjectStore, source: str, is_settled: Callable[[str], bool]) -> int:
-    """Put many settled entries into one parquet file; returns how many were folded.
+def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:
+    """Put many entries into one parquet file, and remember what was asked of the archive log.
 
-    Only writes that nothing can undo any more are folded. Safe beside other readers and writers: the
-    folded file appears whole before anything is removed, entries present twice count once, and what
-    another writer has folded is carried over as it is.
+    Returns how many entries were folded. What is pending stays as it is, and what was undone for good
+    goes. Safe beside other readers and writers: the folded file appears whole before anything is removed,
+    entries present twice count once, and what another writer has folded is carried over.
     """
     listed = [info.path for info in store.list(_folder(source))]
-    settled = [path for path in listed if path.endswith(_ENTRY) and is_settled(_instant_of(path))]
-    if len(settled) <= FOLD_ABOVE:
+    own = [path for path in listed if path.endswith(_ENTRY)]
+    ready = [path for path in own if effective.counts(_instant_of(path), is_settled=True)]
+    if len(ready) <= FOLD_ABOVE and not effective.has_asked_archive:
         return 0
     former = [path for path in listed if path.endswith(_FOLDED)]
     try:
-        entries = dict(_read_each(store, source, [*former, *settled]))
+        entries = dict(map_each(ready, lambda path: _parse(store, path)))
+        tables = map_each(former, lambda path: _read_table(store, path))
     except NotFoundError:
         # Another writer folds at this moment.
         return 0
-    sink = io.BytesIO()
-    rows = _rows([(instant, entries[instant]) for instant in sorted(entries)])
-    pq.write_table(pa.Table.from_pylist(rows, schema=_FOLDED_SCHEMA), sink)
-    # A name of its own: whoever folds at the same time may know of more entries, or of fewer.
-    store.put(f"{_folder(source)}/{max(entries)}.{uuid.uuid4().hex}{_FOLDED}", sink.getvalue())
-    store.delete_all([*former, *settled])
-    return len(settled)
+    fresh = pa.Table.from_pylist(_rows(sorted(entries.items())), schema=_FOLDED_SCHEMA)
+    folded = _judged(_joined([*tables, fresh]), effective)
+    if folded.num_rows:
+        sink = io.BytesIO()
+        pq.write_table(folded, sink)
+        # A name of its own: whoever folds at the same time may know of more entries, or of fewer.
+        newest = pc.max(folded.column("instant")).as_py()
+        store.put(f"{_folder(source)}/{newest}.{uuid.uuid4().hex}{_FOLDED}", sink.getvalue())
+    store.delete_all([*former, *ready])
+    return len(entries)
 
 
 _LIST_ATTEMPTS = 5
@@ -233,17 +250,38 @@ def _instant_of(path: str) -> str:
     return path.rsplit("/", 1)[-1].split(".", 1)[0]
 
 
-def _read_each(
-    store: ObjectStore, source: str, paths: Iterable[str], *, batch: tuple[str, int] | None = None
-) -> Iterable[tuple[str, Consumption]]:
-    def read(path: str) -> Iterable[tuple[str, Consumption]]:
-        if path.endswith(_FOLDED):
-            return tuple(_read_folded(store, source, path, batch))
-        instant, entry = _parse(store, path)
-        return ((instant, entry),) if batch in (None, entry.batch) else ()
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    consumption: Consumption
+    is_settled: bool = False
 
-    wanted = [path for path in paths if path.endswith((_ENTRY, _FOLDED))]
-    return (entry for entries in map_each(wanted, read) for entry in entries)
+
+def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None = None) -> Mapping[str, _Entry]:
+    """All entries, by instant; of folded ones those whose rows are wanted."""
+
+    def read(path: str) -> Iterable[tuple[str, _Entry]]:
+        if not path.endswith(_FOLDED):
+            instant, consumption = _parse(store, path)
+            return ((instant, _Entry(consumption)),)
+        table = _read_table(store, path)
+        return tuple(_unfolded(source, table if rows is None else table.filter(rows)))
+
+    for _ in range(_LIST_ATTEMPTS):
+        listed = [info.path for info in store.list(_folder(source))]
+        try:
+            found = map_each([path for path in listed if path.endswith((_ENTRY, _FOLDED))], read)
+        except NotFoundError:
+            # Folded away by another writer between the listing and the reading.
+            continue
+        entries: dict[str, _Entry] = {}
+        for instant, entry in (pair for pairs in found for pair in pairs):
+            if instant not in entries or entry.is_settled:
+                entries[instant] = entry
+        return entries
+    raise ConflictError(
+        f"{store.uri}/{_folder(source)} kept changing while it was read; run again when fewer writers "
+        "ingest this source"
+    )
 
 
 def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:
@@ -281,39 +319,74 @@ def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _read_folded(
-    store: ObjectStore, source: str, path: str, batch: tuple[str, int] | None
-) -> Iterable[tuple[str, Consumption]]:
+def _read_table(store: ObjectStore, path: str) -> pa.Table:
+    """A folded file; what former versions did not say is null."""
     with store.open_input(path) as handle:
         table = read_parquet(handle)
-    if batch is not None:
-        query_id, batch_id = batch
-        table = table.filter((pc.field("query_id") == query_id) & (pc.field("batch_id") == batch_id))
-    # By column, as there is a row for each file that was ever taken. Former versions have no ``since``.
-    columns = (
-        table.column(name).to_pylist() if name in table.column_names else [None] * table.num_rows
-        for name in _FOLDED_SCHEMA.names
-    )
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in _FOLDED_SCHEMA
+    ]
+    return pa.Table.from_arrays(columns, schema=_FOLDED_SCHEMA)
+
+
+def _joined(tables: Iterable[pa.Table]) -> pa.Table:
+    """The rows of all tables, of an instant those of the first that has it; settled if any says so."""
+    parts: list[pa.Table] = []
+    seen: set[str] = set()
+    settled: set[str] = set()
+    for table in tables:
+        instants = _instants(table)
+        settled |= _instants(table.filter(pc.field("is_settled")))
+        parts.append(table.filter(_is_one_of(table, instants - seen)))
+        seen |= instants
+    return _marked(pa.concat_tables(parts), settled)
+
+
+def _judged(table: pa.Table, effective: EffectiveWrites) -> pa.Table:
+    """The rows without those of writes that were undone for good, and with what became of the others."""
+    settled = _instants(table.filter(pc.field("is_settled")))
+    standings = {instant: effective.standing(instant) for instant in _instants(table) - settled}
+    undone = {instant for instant, standing in standings.items() if standing is Standing.UNDONE}
+    settled |= {instant for instant, standing in standings.items() if standing is Standing.SETTLED}
+    return _marked(table.filter(pc.invert(_is_one_of(table, undone))), settled)
+
+
+def _marked(table: pa.Table, settled: set[str]) -> pa.Table:
+    position = table.column_names.index("is_settled")
+    return table.set_column(position, _FOLDED_SCHEMA.field("is_settled"), _is_one_of(table, settled))
+
+
+def _instants(table: pa.Table) -> set[str]:
+    return set(table.column("instant").unique().to_pylist())
+
+
+def _is_one_of(table: pa.Table, instants: set[str]) -> pa.ChunkedArray:
+    return pc.is_in(table.column("instant"), value_set=pa.array(sorted(instants), pa.string()))
+
+
+def _unfolded(source: str, table: pa.Table) -> Iterator[tuple[str, _Entry]]:
+    # By column, as there is a row for each file that was ever taken.
+    columns = (table.column(name).to_pylist() for name in _FOLDED_SCHEMA.names)
     files: dict[str, list[SourceFile]] = {}
-    said: dict[str, tuple[str | None, str | None, str | None, int | None]] = {}
-    for instant, name, size_bytes, modified_ms, etag, since, until, query, number in zip(
-        *columns, strict=True
-    ):
+    said: dict[str, tuple[str | None, str | None, str | None, int | None, bool | None]] = {}
+    for instant, name, size_bytes, modified_ms, etag, *rest in zip(*columns, strict=True):
         if instant not in said:
-            said[instant] = (since, until, query, number)
+            since, until, query_id, batch_id, is_settled = rest
+            said[instant] = (since, until, query_id, batch_id, is_settled)
             files[instant] = []
         if name is not None:
             file = SourceFile(path=name, size_bytes=size_bytes, modified_ms=modified_ms, etag=etag)
             files[instant].append(file)
-    for instant, (since, until, query, number) in said.items():
-        yield (
-            instant,
-            Consumption(
-                source=source,
-                files=tuple(files[instant]),
-                since=since,
-                until=until,
-                query_id=query,
-                batch_id=number,
-            ),
+    for instant, (since, until, query_id, batch_id, is_settled) in said.items():
+        consumption = Consumption(
+            source=source,
+            files=tuple(files[instant]),
+            since=since,
+            until=until,
+            query_id=query_id,
+            batch_id=batch_id,
         )
+        yield instant, _Entry(consumption, bool(is_settled))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from parquetry.runtime.applied import read_newer
@@ -20,7 +21,8 @@ from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, undone_writes
-from parquetry.runtime.sources import Consumption, consumed_by, history, newest_until
+from parquetry.runtime.source_files import place_of
+from parquetry.runtime.sources import Consumption, consumed_by, history, newest_until, taken_of
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import check_writable
@@ -128,18 +130,18 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
     Hudi table the write took what follows where the ledger ended: if that has moved on, rows would be
     taken twice, and if a restore has moved it back, rows would never be taken.
     """
-    counts = EffectiveWrites(timeline=now).counts
+    effective = EffectiveWrites(now, transaction.table.config.archive_folder)
     for mine in outcome.footprint.consumed:
-        entries = history(transaction.store, mine.source, counts, batch=mine.batch)
+        entries = history(transaction.store, mine.source, effective, batch=mine.batch)
         if mine.batch is not None:
             if entries:
                 reason = f"{entries[0][0]} has written the same batch of source {mine.source}"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
             continue
-        newest = {file.path: (file, time) for time, entry in entries for file in entry.files}
-        times = [
-            newest[f.path][1] for f in mine.files if f.path in newest and f.is_same_as(newest[f.path][0])
-        ]
+        place = str if mine.directory is None else partial(place_of, base=mine.directory)
+        taken = taken_of(mine.files, entries, place)
+        known = [(f, *taken[f.path]) for f in mine.files if f.path in taken]
+        times = [time for file, time, before in known if file.is_same_as(before)]
         if times:
             reason = f"{times[0]} has consumed the same files of source {mine.source}"
             return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
@@ -306,9 +308,6 @@ def _consumed(
         entry = consumed_by(store, source, time)
         if entry is not None:
             yield entry
-        else:
-            # The entry was folded away already.
-            yield from (found for _, found in history(store, source, lambda instant: instant == time))
 
 
 def _sources(extra: Mapping[str, str]) -> set[str]:

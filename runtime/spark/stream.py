@@ -66,8 +66,8 @@ def batch_writer(
 
 
 def _is_written(handle: TableHandle, batch: Consumption) -> bool:
-    effective = EffectiveWrites(timeline=handle.timeline())
-    if sources.history(handle.store, batch.source, effective.counts, batch=batch.batch):
+    effective = EffectiveWrites(handle.timeline(), handle.config.archive_folder)
+    if sources.history(handle.store, batch.source, effective, batch=batch.batch):
         return True
-    sources.fold(handle.store, batch.source, effective.is_settled)
+    sources.fold(handle.store, batch.source, effective)
     return False

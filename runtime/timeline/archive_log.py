@@ -12,12 +12,13 @@ import json
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import fastavro
 
-from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.timeline.archive_entry import ARCHIVED_ENTRY
 from parquetry.runtime.timeline.avro_model import record_schema
@@ -74,6 +75,17 @@ def read_newest_log(store: ObjectStore, folder: str) -> list[ArchivedInstant]:
         return []
     path = versions[max(versions)]
     return decode_log(store.read(path), place=f"{store.uri}/{path}")
+
+
+def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, list[ArchivedInstant]]]:
+    """The log files by number, the highest first, each read when it is asked for.
+
+    Those that went since they were listed, or cannot be read, are left out as if they were not there.
+    """
+    for number, path in sorted(_versions(store, folder).items(), reverse=True):
+        with suppress(NotFoundError, CorruptTableError):
+            log = decode_log(store.read(path), place=f"{store.uri}/{path}")
+            yield number, log
 
 
 def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:

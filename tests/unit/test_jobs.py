@@ -13,7 +13,7 @@ from parquetry.compiler.secrets import reference, references, revealed
 from parquetry.compiler.workspace import jobs_of
 from parquetry.project.interpolate import Secret
 from parquetry.runtime.applied import write_applied
-from parquetry.runtime.effective import EffectiveWrites
+from parquetry.runtime.effective import EffectiveWrites, Standing
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.job import (
     JobKind,
@@ -134,10 +134,9 @@ def test_instants_count_while_they_are_in_effect(tmp_path):
 
     rollback(table.handle, undone, timing=FAST)
     handle = open_table(table.store)
-    effective = EffectiveWrites(timeline=handle.timeline())
-    assert effective.counts(kept)
-    assert not effective.counts(undone)
-    assert not effective.is_settled(kept)
+    effective = EffectiveWrites(handle.timeline(), handle.config.archive_folder)
+    assert effective.standing(kept) is Standing.COMPLETED
+    assert effective.standing(undone) is Standing.OPEN
 
 
 def test_archived_instants_still_count(tmp_path):
@@ -153,7 +152,7 @@ def test_archived_instants_still_count(tmp_path):
     handle = open_table(table.store)
     timeline = handle.timeline()
     assert not timeline.contains(times[0])
-    effective = EffectiveWrites(timeline=timeline)
+    effective = EffectiveWrites(timeline, handle.config.archive_folder)
     assert all(effective.counts(time) for time in times)
-    assert effective.is_settled(times[0])
-    assert not effective.is_settled(times[-1])
+    assert effective.standing(times[0]) is Standing.SETTLED
+    assert effective.standing(times[-1]) is Standing.COMPLETED

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime import sources
+from parquetry.runtime import ingestion, sources
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.ingestion import DueBatch, find_due
+from parquetry.runtime.source_files import place_of
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import Operation, Source
 from parquetry.runtime.storage import open_store
 from tests.support.handmade import HandmadeTable, at
+from tests.support.small_table import make_table
 
 SPELLINGS = (
     "in/*.csv",
@@ -57,6 +59,23 @@ def test_a_file_that_changed_is_known_by_another_spelling_too(mine):
     (mine.folder.parent / "in/a.csv").write_text("id\n1\n2\n")
     with pytest.raises(InvalidDataError, match=r"\./in/a\.csv changed after it was ingested"):
         due(mine, "./in/*.csv")
+
+
+def test_what_another_run_took_by_another_spelling_meanwhile_is_left_to_it(mine):
+    """Both listed the file before either of them wrote it."""
+    one, two = due(mine, "in/*.csv"), due(mine, "{base}/in/*.csv")
+    table = make_table(mine.folder.parent / "other")
+    taken = [table.upsert({"k": (1, "a")}, consumed=[batch.consumption]).superseded for batch in (one, two)]
+    assert taken == [False, True]
+
+
+def test_only_files_that_may_be_named_in_another_way_cost_more_than_a_look_up(mine, monkeypatch):
+    take(mine, due(mine, "in/*.csv"))
+    (mine.folder.parent / "in/b.csv").write_text("id\n2\n")
+    asked = []
+    monkeypatch.setattr(ingestion, "place_of", lambda path, base: asked.append(path) or place_of(path, base))
+    assert [f.file.path for f in due(mine, "in/*.csv").files] == ["in/b.csv"]
+    assert asked == ["in/b.csv"]
 
 
 def test_the_newest_of_two_spellings_counts(mine):

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.runtime import sources
+from parquetry.runtime.effective import Standing
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import Operation
@@ -32,15 +33,29 @@ def record(store, instant, *files, source="landing", since=None, until=None):
     sources.record(store, instant, Consumption(source=source, files=files, since=since, until=until))
 
 
-def everything(_instant):
-    return True
+class Rule:
+    """What is in effect by a rule, all of it on the timeline: nothing is asked of an archive."""
+
+    has_asked_archive = False
+
+    def __init__(self, rule):
+        self.rule = rule
+
+    def standing(self, instant):
+        return Standing.COMPLETED if self.rule(instant) else Standing.OPEN
+
+    def counts(self, instant, *, is_settled=False):
+        return self.rule(instant)
+
+
+everything = Rule(lambda t: True)
 
 
 def test_an_entry_counts_only_while_its_instant_is_effective(store):
     record(store, "20260101000000001", source_file("a"))
     record(store, "20260101000000002", source_file("b"))
     assert set(sources.consumed(store, "landing", everything)) == {"a", "b"}
-    assert set(sources.consumed(store, "landing", lambda t: t.endswith("1"))) == {"a"}
+    assert set(sources.consumed(store, "landing", Rule(lambda t: t.endswith("1")))) == {"a"}
 
 
 def test_the_newest_version_of_a_file_counts(store):
@@ -77,12 +92,12 @@ def test_folding_keeps_what_counts_and_leaves_what_is_pending(store):
     for n, time in enumerate(times):
         record(store, time, source_file(f"f{n}", etag=f"e{n}"), until=None)
     pending = times[-1]
-    before = sources.consumed(store, "landing", lambda t: t != pending)
-    assert sources.fold(store, "landing", lambda t: t != pending) == len(times) - 1
+    before = sources.consumed(store, "landing", Rule(lambda t: t != pending))
+    assert sources.fold(store, "landing", Rule(lambda t: t != pending)) == len(times) - 1
     assert len(store.list(f"{sources.LEDGER_FOLDER}/landing")) == 2
-    assert sources.consumed(store, "landing", lambda t: t != pending) == before
-    # Folds of former versions hold instants that may be undone yet, and the pending one may complete.
-    assert "f3" not in sources.consumed(store, "landing", lambda t: t != times[3])
+    assert sources.consumed(store, "landing", Rule(lambda t: t != pending)) == before
+    # What is folded may be undone yet, and the pending one may complete.
+    assert "f3" not in sources.consumed(store, "landing", Rule(lambda t: t != times[3]))
     assert set(sources.consumed(store, "landing", everything)) == {f"f{n}" for n in range(len(times))}
 
 
@@ -113,7 +128,7 @@ def test_folding_at_the_same_time_loses_no_entry(store):
             sources.fold(store, "landing", everything)
             store.put(path, data)
 
-    sources.fold(Slower(), "landing", lambda t: t != times[4])
+    sources.fold(Slower(), "landing", Rule(lambda t: t != times[4]))
     assert set(sources.consumed(store, "landing", everything)) == set(times)
 
 
@@ -126,7 +141,7 @@ def test_a_fold_by_an_older_sight_of_the_timeline_keeps_what_a_newer_one_has_fol
     for time in times[middle:]:
         record(store, time, source_file(time))
     # This one still takes what was folded for pending.
-    assert sources.fold(store, "landing", lambda t: t >= times[middle]) == len(times) - middle
+    assert sources.fold(store, "landing", Rule(lambda t: t >= times[middle])) == len(times) - middle
     assert set(sources.consumed(store, "landing", everything)) == set(times)
 
 
