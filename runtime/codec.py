@@ -9,6 +9,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parquetry.runtime.errors import InvalidDataError
@@ -44,7 +45,7 @@ def from_json_value(record: type[_Record], value: object, *, place: str) -> _Rec
             f"{place}.{unknown[0]}: unknown key; {record.__name__} has {', '.join(known)}. "
             f"A newer parquetry may have written it: upgrade"
         )
-    hints = get_type_hints(record)
+    hints = _hints(record)  # type: ignore[arg-type]  # a class can be hashed
     arguments = {}
     for name, field in known.items():
         if name in value:
@@ -52,6 +53,12 @@ def from_json_value(record: type[_Record], value: object, *, place: str) -> _Rec
         elif _is_required(field):
             raise InvalidDataError(f"{place}.{name}: missing")
     return record(**arguments)
+
+
+@cache
+def _hints(record: type) -> Mapping[str, Any]:
+    """The types of the fields, whose annotations are text and evaluated anew by every question."""
+    return get_type_hints(record)
 
 
 def _decode(hint: Any, value: object, place: str) -> Any:
