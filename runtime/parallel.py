@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -20,6 +20,14 @@ def map_each(items: Iterable[_Item], request: Callable[[_Item], _Result]) -> lis
         return [request(item) for item in listed]
     with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
         return list(pool.map(request, listed))
+
+
+def growing_batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    """The items in slices of one, two, four and so on, for who asks side by side until one has answered."""
+    start, size = 0, 1
+    while start < len(items):
+        yield items[start : start + size]
+        start, size = start + size, min(2 * size, _WORKERS)
 
 
 def for_each(items: Iterable[_Item], request: Callable[[_Item], object]) -> None:

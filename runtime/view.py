@@ -25,7 +25,7 @@ from parquetry.runtime.storage import ObjectInfo, ObjectStore
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action
 from parquetry.runtime.timeline.timeline import Timeline
-from parquetry.runtime.timeline.versions import Group, versions_as_of
+from parquetry.runtime.timeline.versions import Group, cleanable_as_of, versions_as_of
 
 _NAME_PARTS = 3
 
@@ -140,9 +140,9 @@ class FileSystemView:
         earliest = timeline.earliest_retained
         if earliest is not None and as_of < earliest and seen not in timeline.savepoints:
             whole = next((time for time in times if time >= earliest), self._newest)
-        elif timeline.may_be_cleaned(as_of) and (seen is None or self.lost_as_of(seen)):
+        elif timeline.may_be_cleaned(as_of) and (seen is None or self._cleaned_as_of(seen)):
             later = (time for time in times if as_of < time < self._newest)
-            whole = next((time for time in later if not self.lost_as_of(time)), self._newest)
+            whole = next((time for time in later if not self._cleaned_as_of(time)), self._newest)
         else:
             return
         raise InvalidDataError(
@@ -188,6 +188,10 @@ class FileSystemView:
         self._list_all(touched)
         slices = [part for path in touched for part in self.slices(path, last) if part.instant > begin]
         return Changes(begin=begin, end=last, slices=tuple(slices))
+
+    def _cleaned_as_of(self, time: str) -> list[Group]:
+        """Of the file groups that a clean can have hit, those whose version of that time is gone."""
+        return self.lacking(cleanable_as_of(self._timeline, time), time)
 
     @cached_property
     def _commit_times(self) -> tuple[str, ...]:

@@ -106,7 +106,10 @@ def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole
         note_progress(
             store,
             CleanProgress(
-                earliest=expiry.limits.earliest, last_completed=newest, savepoints=timeline.savepoints
+                earliest=expiry.limits.earliest,
+                last_completed=newest,
+                barrier=expiry.limits.barrier,
+                savepoints=timeline.savepoints,
             ),
         )
     partitions = set(table.view(timeline).partitions()) if whole_table else set()
@@ -153,9 +156,14 @@ def _delete_expired(
     ) as session:
         requested = Instant(time=session.instant, action=Action.CLEAN, state=State.REQUESTED)
         plan: CleanerPlan | None = None
+        is_overtaken = False
         for round_number in range(1_000_000):
             with table_lock(table, session) as lock:
                 now = timeline.reload()
+                # Cleans stand on the timeline in the order of what they saw, so that readers ask few of them.
+                is_overtaken = any(clean.time > requested.time for clean in now.of(Action.CLEAN))
+                if is_overtaken:
+                    break
                 if _basis(now) != _basis(timeline):
                     timeline, expiry = now, None
                     if round_number >= _PLANS_WITHOUT_LOCK:
@@ -174,6 +182,8 @@ def _delete_expired(
                 break
         count = 0 if plan is None else execute_clean(table, requested, plan)
         session.acknowledge()
+    if is_overtaken:
+        return _delete_expired(table, timeline.reload(), None, policy, timing, whole_table=whole_table)
     return (None, 0) if plan is None else (requested.time, count)
 
 

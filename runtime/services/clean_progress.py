@@ -19,18 +19,21 @@ from parquetry.runtime.timeline.timeline import Timeline
 
 PROGRESS_PATH: Final = ".hoodie/.parquetry/cleaned.json"
 SAVEPOINTS_KEY: Final = "savepointed_timestamps"
+BARRIER_KEY: Final = "parquetry.held_back_since"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanProgress:
     """Nothing is left that had expired when ``earliest`` was the first commit to retain.
 
-    ``earliest`` is None when versions were kept by number and nothing was pending; ``last_completed`` was
-    the newest write then, ``savepoints`` were protected.
+    ``earliest`` is None when versions were kept by number; ``barrier`` is then the commit from which on a
+    pending write held them back, if one did. ``last_completed`` was the newest write then, ``savepoints``
+    were protected.
     """
 
     earliest: str | None
     last_completed: str
+    barrier: str | None = None
     savepoints: tuple[str, ...] = ()
 
     def covers(self, limits: Horizon, timeline: Timeline) -> bool:
@@ -38,7 +41,8 @@ class CleanProgress:
         if not set(self.savepoints) <= set(timeline.savepoints):
             return False
         if limits.earliest is None:
-            return self.earliest is None and self.last_completed == timeline.completed_writes[-1].time
+            newest = timeline.completed_writes[-1].time
+            return (self.earliest, self.last_completed, self.barrier) == (None, newest, limits.barrier)
         return self.earliest == limits.earliest
 
 
@@ -58,14 +62,15 @@ def partitions_to_look_at(
 ) -> Iterable[str] | None:
     """The partitions in which something may have expired since; None means all.
 
-    Those that a write changed whose versions have come within reach. All of them before the first
-    clean, when its limits were archived, and when a savepoint was deleted.
+    Those that a write changed whose versions have come within reach, or were held back for a
+    pending write. All of them before the first clean, when its limits were archived, and when a
+    savepoint was deleted.
     """
     if progress is None or not set(progress.savepoints) <= set(timeline.savepoints):
         return None
     since = progress.earliest
     if since is None and limits.policy == KEEP_LATEST_FILE_VERSIONS:
-        since = progress.last_completed
+        since = progress.barrier or progress.last_completed
     writes = timeline.completed_writes
     if not since or not writes or since < writes[0].time:
         return None
@@ -82,6 +87,7 @@ def _noted(store: ObjectStore) -> CleanProgress | None:
         return CleanProgress(
             earliest=document["earliest"],
             last_completed=document["last_completed"],
+            barrier=document.get("barrier"),
             savepoints=tuple(document["savepoints"]),
         )
     except (NotFoundError, ValueError, KeyError, TypeError):
@@ -96,6 +102,7 @@ def _last_clean(timeline: Timeline) -> CleanProgress | None:
     return CleanProgress(
         earliest=last.earliest_commit_to_retain,
         last_completed=last.last_completed_commit,
+        barrier=last.extra.get(BARRIER_KEY),
         savepoints=_savepoints(last.extra),
     )
 

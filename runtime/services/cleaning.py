@@ -5,14 +5,14 @@ Source: CleanPlanActionExecutor and CleanActionExecutor of Hudi 0.15.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from parquetry.runtime.claims import claim_path
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.services.clean_progress import SAVEPOINTS_KEY
-from parquetry.runtime.services.retention import Horizon, expired, horizon
+from parquetry.runtime.services.clean_progress import BARRIER_KEY, SAVEPOINTS_KEY
+from parquetry.runtime.services.retention import Horizon, expired, horizon, is_by_number
 from parquetry.runtime.services.undo import relative_path
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectStore
@@ -39,12 +39,22 @@ class Expiry:
 def clean_horizon(
     timeline: Timeline, policy: RetentionPolicy, config: TableConfig, *, now_ms: int
 ) -> Horizon | None:
-    """The limits that the policy sets now; None when nothing may be deleted. No request is made."""
+    """The limits that the policy sets now; None when nothing may be deleted.
+
+    Where versions are kept by number, clustering plans that nobody carries out yet hold nothing back:
+    they name newest versions, which stay. Elsewhere every pending write does, as with Hudi. No request
+    is made but to read such plans.
+    """
     age = policy.max_age_seconds
+    waiting: Collection[str] = timeline.pending_clusterings if is_by_number(policy) else ()
     return horizon(
         policy,
         completed=[instant.time for instant in timeline.completed_writes],
-        pending=[instant.time for instant in timeline.pending_writes],
+        pending=[
+            instant.time
+            for instant in timeline.pending_writes
+            if instant.time not in waiting or instant.state is State.INFLIGHT
+        ],
         oldest_age=None if age is None else format_instant(now_ms - age * 1000, config.timezone),
     )
 
@@ -75,6 +85,7 @@ def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> Clea
     """The plan as Hudi writes it, with absolute paths."""
     earliest = expiry.limits.earliest
     retained = None if earliest is None else timeline.write_at(earliest)
+    noted = {SAVEPOINTS_KEY: ",".join(timeline.savepoints), BARRIER_KEY: expiry.limits.barrier or ""}
     return CleanerPlan(
         policy=expiry.limits.policy,
         earliest_commit_to_retain=earliest,
@@ -84,7 +95,7 @@ def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> Clea
             partition: tuple(f"{_scheme_root(store)}/{path}" for path in paths)
             for partition, paths in expiry.files.items()
         },
-        extra={SAVEPOINTS_KEY: ",".join(timeline.savepoints)} if timeline.savepoints else {},
+        extra={key: value for key, value in noted.items() if value},
     )
 
 

@@ -36,13 +36,15 @@ class Horizon:
     """How far back versions are kept.
 
     ``earliest`` is the first commit as of which the table stays readable; None when versions are
-    kept by number alone and no write is pending. ``keep_versions`` newest versions of a file group stay
-    in any case.
+    kept by number alone. ``keep_versions`` newest versions of a file group stay in any case.
+    ``barrier`` is then the commit from which on versions stay for the sake of a pending write; what is
+    older than that goes by number as ever.
     """
 
     earliest: str | None
     keep_versions: int
     policy: str
+    barrier: str | None = None
 
 
 def horizon(
@@ -54,8 +56,7 @@ def horizon(
     that lies ``max_age_seconds`` back. No version that a pending write may have started from is
     given up.
     """
-    is_by_number = policy.keep_commits is None and policy.max_age_seconds is None
-    if is_by_number and policy.keep_versions is None:
+    if is_by_number(policy) and policy.keep_versions is None:
         return None
     wanted: list[str | None] = []
     if policy.keep_commits is not None:
@@ -65,12 +66,20 @@ def horizon(
         wanted.append(_first_from(completed, oldest_age))
     if pending:
         wanted.append(_last_before(completed, pending[0]))
-    earliest = None if None in wanted else min((time for time in wanted if time is not None), default=None)
-    if wanted and earliest is None:
+    limit = None if None in wanted else min((time for time in wanted if time is not None), default=None)
+    if wanted and limit is None:
         return None
     return Horizon(
-        earliest=earliest, keep_versions=max(policy.keep_versions or 1, 1), policy=_kind_of(policy)
+        earliest=None if is_by_number(policy) else limit,
+        keep_versions=max(policy.keep_versions or 1, 1),
+        policy=_kind_of(policy),
+        barrier=limit if is_by_number(policy) else None,
     )
+
+
+def is_by_number(policy: RetentionPolicy) -> bool:
+    """Whether the policy counts the versions of files, and neither commits nor their age."""
+    return policy.keep_commits is None and policy.max_age_seconds is None
 
 
 def _kind_of(policy: RetentionPolicy) -> str:
@@ -86,7 +95,8 @@ def expired(
     """The committed versions that may be deleted, in the order of the groups.
 
     ``protected`` are (partition, file name) of savepoints. The newest version of a group that was
-    not replaced is never among them, nor the version that readers see as of ``limits.earliest``.
+    not replaced is never among them, nor the version that readers see as of ``limits.earliest`` or
+    ``limits.barrier``.
     """
     return [
         version
@@ -97,7 +107,7 @@ def expired(
 
 
 def _expired_in(group: FileGroup, limits: Horizon) -> Sequence[FileSlice]:
-    earliest = limits.earliest
+    earliest = limits.earliest or limits.barrier
     if group.replaced_at is not None:
         return group.slices if earliest is None or group.replaced_at < earliest else ()
     beyond = group.slices[limits.keep_versions :]

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
-from parquetry.runtime.parallel import map_each
+from parquetry.runtime.parallel import growing_batches, map_each
 from parquetry.runtime.storage import ObjectInfo, ObjectStore
 from parquetry.runtime.timeline.avro_records import (
     AvroRecord,
@@ -233,9 +233,25 @@ class Timeline:
         return self.clean_metadata(cleans[-1].time).earliest_commit_to_retain if cleans else None
 
     def may_be_cleaned(self, time: str) -> bool:
-        """Whether a clean, also one under way, may have taken versions that readers saw at that time."""
-        limits = map_each(self.of(Action.CLEAN), self._limit_of)
-        return any(limit is None or time < limit for limit in limits)
+        """Whether a clean, also one under way, may have taken versions that readers saw at that time.
+
+        The newest are asked first. One that found no write after that time took only what was older then,
+        and so did those before it, unless later writes were undone.
+        """
+        for cleans in growing_batches(self.of(Action.CLEAN)[::-1]):
+            for found in map_each(cleans, self._limits_of):
+                last = None if found is None else found.last_completed_commit
+                if last and last <= time and not self.has_undone:
+                    return False
+                limit = None if found is None else found.earliest_commit_to_retain
+                if limit is None or time < limit:
+                    return True
+        return False
+
+    @cached_property
+    def has_undone(self) -> bool:
+        """Whether a rollback or restore is on the timeline: it may have uncovered versions cleaned before."""
+        return any(instant.action in {Action.ROLLBACK, Action.RESTORE} for instant in self.instants)
 
     def rollback_plan(self, time: str) -> RollbackPlan:
         """The plan of a rollback, from its requested file."""
@@ -265,13 +281,12 @@ class Timeline:
     def _completed_times(self) -> frozenset[str]:
         return frozenset(instant.time for instant in self.completed_writes)
 
-    def _limit_of(self, clean: Instant) -> str | None:
-        """Which commit a clean left whole, and all later ones; None when it, or its file, does not say."""
+    def _limits_of(self, clean: Instant) -> CleanMetadata | CleanerPlan | None:
+        """What a clean was to leave; None when its file has gone meanwhile."""
         try:
-            found = self.clean_metadata(clean.time) if clean.is_completed else self.cleaner_plan(clean.time)
+            return self.clean_metadata(clean.time) if clean.is_completed else self.cleaner_plan(clean.time)
         except StaleTimelineError:
             return None
-        return found.earliest_commit_to_retain
 
     @cached_property
     def _pending_times(self) -> frozenset[str]:

@@ -5,7 +5,10 @@ The files themselves cannot tell what is missing of them once a clean has been t
 
 from __future__ import annotations
 
-from parquetry.runtime.parallel import map_each
+from collections.abc import Collection
+
+from parquetry.runtime.parallel import growing_batches, map_each
+from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.timeline import Timeline
 
 Group = tuple[str, str]
@@ -23,8 +26,7 @@ def versions_as_of(timeline: Timeline, time: str) -> dict[Group, str | None]:
     found: dict[Group, str | None] = {}
     decided: set[Group] = set()
     for instant, metadata in zip(times, map_each(times, timeline.commit_metadata), strict=True):
-        written = {(s.partition_path, s.file_id): s.prev_commit for s in metadata.all_stats() if s.path}
-        replaced = [(partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids]
+        written, replaced = _written(metadata), _replaced(metadata)
         if instant <= time:
             found |= dict.fromkeys(written, instant)
             for group in replaced:
@@ -38,3 +40,53 @@ def versions_as_of(timeline: Timeline, time: str) -> dict[Group, str | None]:
         found |= dict.fromkeys(group for group in replaced if group not in decided)
         decided.update(replaced)
     return found
+
+
+def cleanable_as_of(timeline: Timeline, time: str) -> dict[Group, str | None]:
+    """The same of the file groups that writes after that time changed or replaced, whatever was cleaned.
+
+    The version of any other is its newest, which no clean takes. Only those writes are read, and of older
+    ones as many as it takes to tell the versions of groups that were replaced at once; all where writes
+    have left the timeline or were undone in between.
+    """
+    if timeline.has_undone or time < (timeline.unbroken_since or ""):
+        return versions_as_of(timeline, time)
+    times = [instant.time for instant in timeline.completed_writes]
+    found: dict[Group, str | None] = {}
+    decided: set[Group] = set()
+    unsure: set[Group] = set()
+    for metadata in map_each([later for later in times if later > time], timeline.commit_metadata):
+        written, replaced = _written(metadata), _replaced(metadata)
+        found |= {
+            group: before
+            for group, before in written.items()
+            if group not in decided and before is not None and before <= time
+        }
+        decided.update(written)
+        unsure.update(group for group in replaced if group not in decided)
+        decided.update(replaced)
+    return found | _last_written(timeline, [before for before in times if before <= time], unsure)
+
+
+def _last_written(timeline: Timeline, times: list[str], groups: Collection[Group]) -> dict[Group, str | None]:
+    """The last of these writes that wrote each group; None where none did, no entry where one replaced it."""
+    found: dict[Group, str | None] = {}
+    left = set(groups)
+    for batch in growing_batches(times[::-1]):
+        if not left:
+            break
+        for instant, metadata in zip(batch, map_each(batch, timeline.commit_metadata), strict=True):
+            left.difference_update(_replaced(metadata))
+            found |= dict.fromkeys(left.intersection(_written(metadata)), instant)
+            left.difference_update(found)
+    return found | dict.fromkeys(left)
+
+
+def _written(metadata: CommitMetadata) -> dict[Group, str | None]:
+    """The file groups that a write wrote, with the instants of the versions that it merged."""
+    return {(s.partition_path, s.file_id): s.prev_commit for s in metadata.all_stats() if s.path}
+
+
+def _replaced(metadata: CommitMetadata) -> list[Group]:
+    """The file groups that a write did away with."""
+    return [(partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.runtime.claims import CLAIMS_FOLDER
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.publish import CommitResult
 from parquetry.runtime.services.archive import archive
@@ -19,10 +21,13 @@ from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.avro_records import InstantInfo, RollbackMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.versions import cleanable_as_of, versions_as_of
 from tests.support.handmade import HandmadeTable, at
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
-from tests.support.stores import Kind, Stopped, WrappedStore
+from tests.support.stores import CountingStore, Kind, Stopped, WrappedStore
 
 BASE = {"k1": (1, "a"), "k2": (1, "a"), "z": (1, "b")}
 BY_NUMBER = RetentionPolicy(keep_commits=None, keep_versions=1)
@@ -287,6 +292,147 @@ class TestReadsOfThePast:
         cleaned = clean_if_due(table.handle, policy=BY_NUMBER, timing=FAST)
         assert cleaned is not None
         assert cleaned.files_deleted == 2
+
+    def test_a_clean_by_number_beside_a_write_leaves_the_times_readable_whose_versions_are_there(
+        self, table, path
+    ) -> None:
+        two = RetentionPolicy(keep_commits=None, keep_versions=2)
+        for n in (2, 3, 4):
+            table.upsert({"k1": (n, "a")})
+        _, first, _, kept, newest = writes(table)
+
+        def meanwhile() -> None:
+            assert clean(table.handle, policy=two, timing=FAST).files_deleted == 2
+            SmallTable(store=table.store).upsert({"k1": (5, "a")})
+            again = clean_if_due(table.handle, policy=two, timing=FAST)
+            assert again is not None
+            assert clean_if_due(table.handle, policy=two, timing=FAST) is None
+            assert table.handle.timeline().earliest_retained is None
+            assert read_as_of(table, newest)["k1"] == (4, "a")
+            assert read_as_of(table, kept) == {**BASE, "k1": (3, "a")}
+            assert create_savepoint(table.handle, kept, timing=FAST).instant == kept
+
+        beside(table, meanwhile, {"n": (1, "c")})
+        with pytest.raises(InvalidDataError, match=f"as of {first}; ask for {kept} or later"):
+            read_as_of(table, first)
+        assert read_as_of(table, kept) == rows_of(path, as_of=kept) == {**BASE, "k1": (3, "a")}
+
+    def test_what_a_clean_by_number_held_back_goes_when_the_write_has_ended(self, table, path) -> None:
+        for n in (2, 3):
+            table.upsert({"k1": (n, "a")})
+
+        def meanwhile() -> None:
+            other = SmallTable(store=table.store)
+            other.upsert({"k1": (4, "a")})
+            other.upsert({"z": (2, "b")})
+            assert clean(table.handle, policy=BY_NUMBER, timing=FAST).files_deleted == 1
+
+        beside(table, meanwhile, {"n": (1, "c")})
+        cleaned = clean_if_due(table.handle, policy=BY_NUMBER, timing=FAST)
+        assert cleaned is not None
+        assert cleaned.files_deleted == 3
+        assert clean_if_due(table.handle, policy=BY_NUMBER, timing=FAST) is None
+        assert rows_of(path) == {**BASE, "k1": (4, "a"), "z": (2, "b"), "n": (1, "c")}
+
+    def test_a_clustering_plan_that_waits_holds_no_clean_by_number_up_and_blocks_no_time(
+        self, tmp_path: Path
+    ) -> None:
+        table = HandmadeTable(tmp_path / "h")
+        table.commit("1", {"p=a": {"f-0": [("k", 1)]}, "p=b": {"g-0": [("l", 1)]}})
+        table.plan_clustering("2", {"p=b": ["g-0"]})
+        for time in "345":
+            table.commit(time, {"p=a": {"f-0": [("k", int(time))]}})
+        two = RetentionPolicy(keep_commits=None, keep_versions=2)
+        assert clean(table.open(), policy=two, timing=FAST).files_deleted == 2
+        assert table.open().timeline().earliest_retained is None
+        table.view().check_time_travel(at("4"))
+
+
+class TestWhatReadsOfThePastAskFor:
+    """Few requests, however long the timeline is."""
+
+    @pytest.mark.parametrize(
+        ("policy", "most_reads"),
+        [(RetentionPolicy(keep_commits=None, keep_versions=2), 2), (RetentionPolicy(keep_commits=2), 3)],
+    )
+    def test_one_write_back(self, table, tmp_path: Path, policy, most_reads) -> None:
+        for n in range(10):
+            table.upsert({"k1": (n, "a")})
+            clean(table.handle, policy=policy, timing=FAST)
+        assert len(table.handle.timeline().of(Action.CLEAN)) > most_reads + 2
+        *_, before, _ = writes(table)
+        store = CountingStore(table.store, tmp_path / "log")
+        handle = open_table(store)
+        view = handle.view(handle.timeline())
+        store.reset()
+        view.check_time_travel(before)
+        view.changed_between("0", before)
+        assert store.counts()[Kind.READ] <= most_reads
+        assert store.counts()[Kind.LIST] <= 2  # the folders that are read then
+
+    def test_cleans_stand_in_the_order_of_what_they_saw(self, table) -> None:
+        """A clean that takes its instant, and is overtaken by writes and another clean, takes a new one."""
+        for n in (2, 3):
+            table.upsert({"k1": (n, "a")})
+        done: list[object] = []
+
+        class Overtaken(WrappedStore):
+            def after(self, kind: Kind, path: str) -> None:
+                if kind is Kind.PUT_IF_ABSENT and path.startswith(CLAIMS_FOLDER) and not done:
+                    done.append(clean(table.handle, policy=KEEP_ONE, timing=FAST))
+                    table.upsert({"k1": (4, "a")})
+
+        late = clean(replace(table, store=Overtaken(table.store)).handle, policy=KEEP_ONE, timing=FAST)
+        timeline = table.handle.timeline()
+        assert late.files_deleted == 1
+        assert len(done) == 1
+        seen = [timeline.clean_metadata(c.time).last_completed_commit for c in timeline.of(Action.CLEAN)]
+        assert len(seen) == 2
+        assert seen == sorted(seen)
+
+    def test_what_later_writes_tell_is_what_all_writes_tell(self, path) -> None:
+        table = make_table(path)
+        choices = random.Random(7)
+        table.upsert(BASE)
+        for n in range(16):
+            partition = choices.choice("abc")
+            act = choices.choice([table.upsert, table.upsert, table.insert, table.overwrite])
+            act({f"k{choices.randrange(3) if act == table.upsert else n + 9}": (n, partition)})
+        timeline = table.handle.timeline()
+        view = table.handle.view(timeline)
+        for time in writes(table)[:-1]:
+            every, some = versions_as_of(timeline, time), cleanable_as_of(timeline, time)
+            assert some == {group: every[group] for group in some}
+            newest = {(part.partition, part.file_id): part.instant for part in view.all_slices()}
+            assert all(newest[group] == instant for group, instant in every.items() if group not in some)
+            assert all(instant is not None for instant in some.values())
+
+    def test_where_a_write_was_undone_all_are_asked(self, table, path) -> None:
+        """Hudi rolls back what uncovers a version that was cleaned."""
+        table.upsert({"k1": (2, "a")})
+        clean(table.handle, policy=BY_NUMBER, timing=FAST)
+        undone = writes(table)[-1]
+        timeline = table.handle.timeline()
+        state = timeline.write_at(undone)
+        assert state is not None
+        for step in State:
+            table.store.delete(state.with_state(step).path)
+        next(path.glob(f"p=a/*_{undone}.parquet")).unlink()
+        table.upsert({"z": (2, "b")})
+        rollback_of(table, undone)
+        uncovered = writes(table)[-1]
+        table.upsert({"z": (3, "b")})
+        with pytest.raises(InvalidDataError, match="were cleaned"):
+            read_as_of(table, uncovered)
+
+
+def rollback_of(table: SmallTable, time: str) -> None:
+    """The record that another program's rollback leaves."""
+    record = RollbackMetadata(
+        start_time=time, time_taken_ms=0, instants=(InstantInfo(time=time, action="commit"),), partitions={}
+    )
+    done = Instant(time=str(int(time) + 1), action=Action.ROLLBACK, state=State.COMPLETED)
+    table.store.put(done.path, record.encode())
 
 
 def test_what_a_restore_took_back_stays_away_behind_a_savepoint_that_begins_the_timeline(

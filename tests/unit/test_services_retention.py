@@ -133,6 +133,13 @@ def test_one_rule_by_versions_deletes_what_hudi_deletes(history, keep) -> None:
     }
 
 
+def test_a_pending_write_moves_no_limit_that_readers_are_told_where_versions_are_counted() -> None:
+    policy = RetentionPolicy(keep_commits=None, keep_versions=2)
+    limits = horizon(policy, completed=["1", "2", "4"], pending=["3"], oldest_age=None)
+    assert limits == Horizon(earliest=None, keep_versions=2, policy=KEEP_LATEST_FILE_VERSIONS, barrier="2")
+    assert horizon(policy, completed=["2", "4"], pending=["1"], oldest_age=None) is None
+
+
 @given(st.sets(st.sampled_from(TIMES), min_size=1), st.sampled_from(TIMES))
 def test_one_rule_by_age_retains_from_the_first_young_commit(completed, age) -> None:
     policy = RetentionPolicy(keep_commits=None, max_age_seconds=1)
