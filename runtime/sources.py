@@ -169,11 +169,11 @@ def taken_of(
     taken = {f.path: named[f.path] for f in listed if f.path in named and f.is_same_as(named[f.path][1])}
     others = {place(file.path): file.path for file in listed if file.path not in taken}
     names = {path.rpartition("/")[2] for path in others.values()}
-    for path, (instant, file) in sorted(named.items(), key=lambda item: item[1][0]) if names else ():
-        if path.rpartition("/")[2] in names and path not in taken:
-            meant = others.get(place(path))
-            if meant is not None:
-                taken[meant] = (instant, file)
+    # Whose place is asked for; the last to have taken the file is the last to be looked at.
+    alike = [path for path in named if path not in taken and path.rpartition("/")[2] in names]
+    for path in sorted(alike, key=lambda path: named[path][0]):
+        if (meant := others.get(place(path))) is not None:
+            taken[meant] = named[path]
     return taken
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -78,13 +79,16 @@ def test_only_files_that_may_be_named_in_another_way_cost_more_than_a_look_up(mi
     assert asked == ["in/b.csv"]
 
 
-def test_the_newest_of_two_spellings_counts(mine):
+@pytest.mark.parametrize("newest", ["./in/a.csv", "in/a.csv"])
+def test_the_newest_of_two_spellings_counts(mine, newest):
     """As a ledger has them that was kept while spellings were told apart."""
     found = due(mine, "in/*.csv").consumption.files[0]
-    former = SourceFile(path=found.path, size_bytes=0, modified_ms=0)
-    newer = SourceFile(path="./in/a.csv", size_bytes=found.size_bytes, modified_ms=found.modified_ms)
-    for time, file in (("0", former), ("1", newer)):
-        take(mine, DueBatch(consumption=Consumption(source="s", files=(file,))), time)
+    for time, path in enumerate(sorted(["in/a.csv", "./in/a.csv"], key=lambda path: path == newest)):
+        size_bytes = found.size_bytes + time
+        file = SourceFile(path=path, size_bytes=size_bytes, modified_ms=found.modified_ms + time)
+        take(mine, DueBatch(consumption=Consumption(source="s", files=(file,))), str(time))
+    (mine.folder.parent / "in/a.csv").write_text("id\n11\n")
+    os.utime(mine.folder.parent / "in/a.csv", ns=(0, (found.modified_ms + 1) * 1_000_000))
     assert due(mine, "in/*.csv") is None
 
 
