@@ -150,8 +150,8 @@ class Debt:
 
     ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of at most
     ``budget_bytes`` and the policy's ``max_groups``, after which the table has ``files_after`` files;
-    ``seconds`` is what they take at the pace of its clusterings, before the first of its writes. Small files are filled by the next
-    writes, expired versions are deleted by the next clean.
+    ``seconds`` is what they take at the pace of its clusterings, before the first of its writes. Small
+    files are filled by the next writes, expired versions are deleted by the next clean.
     """
 
     rewrite_bytes: int
