@@ -73,6 +73,7 @@ class _Archive:
 
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._unread = newest_logs_first(store, folder)
+        self._is_whole = True
         self._completed: dict[str, int] = {}
         self._rolled_back: set[str] = set()
 
@@ -83,21 +84,26 @@ class _Archive:
             if log is None:
                 return self._is_passed_over(time)
             self._take(*log)
-        return time not in self._completed
+        return time in self._rolled_back
 
-    def _take(self, number: int, log: Iterable[ArchivedInstant]) -> None:
-        for archived in log:
-            if archived.state != State.COMPLETED:
-                continue
-            if archived.action in WRITE_ACTIONS:
-                self._completed[archived.time] = number
+    def _take(self, number: int, log: Iterable[ArchivedInstant] | None) -> None:
+        """Note what a file says; of a write that newer files speak of these count, whatever was asked."""
+        if log is None:
+            self._is_whole = False
+            return
+        completed = [archived for archived in log if archived.state == State.COMPLETED]
+        for archived in completed:
             metadata = archived.entry.get("hoodieRollbackMetadata")
             if archived.action == Action.ROLLBACK and metadata is not None:
-                self._rolled_back.update(v.time for v in RollbackMetadata.from_avro(metadata).instants)
+                named = {victim.time for victim in RollbackMetadata.from_avro(metadata).instants}
+                self._rolled_back |= named - self._completed.keys()
+        for archived in completed:
+            if archived.action in WRITE_ACTIONS and archived.time not in self._rolled_back:
+                self._completed.setdefault(archived.time, number)
 
     def _is_passed_over(self, time: str) -> bool:
         position = bisect_left(self._times, time)
-        if position in (0, len(self._times)):
+        if not self._is_whole or position in (0, len(self._times)):
             return False
         before, after = self._times[position - 1 : position + 1]
         return self._completed[before] == self._completed[after]

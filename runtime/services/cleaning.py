@@ -82,8 +82,12 @@ def protected_files(timeline: Timeline) -> frozenset[tuple[str, str]]:
 
 
 def cleaner_plan(store: ObjectStore, timeline: Timeline, expiry: Expiry) -> CleanerPlan:
-    """The plan as Hudi writes it, with absolute paths."""
-    earliest = expiry.limits.earliest
+    """The plan as Hudi writes it, with absolute paths.
+
+    Where a pending write holds versions back it names the commit that they stay from, also when versions
+    are kept by number: to Hudi's archival a plan without it says that all replaced files are gone.
+    """
+    earliest = expiry.limits.earliest or expiry.limits.barrier
     retained = None if earliest is None else timeline.write_at(earliest)
     noted = {SAVEPOINTS_KEY: ",".join(timeline.savepoints), BARRIER_KEY: expiry.limits.barrier or ""}
     return CleanerPlan(
@@ -129,7 +133,8 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
     metadata = CleanMetadata(
         start_time=clean.time,
         time_taken_ms=max(store.now_ms() - started_ms, 0),
-        earliest_commit_to_retain=plan.earliest_commit_to_retain,
+        # What is held back limits no reading of the past: that goes by the versions that are there.
+        earliest_commit_to_retain=None if BARRIER_KEY in plan.extra else plan.earliest_commit_to_retain,
         last_completed_commit=plan.last_completed_commit,
         partitions=partitions,
         extra=plan.extra,

@@ -77,15 +77,16 @@ def read_newest_log(store: ObjectStore, folder: str) -> list[ArchivedInstant]:
     return decode_log(store.read(path), place=f"{store.uri}/{path}")
 
 
-def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, list[ArchivedInstant]]]:
+def newest_logs_first(store: ObjectStore, folder: str) -> Iterator[tuple[int, list[ArchivedInstant] | None]]:
     """The log files by number, the highest first, each read when it is asked for.
 
-    Those that went since they were listed, or cannot be read, are left out as if they were not there.
+    None is one that went since it was listed, or cannot be read.
     """
     for number, path in sorted(_versions(store, folder).items(), reverse=True):
+        log = None
         with suppress(NotFoundError, CorruptTableError):
             log = decode_log(store.read(path), place=f"{store.uri}/{path}")
-            yield number, log
+        yield number, log
 
 
 def encode_log(entries: Iterable[Mapping[str, Any]]) -> bytes:
