@@ -25,6 +25,9 @@ PIECE_BYTES: Final = 1024 * 1024
 
 _MOST_ROWS: Final = 16_384
 _OFFSET_BYTES: Final = 4
+_LONG_TEXT_BYTES: Final = 16 * 1024
+"""Writers leave statistics out from about 4 KiB of a text on."""
+
 _TEXTS: Final = ("STRING", "NONE")
 
 
@@ -115,17 +118,21 @@ def _widest_row(row_group: pq.RowGroupMetaData, names: Collection[str]) -> float
         if column.path_in_schema.partition(".")[0] in names
     ]
     stored = sum(column.total_uncompressed_size for column in columns) / max(row_group.num_rows, 1)
-    within = sum(_long_text(column) for column in columns if "." in column.path_in_schema)
+    within = sum(
+        _long_text(column) * column.num_values / max(row_group.num_rows, 1)
+        for column in columns
+        if "." in column.path_in_schema
+    )
     return float(max(stored + within + _OFFSET_BYTES * len(columns), 1))
 
 
 def _long_text(column: pq.ColumnChunkMetaData) -> int:
-    """The longer of the smallest and the greatest text; what is stored of all where they are not known."""
+    """The longer of the smallest and the greatest text; where writers left them out, a guess at long ones."""
     known = column.statistics
     if column.physical_type != "BYTE_ARRAY":
         return 0
     if known is None or not known.has_min_max:
-        return int(column.total_uncompressed_size)
+        return min(int(column.total_uncompressed_size), _LONG_TEXT_BYTES)
     return max(len(known.min_raw), len(known.max_raw))
 
 

@@ -28,7 +28,6 @@ from parquetry.runtime.clustering_order import (
     RowOrder,
     cuts_of,
     gathered,
-    taken,
 )
 from parquetry.runtime.clustering_runs import ArrangedRows, range_in_order, runs_of
 from parquetry.runtime.clustering_share import sample_share
@@ -157,7 +156,7 @@ def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
         if message.content is None or message.taken is None:
             is_gone = True
             continue
-        share = taken(_unpacked(message.content))
+        share = _unpacked(message.content)
         stride = int(share.schema.metadata[_STRIDE])
         share = share.replace_schema_metadata(None)
         sample = sample or EvenSample(share.schema, most_bytes=SAMPLE_BYTES, stride=stride)
@@ -179,7 +178,7 @@ def read_sample(rows: Sequence[Any]) -> Sampled | None:
     (row,) = rows
     if row[_TAKEN] == _GONE:
         return None
-    return Sampled(sample=taken(_unpacked(row[_CONTENT])), rows=row[_ROWS], row_bytes=row[_TAKEN])
+    return Sampled(sample=_unpacked(row[_CONTENT]), rows=row[_ROWS], row_bytes=row[_TAKEN])
 
 
 def scatterer(context: WriteContext, division: Division, shares: Shares) -> Task:
@@ -278,7 +277,7 @@ class _Gathering:
     def _ordered(self, ranges: Iterator[tuple[int, Iterator[_Message]]]) -> Batches:
         division = self._division
         for number, messages in ranges:
-            pieces = (batch for message in messages for batch in _unpacked(message.content))
+            pieces = (batch for message in messages for batch in _unpacked(message.content).to_batches())
             if number in division.cuts.single:
                 yield from pieces
             else:
@@ -382,6 +381,7 @@ def _packed(rows: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _unpacked(content: pa.Buffer | bytes | None) -> list[pa.RecordBatch]:
+def _unpacked(content: pa.Buffer | bytes | None) -> pa.Table:
+    """The rows in one piece; there may be none."""
     with pa.ipc.open_stream(content) as reader:
-        return list(reader)
+        return reader.read_all().combine_chunks()

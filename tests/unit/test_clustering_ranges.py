@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from parquetry.errors import ParquetryError
@@ -263,6 +264,27 @@ def test_one_task_and_several_agree_on_the_rows(many_files):
     alone = rewrite_group(replace(ctx, instant="20260104000000000"), work(files, order=order))
     several = rewritten(ctx, work(files, order=order, tasks=TASKS))
     assert alone.consumed_hash == sum(b.consumed_hash for b in several.buckets.values()) % 2**64
+
+
+def test_a_share_without_rows_is_none(many_files):
+    ctx, files = many_files
+    slices = work(files[:1], order=ORDERS[0]).slices
+    path = "none_0-0-0_20260101000000000.parquet"
+    with ctx.store.open_input(slices[0].path) as content:
+        schema = pq.read_schema(content)
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    ctx.store.put(path, sink.getvalue().to_pybytes())
+    empty = replace(slices[0], path=path)
+    sample = sampler(ctx, ORDERS[0], [slices, (empty,)], stride=7)
+    messages = [message for part in numbers(2) for message in sample(part)]
+    (merged,) = merge_samples(messages)
+    found = read_sample(merged.to_pylist())
+    assert found is not None
+    assert found.rows == 250
+    assert found.sample.num_rows == -(-250 // 7)
+    (of_none,) = merge_samples(messages[1:])
+    assert read_sample(of_none.to_pylist()).rows == 0
 
 
 def test_the_sample_opens_each_file_once(many_files, tmp_path):
