@@ -174,11 +174,6 @@ def split_places(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: Row
     return [int(place) for place in changes]
 
 
-def taken(rows: Sequence[pa.RecordBatch]) -> pa.Table:
-    """The rows of all batches in one piece."""
-    return pa.Table.from_batches(list(rows)).combine_chunks()
-
-
 def gathered(pieces: list[pa.RecordBatch]) -> pa.Table:
     """The rows of all batches, at least one, in one piece; the list lets go of them.
 

@@ -149,12 +149,6 @@ def history(
     )
 
 
-def consumed(store: ObjectStore, source: str, effective: EffectiveWrites) -> Mapping[str, SourceFile]:
-    """The newest consumed version of every file, by its path as it was declared then."""
-    entries = history(store, source, effective)
-    return {file.path: file for _, consumption in entries for file in consumption.files}
-
-
 def taken_of(
     found: Iterable[SourceFile],
     entries: Iterable[tuple[str, Consumption]],

@@ -17,22 +17,10 @@ from parquetry.runtime.layout.predicate import may_hold
 from parquetry.runtime.layout.skipping import bounds_of, parse_where, rows_to_read
 from parquetry.runtime.page_index import file_pages
 from parquetry.runtime.storage import LocalStore
-from tests.support.conditions import CONDITIONS, ROWS, TYPES
+from tests.support.conditions import CONDITIONS, ROW_SCHEMA, ROWS, TYPES
 
 ROWS_OF_A_PAGE, ROWS_OF_A_GROUP = 2, 7
-SCHEMA = pa.schema(
-    {
-        "i": pa.int64(),
-        "n": pa.int32(),
-        "x": pa.float64(),
-        "dec": pa.decimal128(10, 2),
-        "s": pa.string(),
-        "d": pa.date32(),
-        "ts": pa.timestamp("us", tz="UTC"),
-        "b": pa.bool_(),
-        "wide": pa.list_(pa.int64()),
-    }
-)
+SCHEMA = ROW_SCHEMA.append(pa.field("wide", pa.list_(pa.int64())))
 SHAPES = st.sampled_from([{}, {"store_decimal_as_integer": True}, {"use_dictionary": False}])
 
 

@@ -19,24 +19,12 @@ from parquetry.runtime.page_index import file_pages
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import LocalStore
 from tests.support.base_files import Incoming, bucket, context, merging, write
-from tests.support.conditions import CONDITIONS, ROWS, TYPES
+from tests.support.conditions import CONDITIONS, ROW_SCHEMA, ROWS, TYPES
 
 pytestmark = pytest.mark.spark
 
 ROWS_PER_GROUP = 3
-SCHEMA = pa.schema(
-    {
-        "id": pa.int64(),
-        "i": pa.int64(),
-        "n": pa.int32(),
-        "x": pa.float64(),
-        "dec": pa.decimal128(10, 2),
-        "s": pa.string(),
-        "d": pa.date32(),
-        "ts": pa.timestamp("us", tz="UTC"),
-        "b": pa.bool_(),
-    }
-)
+SCHEMA = ROW_SCHEMA.insert(0, pa.field("id", pa.int64()))
 MIXED = [
     "i = '3'",
     "s = 3",

@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 Row = Mapping[str, Any]
@@ -38,6 +39,18 @@ VALUES = {
     "ts": MOMENTS,
     "b": st.booleans(),
 }
+ROW_SCHEMA = pa.schema(
+    {
+        "i": pa.int64(),
+        "n": pa.int32(),
+        "x": pa.float64(),
+        "dec": pa.decimal128(10, 2),
+        "s": pa.string(),
+        "d": pa.date32(),
+        "ts": pa.timestamp("us", tz="UTC"),
+        "b": pa.bool_(),
+    }
+)
 ROWS = st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()})
 
 

@@ -19,6 +19,7 @@ from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_archive, write_archive_log
 from parquetry.runtime.timeline.instant import Action, State
+from tests.support.ledger import consumed
 from tests.support.small_table import FAST, SmallTable, make_table
 from tests.support.stores import CountingStore, Kind
 
@@ -47,7 +48,7 @@ def effective_of(table: SmallTable) -> EffectiveWrites:
 
 
 def known(table: SmallTable) -> set[str]:
-    return set(sources.consumed(table.store, "s", effective_of(table)))
+    return set(consumed(table.store, "s", effective_of(table)))
 
 
 def files(*numbers: int) -> set[str]:
@@ -157,7 +158,7 @@ def test_what_was_folded_and_undone_is_new_again_when_it_has_been_archived(
     archive_as_hudi(table, 6)
     assert known(table) == files(0, 1, 2, 3)
     effective = effective_of(table)
-    sources.consumed(table.store, "s", effective)
+    consumed(table.store, "s", effective)
     assert effective.has_asked_archive
     sources.fold(table.store, "s", effective)
     counting = CountingStore(table.store, tmp_path / "log")
@@ -212,7 +213,7 @@ def test_of_the_archive_only_the_newest_logs_are_read_and_few_entries_are_folded
     store = CountingStore(table.store, tmp_path / "log")
     counted = replace(table, store=store)
     effective = EffectiveWrites(counted.handle.timeline(), table.handle.config.archive_folder)
-    assert set(sources.consumed(store, "s", effective)) == files(0)
+    assert set(consumed(store, "s", effective)) == files(0)
     read = [path for kind, path in store.calls() if kind is Kind.READ and path in logs_of(table)]
     assert read == [last]
     assert sources.fold(store, "s", effective) == 1

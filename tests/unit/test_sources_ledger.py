@@ -17,6 +17,7 @@ from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDa
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import Operation
 from parquetry.runtime.storage import open_store
+from tests.support.ledger import consumed
 from tests.support.stores import WrappedStore
 
 
@@ -54,21 +55,21 @@ everything = Rule(lambda t: True)
 def test_an_entry_counts_only_while_its_instant_is_effective(store):
     record(store, "20260101000000001", source_file("a"))
     record(store, "20260101000000002", source_file("b"))
-    assert set(sources.consumed(store, "landing", everything)) == {"a", "b"}
-    assert set(sources.consumed(store, "landing", Rule(lambda t: t.endswith("1")))) == {"a"}
+    assert set(consumed(store, "landing", everything)) == {"a", "b"}
+    assert set(consumed(store, "landing", Rule(lambda t: t.endswith("1")))) == {"a"}
 
 
 def test_the_newest_version_of_a_file_counts(store):
     record(store, "20260101000000001", source_file("a", size=10))
     record(store, "20260101000000002", source_file("a", size=20))
-    assert sources.consumed(store, "landing", everything)["a"].size_bytes == 20
+    assert consumed(store, "landing", everything)["a"].size_bytes == 20
 
 
 def test_sources_do_not_see_each_other(store):
     record(store, "20260101000000001", source_file("a"), source="one")
     record(store, "20260101000000002", source_file("b"), source="two")
-    assert set(sources.consumed(store, "one", everything)) == {"a"}
-    assert sources.consumed(store, "three", everything) == {}
+    assert set(consumed(store, "one", everything)) == {"a"}
+    assert consumed(store, "three", everything) == {}
 
 
 def test_what_an_instant_took_is_read_back(store):
@@ -82,9 +83,9 @@ def test_a_broken_entry_names_its_file_and_the_remedy(store):
     record(store, "20260101000000001", source_file("a"))
     store.put(sources.entry_path("landing", "20260101000000001"), b'{"source": "la')
     with pytest.raises(CorruptTableError, match=r"20260101000000001\.json is no ledger entry.*delete it"):
-        sources.consumed(store, "landing", everything)
+        consumed(store, "landing", everything)
     store.delete(sources.entry_path("landing", "20260101000000001"))
-    assert sources.consumed(store, "landing", everything) == {}
+    assert consumed(store, "landing", everything) == {}
 
 
 def test_folding_keeps_what_counts_and_leaves_what_is_pending(store):
@@ -92,13 +93,13 @@ def test_folding_keeps_what_counts_and_leaves_what_is_pending(store):
     for n, time in enumerate(times):
         record(store, time, source_file(f"f{n}", etag=f"e{n}"), until=None)
     pending = times[-1]
-    before = sources.consumed(store, "landing", Rule(lambda t: t != pending))
+    before = consumed(store, "landing", Rule(lambda t: t != pending))
     assert sources.fold(store, "landing", Rule(lambda t: t != pending)) == len(times) - 1
     assert len(store.list(f"{sources.LEDGER_FOLDER}/landing")) == 2
-    assert sources.consumed(store, "landing", Rule(lambda t: t != pending)) == before
+    assert consumed(store, "landing", Rule(lambda t: t != pending)) == before
     # What is folded may be undone yet, and the pending one may complete.
-    assert "f3" not in sources.consumed(store, "landing", Rule(lambda t: t != times[3]))
-    assert set(sources.consumed(store, "landing", everything)) == {f"f{n}" for n in range(len(times))}
+    assert "f3" not in consumed(store, "landing", Rule(lambda t: t != times[3]))
+    assert set(consumed(store, "landing", everything)) == {f"f{n}" for n in range(len(times))}
 
 
 def test_folding_twice_keeps_the_older_fold(store):
@@ -108,7 +109,7 @@ def test_folding_twice_keeps_the_older_fold(store):
         for time in batch:
             record(store, time, source_file(time))
         sources.fold(store, "landing", everything)
-    assert set(sources.consumed(store, "landing", everything)) == {*first, *second}
+    assert set(consumed(store, "landing", everything)) == {*first, *second}
     assert len(store.list(f"{sources.LEDGER_FOLDER}/landing")) == 1
 
 
@@ -129,7 +130,7 @@ def test_folding_at_the_same_time_loses_no_entry(store):
             store.put(path, data)
 
     sources.fold(Slower(), "landing", Rule(lambda t: t != times[4]))
-    assert set(sources.consumed(store, "landing", everything)) == set(times)
+    assert set(consumed(store, "landing", everything)) == set(times)
 
 
 def test_a_fold_by_an_older_sight_of_the_timeline_keeps_what_a_newer_one_has_folded(store):
@@ -142,7 +143,7 @@ def test_a_fold_by_an_older_sight_of_the_timeline_keeps_what_a_newer_one_has_fol
         record(store, time, source_file(time))
     # This one still takes what was folded for pending.
     assert sources.fold(store, "landing", Rule(lambda t: t >= times[middle])) == len(times) - middle
-    assert set(sources.consumed(store, "landing", everything)) == set(times)
+    assert set(consumed(store, "landing", everything)) == set(times)
 
 
 def test_few_entries_are_not_folded(store):
@@ -194,7 +195,7 @@ def test_a_ledger_that_cannot_be_read_whole_is_not_taken_for_empty(store):
             raise NotFoundError(path)
 
     with pytest.raises(ConflictError, match="kept changing while it was read; run again"):
-        sources.consumed(Vanishing(store), "landing", everything)
+        consumed(Vanishing(store), "landing", everything)
 
 
 @pytest.mark.parametrize("operation", [Operation.UPSERT, Operation.DELETE, Operation.INSERT_OVERWRITE])

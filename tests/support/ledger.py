@@ -1,0 +1,15 @@
+"""What a ledger says of files, for tests that ask for nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parquetry.runtime.effective import EffectiveWrites
+from parquetry.runtime.sources import SourceFile, history
+from parquetry.runtime.storage import ObjectStore
+
+
+def consumed(store: ObjectStore, source: str, effective: EffectiveWrites) -> Mapping[str, SourceFile]:
+    """The newest consumed version of every file, by its path as it was declared then."""
+    entries = history(store, source, effective)
+    return {file.path: file for _, consumption in entries for file in consumption.files}
