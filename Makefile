@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) tools/check_python.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $@
 
 venv: $(VENV)/.installed ## make the virtual environment .venv
