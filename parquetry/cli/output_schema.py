@@ -13,6 +13,7 @@ ANSWERS = (
     "validate",
     "ls",
     "explain",
+    "compile",
     "plan",
     "diff",
     "apply",
@@ -22,7 +23,10 @@ ANSWERS = (
     "inspect",
     "timeline",
     "service-cluster",
+    "drift",
+    "adopt",
     "unlock",
+    "doctor",
 )
 """The commands whose JSON has a schema, words joined by '-'."""
 

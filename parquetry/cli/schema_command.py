@@ -27,9 +27,10 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
     """Print the JSON Schema (draft 2020-12) of one KIND of file or answer; each stands alone.
 
     Files are project, table and policy: an editor checks one against its schema when it begins with
-    `# yaml-language-server: $schema=PATH`. Answers are what init, fmt, validate, ls, explain, plan,
-    diff, apply, run, simulate-sizing, simulate-clustering, inspect, timeline, service-cluster and
-    unlock print with `--format json`; plan also fits saved plans, run the results.json of a run.
+    `# yaml-language-server: $schema=PATH`. Answers are what init, fmt, validate, ls, explain,
+    compile, plan, diff, apply, run, simulate-sizing, simulate-clustering, inspect, timeline,
+    service-cluster, drift, adopt, unlock and doctor print with `--format json`; plan also fits saved
+    plans, run the results.json of a run.
     """
     from parquetry.cli.output_schema import answer_schema
     from parquetry.cli.schema_view import SchemaView, WrittenSchemasView

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 import parquetry
 from parquetry.cli.adopt_view import AdoptView
+from parquetry.cli.drift_view import DriftView
 from parquetry.cli.output import Paint
+from parquetry.cli.output_schema import answer_schema
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
@@ -69,8 +72,19 @@ def edit(table, **changes):
     table.store.put(PROPERTIES, format_properties(properties, comment="edited"))
 
 
+def fits(answer, document):
+    """Hold an answer to its schema, and all that it says to be named there."""
+    schema = answer_schema(answer)
+    Draft202012Validator(schema).validate(document)
+    named = [{*part.get("properties", ())} for part in (schema, *schema["$defs"].values())]
+    parts = [document, *(part for value in document.values() if isinstance(value, list) for part in value)]
+    assert all({*part} in named for part in parts if isinstance(part, dict))
+
+
 def do(folder, location, name=None):
-    return adopt(folder.workspace(), str(location), name=name, reload=folder.workspace)
+    done = adopt(folder.workspace(), str(location), name=name, reload=folder.workspace)
+    fits("adopt", AdoptView().json(done))
+    return done
 
 
 def written(folder, name="t"):
@@ -318,6 +332,7 @@ def test_a_spec_recorded_by_somebody_else_meanwhile_is_stale(folder, monkeypatch
 
 def drifted(folder):
     (found,) = drift_of_workspace(folder.workspace(select=("t",)))
+    fits("drift", DriftView().json([found]))
     return found
 
 
