@@ -9,7 +9,9 @@ from typing import Any
 from parquetry import project
 from parquetry.compiler.observation import observe
 from parquetry.compiler.revisions import project_at
-from parquetry.project import Project, ResolvedTable, SelectionError, UndeclaredVariableError
+from parquetry.project import ResolvedTable, SelectionError, UndeclaredVariableError
+from parquetry.project.diagnostics import errors
+from parquetry.project.loading import LoadResult
 from parquetry.project.selection import Method
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.job import digest_of
@@ -55,30 +57,34 @@ def changed_since(
     """``git:REF``: tables that resolve to something else than they did at a revision, or are new.
 
     Comments, formatting and the order of keys are no difference; a policy, a default or a variable
-    that reaches the table is. Both sides are read without an environment.
+    that reaches the table is; where there was no project, or it did not have the target, all are new.
+    Both sides are read without an environment.
     """
 
-    def resolved(folder: Path, target: str | None) -> Project | str:
+    def loaded(folder: Path, target: str | None, complaint: str) -> LoadResult:
         try:
-            loaded = project.load(folder, target=target, variables=variables)
+            return project.load(folder, target=target, variables=variables)
         except UndeclaredVariableError as undeclared:
-            return str(undeclared)
-        if loaded.project is not None:
-            return loaded.project
-        return f"{loaded.diagnostics[0].file}: {loaded.diagnostics[0].message}"
+            raise SelectionError(f"{complaint}: {undeclared}") from undeclared
+
+    def refused(found: LoadResult, complaint: str) -> SelectionError:
+        first = errors(found.diagnostics)[0]
+        return SelectionError(f"{complaint}: {first.file}: {first.message}")
 
     def named(revision: str) -> frozenset[str]:
-        now = resolved(directory, target)
-        if isinstance(now, str):
-            raise SelectionError(f"selector 'git:{revision}' needs a valid project: {now}")
+        needed = f"selector 'git:{revision}' needs a valid project"
+        now = loaded(directory, target, needed)
+        if now.project is None:
+            raise refused(now, needed)
+        invalid = f"selector 'git:{revision}': the project was not valid there"
         with project_at(directory, revision) as folder:
             if not (folder / "parquetry.yml").exists():
                 return frozenset(table.name for table in now.tables)
-            chosen = now.target.name if target is None else target
-            then = resolved(folder, chosen)
-        if isinstance(then, str):
-            raise SelectionError(f"selector 'git:{revision}': the project was not valid there: {then}")
-        before = {table.name: _said(table) for table in then.tables}
+            chosen = now.project.target.name
+            then = loaded(folder, chosen, invalid)
+        if then.project is None and not then.lacks(chosen):
+            raise refused(then, invalid)
+        before = {table.name: _said(table) for table in then.project.tables} if then.project else {}
         return frozenset(table.name for table in now.tables if before.get(table.name) != _said(table))
 
     return named

@@ -86,10 +86,13 @@ def diff_specs(
 ) -> SpecDiff:
     """The files as they are now against those of the revision ``base``.
 
+    Where there was no project, or it did not have the target, every table is added.
+
     Neither reads an environment: what comes from one is the placeholder ``${NAME}`` on both sides.
     ``layouts`` are saved ones by table. Raises SpecError when the project is invalid now, or was at
-    ``base``; RevisionError when there is no such revision; UsageError for a variable that the revision
-    does not declare, UndeclaredVariableError for one that the files do not declare now.
+    ``base``, of which it names the files as git does (``main:parquetry.yml``); RevisionError when there
+    is no such revision; UsageError for a variable that the revision does not declare,
+    UndeclaredVariableError for one that the files do not declare now.
     """
     now = _loaded(directory, target, variables)
     with _project_before(directory, base, target or now.target.name, variables) as before:
@@ -120,16 +123,19 @@ def _loaded(directory: Path, target: str | None, variables: Mapping[str, str]) -
 def _project_before(
     directory: Path, base: str, target: str, variables: Mapping[str, str]
 ) -> Iterator[Project | None]:
-    """The project at the revision; None where there was none yet."""
+    """The project at the revision; None where there was none yet, or it did not have the target."""
     with project_at(directory, base) as folder:
         if not (folder / PROJECT_FILE).exists():
             yield None
             return
         try:
-            before = _loaded(folder, target, variables)
+            result = project.load(folder, target=target, variables=variables, environment=None)
         except UndeclaredVariableError as undeclared:
             raise UsageError(f"at {base}: {undeclared}") from undeclared
-        yield before
+        if result.project is None and not result.lacks(target):
+            there = (replace(found, file=f"{base}:{found.file}") for found in result.diagnostics)
+            raise SpecError(tuple(there), files=result.files)
+        yield result.project
 
 
 def _diff(

@@ -34,7 +34,8 @@ class LoadResult:
 
     ``diagnostics`` are in the order of files and places; ``files`` counts the files read.
     ``tables`` are those that could be resolved, which is all of them without an error, and
-    ``unresolved`` the files of the others; tables beside errors are for selecting only.
+    ``unresolved`` the files of the others; tables beside errors are for selecting only. ``targets`` are the
+    names that parquetry.yml declares.
     """
 
     project: Project | None
@@ -42,6 +43,11 @@ class LoadResult:
     files: int
     tables: tuple[ResolvedTable, ...] = ()
     unresolved: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+    def lacks(self, target: str) -> bool:
+        """Whether there are targets, and this one is not among them."""
+        return bool(self.targets) and target not in self.targets
 
 
 def load(
@@ -102,6 +108,7 @@ def load(
         files=1 + len(folder.tables) + len(folder.policies),
         tables=resolved,
         unresolved=tuple(name for name in folder.tables if name not in known),
+        targets=head.targets,
     )
 
 

@@ -106,6 +106,21 @@ def test_a_revision_that_was_not_valid_is_said(committed):
         selected(committed, "git:HEAD")
 
 
+def test_an_error_of_a_revision_is_said_before_its_warnings(committed):
+    committed.write("tables/customers.yml", ORDERS | {"name": "clients", "sources": []})
+    (committed.root / "tables/orders.yml").write_text("nonsense: true\n")
+    git(committed, "commit", "-qam", "a warning in customers.yml, an error in orders.yml")
+    committed.orders()
+    with pytest.raises(SelectionError, match=r"was not valid there: tables/orders\.yml"):
+        selected(committed, "git:HEAD")
+
+
+def test_at_a_target_that_the_revision_did_not_have_every_table_is_new(committed):
+    targets = {**PROJECT["targets"], "new": {"warehouse": "./elsewhere"}}
+    committed.project(targets=targets, default_target="new")
+    assert selected(committed, "git:HEAD") == ["customers", "orders"]
+
+
 def test_a_revision_holds_no_links_and_nothing_but_specs(committed):
     (committed.root / "tables/link.yml").symlink_to("/etc/passwd")
     (committed.root / "landing/rows.csv").write_text("a\n")

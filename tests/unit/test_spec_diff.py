@@ -179,6 +179,20 @@ def test_a_revision_that_is_not_there_and_one_without_a_project(folder):
     assert [t["fate"] for t in diff(folder, base="empty")["tables"]] == ["added"]
 
 
+def test_a_target_that_the_revision_did_not_have_yet(folder):
+    targets = {**PROJECT["targets"], "new": {"warehouse": "./elsewhere"}}
+    folder.project(targets=targets)
+    assert [t["fate"] for t in diff(folder, "--target", "new")["tables"]] == ["added"]
+
+
+def test_a_revision_that_was_invalid_is_named_with_its_files(folder):
+    folder.orders(ordering="nothing")
+    git(folder, "commit", "-q", "-a", "-m", "broken")
+    folder.orders()
+    code, text = run(folder)
+    assert (code, "main:tables/orders.yml:" in text, "PQ401" in text) == (1, True, True)
+
+
 def test_a_variable_that_only_one_side_declares_is_said_with_its_side(folder):
     project = folder.root / "parquetry.yml"
     project.write_text(f"{project.read_text()}vars: {{days: 3}}\n")
