@@ -40,14 +40,12 @@ _ARROW_PRIMITIVES = {
 }
 
 
-def arrow_schema(columns: Iterable[Column], *, with_meta_columns: bool = False) -> pa.Schema:
-    """The Arrow schema of a base file, optionally with Hudi's five meta columns in front."""
-    meta = [pa.field(name, pa.string()) for name in META_COLUMNS] if with_meta_columns else []
-    own = [
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """The Arrow schema of a table's own columns in a base file."""
+    return pa.schema(
         pa.field(column.name, arrow_type(parse_type(column.type)), nullable=column.nullable)
         for column in columns
-    ]
-    return pa.schema(meta + own)
+    )
 
 
 def arrow_type(column_type: ColumnType) -> pa.DataType:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.column_types import (
     Array,
     ColumnType,
@@ -22,21 +21,11 @@ from parquetry.runtime.column_types import (
     Struct,
     StructField,
     check_columns,
-    is_widening,
     parse_type,
 )
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.spec import Column
-
-__all__ = [
-    "META_COLUMNS",
-    "arrow_schema",
-    "columns_from_avro",
-    "is_widening",
-    "parse_type",
-    "table_avro_schema",
-]
 
 _Avro = str | dict[str, Any] | list[Any]
 
@@ -74,20 +63,16 @@ _SPARK_LOGICAL: Final = {
 }
 
 
-def table_avro_schema(name: str, columns: Iterable[Column], *, with_meta_columns: bool = False) -> str:
+def table_avro_schema(name: str, columns: Iterable[Column]) -> str:
     """The Avro JSON of a table called ``name``: what a commit carries under ``schema``.
 
-    Base files carry it with Hudi's five meta columns in front. InvalidDataError for columns that a
-    table cannot have.
+    InvalidDataError for columns that a table cannot have.
     """
     columns = tuple(columns)
     check_columns(columns)
     table = sanitized_name(name)
     namespace = f"hoodie.{table}"
     record = f"{table}_record"
-    meta = [
-        {"name": column, "type": ["null", "string"], "doc": "", "default": None} for column in META_COLUMNS
-    ]
     fields = tuple(
         StructField(name=column.name, type=parse_type(column.type), nullable=column.nullable)
         for column in columns
@@ -96,8 +81,18 @@ def table_avro_schema(name: str, columns: Iterable[Column], *, with_meta_columns
         "type": "record",
         "name": record,
         "namespace": namespace,
-        "fields": (meta if with_meta_columns else []) + _fields(fields, f"{namespace}.{record}"),
+        "fields": _fields(fields, f"{namespace}.{record}"),
     }
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
+def with_meta_columns(schema_json: str) -> str:
+    """A table's Avro JSON with Hudi's five meta columns in front, as base files carry it."""
+    document = json.loads(schema_json)
+    meta = [
+        {"name": column, "type": ["null", "string"], "doc": "", "default": None} for column in META_COLUMNS
+    ]
+    document["fields"] = meta + document["fields"]
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 

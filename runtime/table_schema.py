@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from parquetry.runtime.arrow_schema import columns_from_arrow
-from parquetry.runtime.avro_schema import columns_from_avro, is_widening, parse_type, table_avro_schema
-from parquetry.runtime.column_types import in_order_of
+from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
+from parquetry.runtime.column_types import in_order_of, is_widening, parse_type
 from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.avro_schema import with_meta_columns
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_result import WriteResults
 from parquetry.runtime.encryption import ENCRYPTION
@@ -130,7 +130,7 @@ class Attempt:
             store=self.state.handle.store,
             instant=self.transaction.instant,
             schema=arrow_schema(spec.columns),
-            avro_schema=_with_meta_columns(self.state.schema_json, spec),
+            avro_schema=with_meta_columns(self.state.schema_json),
             files=spec.files,
             max_file_size_bytes=spec.sizing.max_file_size_bytes,
             guard=self.transaction.guard,
@@ -290,11 +290,3 @@ def _statistics(results: WriteResults) -> bytes | None:
     """The statistics sidecar of the files that were written."""
     files = [file.statistics for file in results.files]
     return encode_statistics(files) if files else None
-
-
-def _with_meta_columns(schema_json: str, spec: TableSpec) -> str:
-    """The commit's schema with Hudi's meta columns in front, as base files carry it."""
-    meta = json.loads(table_avro_schema(spec.name, (), with_meta_columns=True))["fields"]
-    document = json.loads(schema_json)
-    document["fields"] = meta + document["fields"]
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)

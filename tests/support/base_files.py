@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, WrittenFile, new_file_id
 from parquetry.runtime.layout.model import FileSlice
@@ -48,7 +48,7 @@ def context(
         "store": LocalStore(str(folder)) if isinstance(folder, Path) else folder,
         "instant": instant,
         "schema": arrow_schema(columns),
-        "avro_schema": table_avro_schema("t", columns, with_meta_columns=True),
+        "avro_schema": with_meta_columns(table_avro_schema("t", columns)),
         "files": FilesPolicy(),
         "max_file_size_bytes": 120 * MIB,
         "guard": Alive(),

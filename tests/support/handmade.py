@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
@@ -96,7 +97,8 @@ class HandmadeTable:
         }
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table(columns, arrow_schema(COLUMNS, with_meta_columns=True)), target)
+        schema = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *arrow_schema(COLUMNS)])
+        pq.write_table(pa.table(columns, schema), target)
         depth = partition.count("/") + 1 if partition else 0
         (target.parent / ".hoodie_partition_metadata").write_text(
             f"commitTime={instant}\npartitionDepth={depth}\n"

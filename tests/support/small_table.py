@@ -14,12 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.avro_schema import arrow_schema
+from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.footer import file_statistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.markers import MarkerKind
+from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.publish import (
     CommitResult,
     Footprint,
@@ -46,7 +47,7 @@ COLUMNS = (
     Column(name="v", type="bigint"),
     Column(name="p", type="string"),
 )
-SCHEMA = arrow_schema(COLUMNS, with_meta_columns=True)
+SCHEMA = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *arrow_schema(COLUMNS)])
 FAST = Timing(
     heartbeat_seconds=0.5,
     dead_after_seconds=3.0,

@@ -8,17 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.arrow_schema import columns_from_arrow
-from parquetry.runtime.avro_schema import (
-    META_COLUMNS,
-    arrow_schema,
-    columns_from_avro,
-    is_widening,
-    parse_type,
-    table_avro_schema,
-)
-from parquetry.runtime.column_types import check_columns, check_new_columns
+from parquetry.runtime.arrow_schema import arrow_schema, columns_from_arrow
+from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema, with_meta_columns
+from parquetry.runtime.column_types import check_columns, check_new_columns, is_widening, parse_type
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
+from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.spec import Column
 
 # What Hudi 0.14 wrote for the hudi-rs fixture v6_complexkeygen_hivestyle, shortened to the telling columns.
@@ -126,7 +120,7 @@ def test_decimals_take_the_fewest_bytes(precision, size):
 
 
 def test_meta_columns_come_first_as_in_base_files():
-    schema = json.loads(table_avro_schema("t", columns(("a", "int")), with_meta_columns=True))
+    schema = json.loads(with_meta_columns(table_avro_schema("t", columns(("a", "int")))))
     assert [field["name"] for field in schema["fields"]] == [*META_COLUMNS, "a"]
     assert schema["fields"][0] == {
         "name": "_hoodie_commit_time",
@@ -135,7 +129,6 @@ def test_meta_columns_come_first_as_in_base_files():
         "default": None,
     }
     assert columns_from_avro(json.dumps(schema)) == columns(("a", "int"))
-    assert arrow_schema(columns(("a", "int")), with_meta_columns=True).names == [*META_COLUMNS, "a"]
 
 
 @given(tables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, new_file_id
 from parquetry.runtime.layout.model import FileSlice
@@ -49,7 +49,7 @@ def test_hudi_rs_reads_what_was_created_merged_copied_and_rolled_over(tmp_path):
                 store=transaction.store,
                 instant=transaction.instant,
                 schema=arrow_schema(COLUMNS),
-                avro_schema=table_avro_schema("t", COLUMNS, with_meta_columns=True),
+                avro_schema=with_meta_columns(table_avro_schema("t", COLUMNS)),
                 files=FilesPolicy(row_group_size_bytes=6000, compression="zstd"),
                 max_file_size_bytes=limit,
                 guard=transaction.guard,

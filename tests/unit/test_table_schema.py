@@ -8,7 +8,7 @@ import pytest
 
 from parquetry.project import checks_columns
 from parquetry.runtime import column_types
-from parquetry.runtime.avro_schema import table_avro_schema
+from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file_rows import ORIGIN
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.services.rollback import rollback
@@ -68,7 +68,7 @@ def test_without_any_recorded_schema_a_file_tells_the_columns(table):
         table.store.put(f".hoodie/{time}.commit", CommitMetadata(operation="UPSERT").to_json())
     assert effective(table).columns == COLUMNS
     (path,) = (table.folder / "p=a").glob("*.parquet")
-    avro = table_avro_schema("t", (*COLUMNS, EXTRA), with_meta_columns=True)
+    avro = with_meta_columns(table_avro_schema("t", (*COLUMNS, EXTRA)))
     rows = pq.read_table(path, partitioning=None)
     pq.write_table(rows.replace_schema_metadata({"parquet.avro.schema": avro}), path)
     assert effective(table).columns == (*COLUMNS, EXTRA)
