@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -77,8 +77,8 @@ def list_files(
     found = _each_once(store, found)
     for info in found:
         _check_spelling(info.path, path)
-    if not found and pattern:
-        _check_no_folder(store, infos, pattern, path)
+    if pattern and not (found and pattern.endswith("*")):
+        _check_no_folder(store, infos, pattern, path, found=[info.path for info in found])
     return tuple(
         FoundFile(
             file=SourceFile(
@@ -156,8 +156,10 @@ def _check_visible(pattern: str, path: str) -> None:
         )
 
 
-def _check_no_folder(store: ObjectStore, infos: Iterable[ObjectInfo], pattern: str, path: str) -> None:
-    """Raise when a path that matches no file matches a folder with files, which would never be read.
+def _check_no_folder(
+    store: ObjectStore, infos: Iterable[ObjectInfo], pattern: str, path: str, *, found: Collection[str]
+) -> None:
+    """Raise when a path matches a folder with files and finds none of them: nobody would ever read them.
 
     What ends in a mere ``*`` means the files beside any folders, of which there are none just now.
     """
@@ -171,11 +173,14 @@ def _check_no_folder(store: ObjectStore, infos: Iterable[ObjectInfo], pattern: s
         parts = info.path.split("/")
         above = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
         folder = next((name for name in above if expression.fullmatch(name)), None)
-        if folder is not None and not _is_hidden(info.path):
+        if folder is None or _is_hidden(info.path):
+            continue
+        if not any(name.startswith(f"{folder}/") for name in found):
             declared = path.rstrip("/")
             raise InvalidDataError(
-                f"{path} matches the folder {store.uri}/{folder}, and no file; write {declared}/* for the "
-                f"files in such folders, or {declared}/** for everything below them"
+                f"{path} matches the folder {store.uri}/{folder}, and {'files' if found else 'no file'}; "
+                f"write {declared}/* for the files in such folders, or {declared}/** for all that is below them"
+                f"{', in a source of their own' if found else ''}"
             )
 
 
@@ -198,6 +203,10 @@ def glob_expression(pattern: str) -> re.Pattern[str]:
             i = end + 1
             continue
         if char == "{" and (end := pattern.find("}", i)) > 0:
+            if "{" in pattern[i + 1 : end]:
+                raise InvalidDataError(
+                    f"the path pattern {pattern!r} has braces within braces; write each choice out: {{a,b,c}}"
+                )
             choices = pattern[i + 1 : end].split(",")
             out.append("(?:" + "|".join(glob_expression(c).pattern for c in choices) + ")")
             i = end + 1
@@ -205,7 +214,7 @@ def glob_expression(pattern: str) -> re.Pattern[str]:
         out.append({"*": "[^/]*", "?": "[^/]"}.get(char, re.escape(char)))
         i += 1
     try:
-        return re.compile("".join(out))
+        return re.compile("".join(out), re.DOTALL)
     except re.error as error:
         raise InvalidDataError(
             f"the path pattern {pattern!r} cannot be understood ({error}); write ranges as [a-z]"
@@ -229,4 +238,5 @@ def _check_spelling(name: str, path: str) -> None:
 
 
 def _is_hidden(path: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.split("/"))
+    # The last is a file that Hadoop's shell is still writing.
+    return any(part.startswith(("_", ".")) or part.endswith("._COPYING_") for part in path.split("/"))

@@ -57,7 +57,8 @@ Mappings merge by key, everything else is replaced, tags unite.
   lead out of either. Local folders, `s3://` and `s3a://` (the same) are supported.
 - **Wildcards** in a source's path are `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, each within one folder's names, and
   `**` for any number of folders. What begins with `_` or `.` is left out, so a path that asks for it fails a run, and
-  so does one that matches folders and no file: `in/dt=*/*` means the files in them. `in/*`, `./in/*` and
+  so does one that matches a folder and none of the files in it (`in/dt=*`; `in/*.parquet` where one of them is a folder):
+  `in/dt=*/*` means the files in them. Braces do not hold braces. `in/*`, `./in/*` and
   the same as an absolute path mean the same files; what was taken by one is taken for all.
 """
 

@@ -146,7 +146,7 @@ def test_only_what_may_match_is_listed(landing, monkeypatch):
         LocalStore, "_entries", lambda *at: listed.append(str(at[0].root / at[1])) or entries(*at)
     )
     list_files("landing/*.csv", base=str(landing))
-    assert listed == [f"{landing}/landing"]
+    assert set(listed) == {f"{landing}/landing"}
 
 
 @pytest.mark.parametrize("path", ["landing/x*", "l*ng", "landing/{x,y}", "*/x"])
@@ -157,6 +157,32 @@ def test_a_path_that_matches_folders_alone_is_refused_with_what_matches_their_fi
         list_files(path, base=str(landing))
     deeper = str(caught.value).rpartition(", or ")[2].partition(" for")[0]
     assert [f.file.path for f in list_files(deeper, base=str(landing))][-1] == "landing/x/c.parquet"
+
+
+@pytest.mark.parametrize("path", ["landing/*.parquet", "landing/{a,f}.parquet", "l*g/*.parquet"])
+def test_a_folder_that_is_called_as_the_files_beside_it_is_told(landing, path):
+    folder = landing / "landing/f.parquet"
+    folder.mkdir()
+    (folder / "_SUCCESS").touch()
+    assert [f.file.path for f in list_files(path, base=str(landing))] == ["landing/a.parquet"]
+    (folder / "part-0.parquet").touch()
+    with pytest.raises(
+        InvalidDataError, match=r"matches the folder \S+/f\.parquet, and files; write"
+    ) as caught:
+        list_files(path, base=str(landing))
+    deeper = str(caught.value).rpartition(", or ")[2].partition(" for")[0]
+    assert [f.file.path for f in list_files(deeper, base=str(landing))] == [
+        "landing/f.parquet/part-0.parquet"
+    ]
+
+
+def test_a_folder_may_be_called_as_the_files_that_are_read_of_it(landing):
+    folder = landing / "landing/f.parquet"
+    folder.mkdir()
+    for name in ("part-0.parquet", "notes.txt"):
+        (folder / name).touch()
+    found = [f.file.path for f in list_files("landing/**/*.parquet", base=str(landing))]
+    assert found == ["landing/a.parquet", "landing/f.parquet/part-0.parquet", "landing/x/c.parquet"]
 
 
 def test_a_folder_of_nothing_but_folders_may_be_waited_at(tmp_path):
@@ -200,6 +226,21 @@ def test_one_star_does_not_cross_folders():
     assert not glob_expression("[!x]a.csv").fullmatch("/a.csv")
 
 
+def test_a_name_with_a_line_break_matches_as_any_other():
+    assert glob_expression("**").fullmatch("x/a\nb.csv")
+    assert glob_expression("**/*.csv").fullmatch("x\ny/a\nb.csv")
+
+
+def test_a_file_that_hadoop_is_still_writing_is_left_out(landing):
+    (landing / "landing/d.csv._COPYING_").touch()
+    assert [f.file.path for f in list_files("landing/*", base=str(landing))] == [
+        "landing/a.parquet",
+        "landing/b.csv",
+    ]
+
+
 def test_a_pattern_that_means_nothing_is_named():
     with pytest.raises(InvalidDataError, match=r"\[z-a\].*write ranges as"):
         glob_expression("in/[z-a]*.csv")
+    with pytest.raises(InvalidDataError, match=r"'\{a,\{b,c\}\}\.csv' has braces within braces; write each"):
+        glob_expression("{a,{b,c}}.csv")
