@@ -179,7 +179,7 @@ def _check_no_folder(
             declared = path.rstrip("/")
             raise InvalidDataError(
                 f"{path} matches the folder {store.uri}/{folder}, and {'files' if found else 'no file'}; "
-                f"write {declared}/* for the files in such folders, or {declared}/** for all that is below them"
+                f"write {declared}/* for the files in such folders, or {declared}/** for all below them"
                 f"{', in a source of their own' if found else ''}"
             )
 
