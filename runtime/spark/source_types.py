@@ -58,6 +58,11 @@ def with_undeclared_fields(declared: T.DataType, found: T.DataType) -> T.DataTyp
         case T.ArrayType(), T.ArrayType():
             element = with_undeclared_fields(declared.elementType, found.elementType)
             return T.ArrayType(element, declared.containsNull)
+        case T.MapType(), T.StructType():  # JSON has no maps
+            value = declared.valueType
+            for field in found.fields:
+                value = with_undeclared_fields(value, field.dataType)
+            return T.MapType(declared.keyType, value, declared.valueContainsNull)
         case _:
             return declared
 
