@@ -32,10 +32,3 @@ def described(schema: Mapping[str, Any]) -> Description:
     assert parts is not None, "every description matches"
     hudi = "" if parts["no_hudi"] else parts["hudi"]
     return Description(text=parts["text"], default=parts["default"], hudi=hudi)
-
-
-def accepted(schema: Mapping[str, Any]) -> str:
-    """Which values a key takes, in words."""
-    if "enum" in schema:
-        return ", ".join(str(word) for word in schema["enum"])
-    return str(schema["const"] if "const" in schema else schema["title"])

@@ -135,7 +135,7 @@ def parse_text(source: SourceText) -> Document:
         composer.found = [one for one in composer.found if (one.hint, one.line) != (hint, line)]
         composer.report(code, summary, span, hint)
     except yaml.YAMLError as error:
-        composer.report("PQ002", f"not YAML: {error}", _point(source, 0), "save it as YAML 1.2")
+        composer.report("PQ002", f"not YAML: {error}", _beginning(source), "save it as YAML 1.2")
     finally:
         composer.dispose()
     return Document(source=source, root=root, diagnostics=tuple(composer.found))
@@ -163,7 +163,7 @@ class _Composer:
         event = self._parser.get_event()
         if isinstance(event, yaml.StreamEndEvent):
             self.report(
-                "PQ009", "the file is empty", _point(self.source, 0), "declare something in it or delete it"
+                "PQ009", "the file is empty", _beginning(self.source), "declare something in it or delete it"
             )
             return None
         root = self._node(self._parser.get_event(), 0)
@@ -177,7 +177,7 @@ class _Composer:
             self.report(
                 "PQ009",
                 "the file declares nothing",
-                _point(self.source, 0),
+                _beginning(self.source),
                 "declare something in it or delete it",
             )
             return None
@@ -350,8 +350,8 @@ def _span(event: Any) -> Span:
     return Span(Position(start.line + 1, start.column + 1), Position(end.line + 1, end.column + 1))
 
 
-def _point(source: SourceText, offset: int) -> Span:
-    place = source.position(offset)
+def _beginning(source: SourceText) -> Span:
+    place = source.position(0)
     return Span(place, place)
 
 

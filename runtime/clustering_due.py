@@ -27,7 +27,6 @@ class DueClustering:
     ``foreseen`` is what was foreseen to choose the scope of groups.
     """
 
-    spec: ClusteringSpec
     debt: Debt
     foreseen: Foreseen = field(default_factory=dict)
 
@@ -48,7 +47,6 @@ def due_clustering(
     choose = ScopeBySample(table.store, table.effective_spec(timeline), spec, limits=limits)
     owed = debt(spec, files, situation, budget_bytes=budget_bytes, choose=choose)
     return DueClustering(
-        spec=spec,
         debt=within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups),
         foreseen=choose.foreseen,
     )

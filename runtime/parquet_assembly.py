@@ -34,12 +34,10 @@ _READ_BYTES: Final = 4 * 1024 * 1024
 _FIXED_FOOTER_BYTES: Final = 64
 
 
-_FILE_VERSION: Final = 1
 _FILE_SCHEMA: Final = 2
 _FILE_ROWS: Final = 3
 _FILE_ROW_GROUPS: Final = 4
 _FILE_KEY_VALUES: Final = 5
-_FILE_CREATED_BY: Final = 6
 
 _GROUP_COLUMNS: Final = 1
 _GROUP_BYTES: Final = 2
@@ -102,12 +100,6 @@ class ParquetParts:
             self._indexes_from = min(chunk.indexes_from or start, self._indexes_from)
         self._indexes_to = start
         self._indexes: bytes | None = None
-
-    @property
-    def created_by(self) -> str:
-        """The library that wrote the file."""
-        created_by: bytes = _field(self.footer, _FILE_CREATED_BY, b"")
-        return created_by.decode(errors="replace")
 
     @property
     def columns(self) -> list[Struct]:

@@ -30,7 +30,6 @@ class TableConfig:
     """
 
     name: str
-    database: str
     table_type: str
     version: int
     layout: int
@@ -72,7 +71,6 @@ class TableConfig:
         archive = raw.get("hoodie.archivelog.folder", "archived").strip("/")
         return cls(
             name=_required(raw, "hoodie.table.name", place),
-            database=raw.get("hoodie.database.name", ""),
             table_type=raw.get("hoodie.table.type", COPY_ON_WRITE),
             version=_number(raw, "hoodie.table.version", 0, place),
             layout=_number(raw, "hoodie.timeline.layout.version", TIMELINE_LAYOUT, place),

@@ -123,10 +123,6 @@ class FileSystemView:
             if _is_base_file(info.path)
         ]
 
-    def forget(self, partition: str) -> None:
-        """Lists the partition anew the next time it is asked for."""
-        self._listings.pop(partition, None)
-
     def check_time_travel(self, as_of: str) -> None:
         """Refuses a time of which files may have been cleaned already, naming the next one that is whole.
 

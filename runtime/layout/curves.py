@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 Ranks = npt.NDArray[np.uint64]
 
-INDEX_BITS: Final = 64
+_INDEX_BITS: Final = 64
+_MOST_BITS: Final = 16
 
 
-def bits_per_column(columns: int, *, most: int = 16) -> int:
-    """How many bits of each of so many columns fit into an index of 64 bits."""
-    return min(most, INDEX_BITS // columns)
+def bits_per_column(columns: int) -> int:
+    """How many bits of each of so many columns fit into an index of 64 bits, 16 at most."""
+    return min(_MOST_BITS, _INDEX_BITS // columns)
 
 
 def z_index(ranks: Sequence[Ranks], *, bits: int) -> Ranks:

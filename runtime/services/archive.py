@@ -71,15 +71,13 @@ def archive(
     return ArchiveResult(instants=tuple(instant.time for instant in leaving))
 
 
-def archive_if_due(
-    table: TableHandle, *, policy: RetentionPolicy | None = None, timing: Timing = DEFAULT_TIMING
-) -> ArchiveResult | None:
+def archive_if_due(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> ArchiveResult | None:
     """The same when a batch may leave, as far as the timeline says; None when it may not.
 
     No partition is listed to find that out.
     """
     timeline = Timeline.load(table.store)
-    policy = policy or retention_of(table)
+    policy = retention_of(table)
     enough = policy.archive_keep_commits + ARCHIVE_BATCH
     counts = (
         len(timeline.completed_writes),

@@ -38,7 +38,6 @@ class PlannedExecution:
 
     execution: ExecutionPolicy
     target_file_size_bytes: int
-    plan_strategy: str
 
 
 def avro_plan(store: ObjectStore, groups: Iterable[PlannedGroup], spec: ClusteringSpec) -> ClusteringPlan:
@@ -74,7 +73,6 @@ def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
                 place=f"clustering plan: {EXECUTION_KEY}",
             ),
             target_file_size_bytes=int(plan.extra[TARGET_KEY]),
-            plan_strategy=plan.extra[STRATEGY_KEY],
         )
     except (ValueError, KeyError) as error:
         raise CorruptTableError(

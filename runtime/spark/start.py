@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -41,19 +41,13 @@ logger.utils.level = error
 """Warnings and errors as Spark prints them, but for those about every start on every machine."""
 
 
-def start_session(
-    settings: SparkSettings,
-    *,
-    name: str,
-    packages: Iterable[str] = (),
-    launched_by_submit: bool | None = None,
-) -> SparkSession:
-    """The session that is running, or a new one with ``settings`` and ``packages``.
+def start_session(settings: SparkSettings, *, name: str) -> SparkSession:
+    """The session that is running, or a new one with ``settings``.
 
     Under spark-submit the master is the one that was given there and the JVM is running already.
     Raises MissingJavaError when a JVM would be needed and there is none that fits.
     """
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ if launched_by_submit is None else launched_by_submit
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
@@ -63,10 +57,9 @@ def start_session(
         find_java()
         builder = builder.master(settings.master or "local[*]")
     options = _DEFAULTS | {key: str(value) for key, value in resolve_environment(settings.conf).items()}
-    wanted = dict.fromkeys((*settings.packages, *packages))
-    if wanted:
+    if settings.packages:
         given = [p for p in options.get("spark.jars.packages", "").split(",") if p]
-        options["spark.jars.packages"] = ",".join(dict.fromkeys((*given, *wanted)))
+        options["spark.jars.packages"] = ",".join(dict.fromkeys((*given, *settings.packages)))
     with _quiet_start({} if submitted else options) as quiet:
         for key, value in {**options, **quiet}.items():
             builder = builder.config(key, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 
@@ -29,7 +29,6 @@ def batch_writer(
     match: Sequence[str] = (),
     drop: Sequence[str] = (),
     drop_duplicates: bool = False,
-    extra: Mapping[str, str] | None = None,
 ) -> BatchWriter:
     """A function for ``foreachBatch`` that writes each micro-batch as one commit, and never twice.
 
@@ -59,7 +58,6 @@ def batch_writer(
             drop=drop,
             drop_duplicates=drop_duplicates,
             consumption=consumption,
-            extra=extra,
         )
 
     return write_batch

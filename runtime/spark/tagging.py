@@ -37,9 +37,6 @@ _STRICT = {
     "datetimeRebaseMode": "CORRECTED",
 }
 
-_ROW_BYTES = 64
-_FIRST_SURROGATE = "\ud800"
-
 
 def key_rows(spark: SparkSession, staged: StagedRows) -> DataFrame:
     """The keys and control columns of a stage."""

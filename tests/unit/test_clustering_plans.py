@@ -13,7 +13,13 @@ from parquetry.runtime.layout.clustering_model import Left, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Existing
 from parquetry.runtime.publish import PartitionProfile, PlannedFile
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.services.clustering_avro import EXECUTION_KEY, TARGET_KEY, avro_plan, execution_of
+from parquetry.runtime.services.clustering_avro import (
+    EXECUTION_KEY,
+    STRATEGY_KEY,
+    TARGET_KEY,
+    avro_plan,
+    execution_of,
+)
 from parquetry.runtime.services.clustering_plans import (
     begin_clustering,
     commits_since_clustering,
@@ -75,7 +81,7 @@ def test_a_scheduled_plan_is_hudis_avro_and_says_how_to_carry_it_out(table, path
     planned = execution_of(request.plan)
     assert planned.execution == SORTED.execution
     assert planned.target_file_size_bytes == SORTED.plan.target_file_size_bytes
-    assert planned.plan_strategy == "size"
+    assert request.plan.extra[STRATEGY_KEY] == "size"
     assert request.plan.strategy_params["hoodie.clustering.plan.strategy.sort.columns"] == "v"
 
 

@@ -254,7 +254,7 @@ def test_a_table_without_partitions_has_the_base_folder(tmp_path):
     assert view.slices("")[0].path == f"f-0_0-0-0_{at('1')}.parquet"
 
 
-def test_each_folder_is_listed_once_until_it_is_forgotten(table, tmp_path):
+def test_each_folder_is_listed_once(table, tmp_path):
     table.commit("1", {A: {"f-0": [("k", 1)]}})
     store = CountingStore(table.store, tmp_path / "log")
     from parquetry.runtime.view import FileSystemView
@@ -264,9 +264,6 @@ def test_each_folder_is_listed_once_until_it_is_forgotten(table, tmp_path):
     view.all_slices()
     view.slices(A, at("1"))
     assert store.counts()[Kind.LIST] == 1
-    view.forget(A)
-    view.slices(A)
-    assert store.counts()[Kind.LIST] == 2
     assert store.counts()[Kind.OPEN_INPUT] == store.counts()[Kind.READ] == 0
 
 
