@@ -20,6 +20,10 @@ class GitWorkTree:
             return True
         return _git(self.directory, "merge-base", "--is-ancestor", commit, self.commit) is not None
 
+    def has_file(self, commit: str, file: str) -> bool:
+        """Whether ``file``, a path below the directory, was there at ``commit``."""
+        return _git(self.directory, "cat-file", "-e", f"{commit}:./{file}") is not None
+
 
 def work_tree(directory: Path) -> GitWorkTree:
     """The work tree that holds ``directory``; without a commit when there is no git or repository."""

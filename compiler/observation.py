@@ -52,6 +52,11 @@ class Observation:
             return columns_from_avro(table_avro_schema(self.made_with.name, self.made_with.columns))
         return live_columns(self.handle.store, timeline, self.handle.config)
 
+    def was_never_written(self, timeline: Timeline) -> bool:
+        """Whether nothing ever happened to the table but that it was made."""
+        spec = self.made_with
+        return spec is not None and len(timeline.instants) == 1 and self._is_as_made(timeline, spec)
+
     def _is_as_made(self, timeline: Timeline, spec: TableSpec) -> bool:
         writes = timeline.completed_writes
         if self.handle.table_id is None or [write.time for write in writes] != [self.first_instant]:

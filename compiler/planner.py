@@ -31,7 +31,7 @@ from parquetry.compiler.plan import (
 )
 from parquetry.compiler.plan_codec import plan_of
 from parquetry.compiler.plan_outlook import Outlook
-from parquetry.compiler.recipes import REMEDY, copy_recipe
+from parquetry.compiler.recipes import REMEDY, copy_recipe, remedy_afresh
 from parquetry.compiler.returning import with_returning
 from parquetry.runtime.column_paths import ColumnPath
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
@@ -97,7 +97,8 @@ class TableReader:
     ``find_elsewhere``, which says where a table of that name and project was before, only for those
     that are not there; ``admit``, which raises UnsupportedTableError, ``live_columns`` and
     ``measure``, which lists files, only for tables that exist and change. ``former`` says which of some
-    columns the table had once; it is asked when columns are added.
+    columns the table had once; it is asked when columns are added. ``was_never_written`` is asked of tables
+    with a change that is never made in place.
     """
 
     observe: Callable[[Declared], Observation | None]
@@ -107,6 +108,7 @@ class TableReader:
     live_columns: Callable[[Observation], tuple[Column, ...]]
     former: Callable[[Observation, Collection[ColumnPath]], tuple[FormerColumn, ...]]
     measure: Callable[[Declared, Observation], TableFigures]
+    was_never_written: Callable[[Observation], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +194,7 @@ def _planned(
     observation = reader.observe(table)
     if observation is None:
         elsewhere = reader.find_elsewhere(table)
-        return (_creation(table, context) if elsewhere is None else _moved(table, elsewhere)), None
+        return (_creation(table, context) if elsewhere is None else _moved(table, elsewhere, context)), None
     outcome = _outcome_of(table, observation, context, reader)
     if isinstance(outcome, Action):
         reader.admit(observation)
@@ -200,6 +202,8 @@ def _planned(
         live = reader.live_columns(observation)
         changes = with_live(outcome.changes, columns=live, config=observation.handle.config)
         outcome = replace(outcome, changes=changes)
+    if isinstance(outcome, Blocked) and outcome.recipe and reader.was_never_written(observation):
+        outcome = replace(outcome, remedy=remedy_afresh(table.location))
     return outcome, reader.measure(table, observation) if isinstance(outcome, Action) else None
 
 
@@ -225,7 +229,8 @@ def _outcome_of(
     changes = with_returning(changes, applied=observation.spec, declared=table.spec, former=former)
     changes = (*(_with_allowance(change, table) for change in changes), *restored)
     changes = tuple(sorted(changes, key=lambda change: -change.change_class.rank))
-    refusal = _would_revert(table, observation, changes, context) or _breaking(table, observation, changes)
+    refusal = _would_revert(table, observation, changes, context)
+    refusal = refusal or _breaking(table, observation, changes, context)
     if refusal is not None:
         return refusal
     code = changes[0].code if changes else "SC101"
@@ -321,16 +326,17 @@ def _foreign(table: Declared, observation: Observation, context: PlanContext) ->
     owner = (
         f"project {observation.handle.project!r}" if observation.handle.project else "no parquetry project"
     )
+    named = f", or name this project {observation.handle.project!r} as it was"
     adopting = f", or remove {table.file}, run `parquetry adopt LOCATION` and put back from it what you want"
     return _blocked(
         table,
         "SC501",
         reason=f"the table at {table.location} belongs to {owner}",
-        remedy=f"give the table another location{'' if observation.handle.project else adopting}",
+        remedy=f"give the table another location{named if observation.handle.project else adopting}",
     )
 
 
-def _moved(table: Declared, elsewhere: Elsewhere) -> Blocked:
+def _moved(table: Declared, elsewhere: Elsewhere, context: PlanContext) -> Blocked:
     move = Change(
         path="location",
         old=elsewhere.location,
@@ -345,7 +351,7 @@ def _moved(table: Declared, elsewhere: Elsewhere) -> Blocked:
         table.spec,
         file=table.file,
         location=elsewhere.location,
-        applied_commit=elsewhere.applied_commit,
+        applied_commit=_holding(elsewhere.applied_commit, table, context),
     )
     return _blocked(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
 
@@ -379,7 +385,14 @@ def _with_allowance(change: Change, table: Declared) -> Change:
     return change if change.code in IDENTITY_CODES | UNREADABLE_CODES else allowance.granted(change)
 
 
-def _breaking(table: Declared, observation: Observation, changes: tuple[Change, ...]) -> Blocked | None:
+def _holding(commit: str | None, table: Declared, context: PlanContext) -> str | None:
+    """The commit, where it has the table's file: what was applied may never have been committed."""
+    return commit if commit is not None and context.tree.has_file(commit, table.file) else None
+
+
+def _breaking(
+    table: Declared, observation: Observation, changes: tuple[Change, ...], context: PlanContext
+) -> Blocked | None:
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
     for never in (IDENTITY_CODES, UNREADABLE_CODES):
         found = next((change for change in breaking if change.code in never), None)
@@ -389,7 +402,7 @@ def _breaking(table: Declared, observation: Observation, changes: tuple[Change, 
                 table.spec,
                 file=table.file,
                 location=table.location,
-                applied_commit=applied.git_commit if applied else None,
+                applied_commit=_holding(applied.git_commit if applied else None, table, context),
             )
             return _blocked(
                 table, found.code, reason=_because(found), remedy=REMEDY, changes=changes, recipe=recipe

@@ -68,6 +68,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
             budget_bytes=budget_bytes,
             looks_at_rows=due,
         ),
+        was_never_written=lambda observation: observation.was_never_written(observation.handle.timeline()),
     )
     plan = make_plan(
         (declared(workspace, table) for table in workspace.tables),

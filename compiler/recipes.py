@@ -8,13 +8,21 @@ from parquetry.runtime.spec import TableSpec
 REMEDY = "this never changes in place: make a new table from the old one, then swap"
 
 
+def remedy_afresh(location: str) -> str:
+    """What to do instead of the recipe about a table at ``location`` that nothing was ever written to."""
+    return (
+        f"nothing was ever written to this table: delete its folder {location} and plan again; or make a new "
+        "table beside it, then swap"
+    )
+
+
 def copy_recipe(
     spec: TableSpec, *, file: str, location: str, applied_commit: str | None
 ) -> tuple[RecipeStep, ...]:
     """How a table gets another key, partitioning, type or place: by a new table beside it.
 
     ``spec`` is the wanted one, ``file`` where it is declared, ``location`` where the rows are, and
-    ``applied_commit`` the git commit of the spec that is applied, None where it came from none.
+    ``applied_commit`` the git commit of the spec that is applied, None where none has the file.
     """
     name, copy = spec.name, f"{spec.name}_v2"
     folder, slash, _ = file.rpartition("/")

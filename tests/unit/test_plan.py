@@ -179,6 +179,40 @@ def test_what_the_files_depend_on_never_changes_in_place(folder, changes, code):
     assert [w.code for w in plan(folder).evidence.warnings] == ["SC601"]
 
 
+def test_a_table_that_nothing_was_written_to_may_be_made_afresh(folder):
+    apply(folder)
+    folder.orders(partition_by=None)
+    assert "delete its folder warehouse/orders and plan again" in plan(folder).intent.blocked[0].remedy
+    shutil.rmtree(folder.table)
+    apply(folder)
+    assert plan(folder).is_empty
+
+
+def test_a_table_that_something_happened_to_is_kept(folder):
+    apply(folder)
+    folder.orders(partition_by=None)
+    begun = folder.table / ".hoodie/20260101000000000.commit.requested"
+    begun.touch()
+    assert "delete" not in plan(folder).intent.blocked[0].remedy
+    begun.unlink()
+    folder.orders(columns=columns_with(note={"type": "string"}))
+    apply(folder)
+    folder.orders(columns=columns_with(note={"type": "string"}), partition_by=None)
+    (blocked,) = plan(folder).intent.blocked
+    assert "delete" not in blocked.remedy
+    assert blocked.recipe
+
+
+def test_a_recipe_takes_the_applied_spec_from_the_commit_only_where_it_is_there(folder):
+    git(folder, "init", "--quiet")
+    git(folder, "add", "parquetry.yml")
+    git(folder, "commit", "--quiet", "-m", "without the table")
+    apply(folder)
+    folder.orders(partition_by=None)
+    commands = [command for step in plan(folder).intent.blocked[0].recipe for command in step.commands]
+    assert not [command for command in commands if command.startswith("git checkout")]
+
+
 def test_moving_a_table_is_blocked(folder):
     apply(folder)
     folder.orders(location="./elsewhere/orders")
@@ -230,6 +264,7 @@ def test_another_projects_table_is_blocked(folder):
     (blocked,) = plan(folder).intent.blocked
     assert blocked.code == "SC501"
     assert "'stock'" in blocked.reason
+    assert "name this project 'stock' as it was" in blocked.remedy
 
 
 def test_a_table_of_another_version_is_blocked_and_the_others_are_planned(folder):
@@ -331,7 +366,7 @@ def tampered(text, change):
     ("spoil", "message"),
     [
         (lambda text: text.replace("orders", "order5"), "its digest does not fit"),
-        (lambda text: "{", r"no saved plan; write one with `parquetry plan --out`$"),
+        (lambda text: "{", r"no saved plan; write one with `parquetry plan --out FILE`$"),
         (lambda text: "[]", "no saved plan"),
         (lambda text: tampered(text, lambda d: d.update(version=2)), "version 2"),
         (lambda text: tampered(text, lambda d: d.update(more=1)), "unknown fields"),
