@@ -60,7 +60,9 @@ def decode(text: str | bytes, *, name: str) -> Plan:
     try:
         document = json.loads(text, parse_int=_integer)
     except (ValueError, RecursionError) as error:
-        raise StalePlanError(f"{name} is no saved plan; write one with `parquetry plan --out`") from error
+        raise StalePlanError(
+            f"{name} is no saved plan; write one with `parquetry plan --out FILE`"
+        ) from error
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
         raise StalePlanError(f"{name} is no saved plan; write one with `parquetry plan --out {name}`")
     if document.get("version") != PLAN_VERSION:

@@ -56,7 +56,8 @@ def approved_plan(
     if ask and plan.intent.actions and not plan.intent.blocked:
         if not is_terminal():
             raise click.UsageError(
-                "nobody can be asked here: give --auto-approve, or a PLANFILE saved by `parquetry plan --out`"
+                "nobody can be asked here: give --auto-approve, or a PLANFILE saved by "
+                f"`{carried.into('parquetry plan --out PLANFILE')}`"
             )
         click.confirm("Apply this plan?", abort=True, err=True)
     return plan

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
+
+_NAMED: Final = re.compile(r"`(parquetry ([a-z]+)[^`\n]*)`")
+_SELECTING: Final = frozenset({"plan", "apply", "run", "drift"})
+_WITHOUT_PROJECT: Final = frozenset({"init", "schema", "show", "fmt"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,13 +26,26 @@ class Carried:
     def into(self, command: str) -> str:
         """The command, to be typed in the same place, for the same project, target and tables."""
         options = (
-            *(() if self.directory is None else ("--project", str(self.directory))),
-            *(() if self.target is None else ("--target", self.target)),
-            *(word for value in self.select for word in ("--select", value)),
-            *(word for value in self.exclude for word in ("--exclude", value)),
-            *(word for name, value in self.variables for word in ("--var", f"{name}={value}")),
+            *(() if self.directory is None else (("--project", str(self.directory)),)),
+            *(() if self.target is None else (("--target", self.target),)),
+            *(("--select", value) for value in self.select),
+            *(("--exclude", value) for value in self.exclude),
+            *(("--var", f"{name}={value}") for name, value in self.variables),
         )
-        return f"{command} {shlex.join(options)}" if options else command
+        there = command.split()
+        return " ".join([command, *(shlex.join(pair) for pair in options if pair[0] not in there)])
+
+    def told(self, text: str) -> str:
+        """The text with the commands that it names between backticks made to be about the same."""
+
+        def carrying(named: re.Match[str]) -> str:
+            command, verb = named.groups()
+            if verb in _WITHOUT_PROJECT:
+                return named[0]
+            carried = self if verb in _SELECTING else self.without_selection()
+            return f"`{carried.into(command)}`"
+
+        return _NAMED.sub(carrying, text)
 
     def without_selection(self) -> Carried:
         """For a command that is about tables of its own."""

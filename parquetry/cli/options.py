@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from parquetry.cli.carried import Carried
 from parquetry.cli.output import Output
+from parquetry.errors import ParquetryError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,17 +131,31 @@ def _requesting(command: Callable[..., Any], options: tuple[Callable[[Any], Any]
 
 
 def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give the command ``output``, an :class:`Output` that knows these formats."""
+    """Give the command ``output``, an :class:`Output` that knows these formats.
+
+    Commands that its answers and failures name carry what was typed of the project's options.
+    """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def gathered(
             *, output_format: str, color: str, quiet: bool, verbose: bool, log_format: str, **rest: Any
         ) -> Any:
+            request: ProjectRequest | None = rest.get("request")
+            carried = Carried() if request is None else request.carried
             output = Output(
-                format=output_format, color=color, quiet=quiet, verbose=verbose, log_format=log_format
+                format=output_format,
+                color=color,
+                quiet=quiet,
+                verbose=verbose,
+                log_format=log_format,
+                carried=carried,
             )
-            return command(output=output, **rest)
+            try:
+                return command(output=output, **rest)
+            except ParquetryError as failure:
+                failure.args = (carried.told(str(failure)),)
+                raise
 
         choice = click.option(
             "--format",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parquetry.cli.measured_view import hindsight_lines
+from parquetry.cli.plan_commands import carried_by
 from parquetry.cli.plan_words import due_lines, excluded_lines
 from parquetry.cli.scope_choice_view import scope_sentences
 from parquetry.cli.views import count, human_size
@@ -40,7 +41,8 @@ def due_entries(plan: Plan) -> list[tuple[str, str]]:
             entries += [(table, text) for text in outlook_lines(outlook)]
             entries += [(table, text) for text in scope_sentences(outlook.scopes, spec=None)]
         if (left := excluded.get(table)) is not None and left.total:
-            entries += [(table, f"left as it is: {text}") for text in excluded_lines(table, left)]
+            lines_left = map(carried_by(plan).told, excluded_lines(table, left))
+            entries += [(table, f"left as it is: {text}") for text in lines_left]
     return entries
 
 

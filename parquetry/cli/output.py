@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import click
 
+from parquetry.cli.carried import Carried
 from parquetry.cli.fitting import fitted
 from parquetry.cli.telling import tell
 from parquetry.errors import ParquetryError
@@ -66,13 +67,14 @@ def json_document(view: View[_Outcome_contra], outcome: _Outcome_contra) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """How the user wants to be answered."""
+    """How the user wants to be answered; ``carried`` goes into the commands that answers name."""
 
     format: str = "text"
     color: str = "auto"
     quiet: bool = False
     verbose: bool = False
     log_format: str = "text"
+    carried: Carried = field(default_factory=Carried)
 
     @property
     def paint(self) -> Paint:
@@ -89,13 +91,14 @@ class Output:
             click.echo(json_document(view, outcome))
         else:
             text = view.text(outcome, self.paint)
-            click.echo(text if verbatim else fitted(text), color=self.paint.enabled)
+            said = text if verbatim else fitted(self.carried.told(text))
+            click.echo(said, color=self.paint.enabled)
 
     def note(self, message: str, **facts: Any) -> None:
         """Tell what is going on, on stderr, unless the user wants quiet."""
         if self.quiet:
             return
-        tell(message, log_format=self.log_format, **facts)
+        tell(self.carried.told(message), log_format=self.log_format, **facts)
 
     def detail(self, message: str, **facts: Any) -> None:
         """Tell it only to those who asked for more."""
@@ -106,5 +109,6 @@ class Output:
         """The exit code after the outcome was shown: 0, or that of the failure, which is told on stderr."""
         if failure is None:
             return 0
-        tell(str(failure), log_format=self.log_format, level="error", exit_code=failure.exit_code)
+        message = self.carried.told(str(failure))
+        tell(message, log_format=self.log_format, level="error", exit_code=failure.exit_code)
         return failure.exit_code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from parquetry.cli.carried import Carried
 from parquetry.compiler.plan import Plan
 
@@ -14,6 +16,19 @@ def carried_by(plan: Plan) -> Carried:
         select=options.select,
         exclude=options.exclude,
         variables=tuple(options.variables.items()),
+    )
+
+
+def told(plan: Plan, carried: Carried) -> Plan:
+    """The plan for people: what it says of blocked tables and warns of names commands with these options."""
+    blocked = tuple(
+        replace(b, reason=carried.told(b.reason), remedy=carried.told(b.remedy)) for b in plan.intent.blocked
+    )
+    warnings = tuple(replace(w, message=carried.told(w.message)) for w in plan.evidence.warnings)
+    return replace(
+        plan,
+        intent=replace(plan.intent, blocked=blocked),
+        evidence=replace(plan.evidence, warnings=warnings),
     )
 
 

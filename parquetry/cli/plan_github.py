@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from parquetry.cli.plan_commands import carried_by, told
 from parquetry.cli.plan_words import kind_of, summary, value_text
 from parquetry.compiler.plan import Change, Plan
 
@@ -12,7 +13,7 @@ _PARTS = 3
 
 def render_github(plan: Plan) -> str:
     """Workflow commands: an error for each blocked table, warnings, a notice for each changed field."""
-    return "".join(f"{line}\n" for line in _lines(plan))
+    return "".join(f"{line}\n" for line in _lines(told(plan, carried_by(plan))))
 
 
 def _lines(plan: Plan) -> Iterator[str]:

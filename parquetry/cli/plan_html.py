@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parquetry.cli.outlook_words import due_entries
-from parquetry.cli.plan_commands import carried_by, commands_again
+from parquetry.cli.plan_commands import carried_by, commands_again, told
 from parquetry.cli.plan_words import (
     change_notes,
     cost_text,
@@ -22,6 +22,7 @@ from parquetry.compiler.review import yaml_diff
 
 def render_html(plan: Plan) -> str:
     """The plan as one self-contained page."""
+    plan = told(plan, carried_by(plan))
     blocked = (_blocked(entry, plan) for entry in plan.intent.blocked)
     actions = (_action(action, plan.evidence.figures.get(action.table)) for action in plan.intent.actions)
     page = plan_page(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from parquetry.cli.outlook_words import due_entries
-from parquetry.cli.plan_commands import carried_by, commands_again
+from parquetry.cli.plan_commands import carried_by, commands_again, told
 from parquetry.cli.plan_words import (
     change_notes,
     commit_text,
@@ -45,6 +45,7 @@ def render_markdown(plan: Plan, *, max_bytes: int) -> str:
     Summary first. Where the room is short, details are left out table by table, those of the
     mildest changes first, then rows of the summary from its end; what is left out is counted.
     """
+    plan = told(plan, carried_by(plan))
     intent = plan.intent
     top = f"<!-- parquetry:plan project={intent.project} target={intent.target} -->\n"
     top += f"### parquetry plan for `{intent.target}`: {_inline(summary(plan))}\n"

@@ -13,6 +13,7 @@ from parquetry.cli.carried import Carried
 from parquetry.cli.fitting import bound, terminal_width, unbound
 from parquetry.cli.outlook_words import outlook_lines
 from parquetry.cli.output import Paint
+from parquetry.cli.plan_commands import told
 from parquetry.cli.plan_words import (
     commit_text,
     cost_text,
@@ -59,17 +60,18 @@ class PlanView:
 
     def text(self, outcome: Plan, paint: Paint) -> str:
         """Actions, then what is blocked, warnings, the summary, and the next command."""
+        outcome = told(outcome, self.carried)
         lines = [_headline(outcome, paint), ""]
         for action in outcome.intent.actions:
             lines += [*_action(action, outcome, paint), ""]
         for blocked in outcome.intent.blocked:
             lines += [*_blocked(blocked, paint, self.carried), ""]
         if outcome.evidence.due is not None:
-            lines += [*_due(outcome, paint, verbose=self.verbose), ""]
+            lines += [*_due(outcome, paint, self.carried, verbose=self.verbose), ""]
         for warning in outcome.evidence.warnings:
             lines += [*_warning(warning, paint), ""]
         if outcome.evidence.drift:
-            lines += [*_wrapped(drift_line(outcome), indent=0), ""]
+            lines += [*_wrapped(self.carried.told(drift_line(outcome)), indent=0), ""]
         return "\n".join([*lines, paint.bold(summary(outcome)), *self._next(outcome)])
 
     def json(self, outcome: Plan) -> Any:
@@ -119,7 +121,7 @@ def _figures(action: Action, figures: TableFigures) -> Iterator[str]:
     yield from (f"    {line}" for line in query_lines(figures))
 
 
-def _due(plan: Plan, paint: Paint, *, verbose: bool) -> Iterator[str]:
+def _due(plan: Plan, paint: Paint, carried: Carried, *, verbose: bool) -> Iterator[str]:
     """What tables owe the policies that are applied to them, and what their sources have for them."""
     yield paint.bold("due")
     lines = due_lines(plan)
@@ -133,7 +135,7 @@ def _due(plan: Plan, paint: Paint, *, verbose: bool) -> Iterator[str]:
         if is_last and name in excluded and excluded[name].total:
             yield "      left as they are:"
             for line in excluded_lines(name, excluded[name]):
-                yield from _wrapped(line, indent=8)
+                yield from _wrapped(carried.told(line), indent=8)
     if not lines:
         yield "    no table is applied"
 

@@ -53,8 +53,9 @@ class SparkSubmit:
             )
         if not document:
             raise JobFailedError(
-                "spark-submit ended well, but the job left no result: `parquetry timeline` says what it "
-                "committed; in cluster mode let spark-submit wait for the application's end",
+                "spark-submit ended well, but the job left no result: "
+                f"`parquetry timeline {job.table}` says what it committed; in cluster mode let spark-submit "
+                "wait for the application's end",
                 exit_code=1,
             )
         return from_json_value(JobResult, document, place="result of spark-submit")

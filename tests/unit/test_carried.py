@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from html import unescape
@@ -60,9 +61,66 @@ def next_command(text):
     return shlex.split(line.partition("Next: ")[2])
 
 
+def named_commands(text):
+    """The commands between backticks, as the words that a shell makes of them."""
+    return [shlex.split(words) for words in re.findall(r"`(parquetry [^`]*)`", " ".join(text.split()))]
+
+
 def test_what_was_typed_is_typed_again():
     assert shlex.split(CARRIED.into("parquetry run")) == ["parquetry", "run", *TYPED]
     assert Carried().into("parquetry run") == "parquetry run"
+
+
+def test_commands_between_backticks_carry_what_they_take_and_once():
+    text = (
+        "`parquetry drift` says who; `parquetry unlock orders -v`, `parquetry show`, `pip install parquetry`"
+    )
+    said = CARRIED.told(text)
+    assert named_commands(said) == [
+        ["parquetry", "drift", *TYPED],
+        ["parquetry", "unlock", "orders", "-v", *TYPED[:2], *TYPED[-2:]],
+        ["parquetry", "show"],
+    ]
+    assert CARRIED.told(said) == said
+    assert "`parquetry apply --target dev --select" in CARRIED.told("run `parquetry apply --target dev`")
+    assert Carried().told(text) == text
+
+
+def outcome(*arguments):
+    """What is said on both streams, without the lines' ends."""
+    result = CliRunner().invoke(command_line, [*arguments])
+    return " ".join(result.output.split())
+
+
+def test_remedies_and_failures_name_commands_for_what_was_typed(folder):
+    place = ["--project", str(folder.root), "--target", "prod"]
+    typed = [*place, *TYPED[2:]]
+    assert named_commands(outcome("timeline", "orders", *place, "--var", "city=New York")) == [
+        ["parquetry", "apply", "--target", "prod", "--project", str(folder.root), "--var", "city=New York"]
+    ]
+    assert named_commands(outcome("apply", *typed)) == [["parquetry", "plan", "--out", "PLANFILE", *typed]]
+    said("apply", *typed, "--auto-approve", "--quiet")
+    properties = folder.root / "prod/orders/.hoodie/hoodie.properties"
+    kept = properties.read_bytes()
+    properties.write_bytes(kept.replace(b"precombine.field=revision", b"precombine.field=items"))
+    assert ["parquetry", "apply", *typed] in named_commands(outcome("drift", *typed))
+    assert ["parquetry", "drift", *typed] in named_commands(outcome("plan", *typed))
+    properties.write_bytes(kept)
+
+
+def test_a_blocked_plan_names_commands_for_what_was_typed_in_every_shape(folder, tmp_path):
+    typed = ["--project", str(folder.root), "--target", "prod"]
+    said("apply", *typed, "--auto-approve", "--quiet")
+    for identity in folder.root.glob("prod/*/.hoodie/.parquetry/table.json"):
+        identity.unlink()
+    saved = str(tmp_path / "plan.json")
+    adopt = ["parquetry", "adopt", "LOCATION"]
+    text = outcome("plan", *typed, "--select", "orders", "--out", saved)
+    assert named_commands(text) == [[*adopt, *typed]]
+    assert "--target" not in json.loads(Path(saved).read_text("utf-8"))["intent"]["blocked"][0]["remedy"]
+    for shape in ("text", "markdown", "html", "github"):
+        shown = unescape(outcome("show", saved, "--format", shape))
+        assert [*adopt, "--target", "prod"] in named_commands(shown), shape
 
 
 def test_plan_and_apply_name_the_next_command_for_the_same_target_and_tables(folder):

@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from parquetry import project
+from parquetry.cli.carried import Carried
 from parquetry.cli.main import command_line
 from parquetry.compiler.changes import CODES as CHANGE_CODES
 from parquetry.project.codes import CODES
@@ -230,13 +231,14 @@ SOURCES = [
 
 
 def test_commands_that_messages_name_exist():
-    """What a message tells the user to type is there, with the options it names."""
+    """What a message tells the user to type is there, with the options it names and those carried into it."""
+    carried = Carried(directory=Path("p"), target="t", select=("s",), exclude=("e",), variables=(("v", "1"),))
     known = {name: {o for p in command.params for o in p.opts} for name, command in commands()}
     groups = {name.split()[0] for name in known if " " in name}
     wrong = []
     for source in SOURCES:
         text = re.sub(r'"\s*\n\s*f?"', "", source.read_text(encoding="utf-8"))
-        for words in re.findall(r"`parquetry ([a-z][^`\n]*)`", text):
+        for words in re.findall(r'(?<!""")`parquetry ([a-z][^`\n]*)`', carried.told(text)):
             first, *rest = words.split()
             name = f"{first} {rest[0]}" if first in groups and rest else first
             options = known.get(name, set() if name in groups else None)
