@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -27,44 +26,13 @@ MAX_KEY: Final = "hoodie_max_record_key"
 CLUSTERING: Final = "parquetry.clustering"
 
 _INDEXED_COLUMNS = 64
-_ARROW_SCHEMA = "ARROW:schema"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Footer:
-    """A parquet footer.
-
-    ``schema`` is the file's own, with meta columns. ``min_key`` and ``max_key`` are the key range
-    as Hudi recorded it, in the order of UTF-16 code units; None where it did not.
-    """
-
-    rows: int
-    row_groups: tuple[RowGroupStatistics, ...]
-    key_values: Mapping[str, str]
-    schema: pa.Schema
-    footer_bytes: int
-
-    @property
-    def min_key(self) -> str | None:
-        """The smallest record key, None where both ends are not recorded."""
-        return self.key_values.get(MIN_KEY) if MAX_KEY in self.key_values else None
-
-    @property
-    def max_key(self) -> str | None:
-        """The largest record key, None where both ends are not recorded."""
-        return self.key_values.get(MAX_KEY) if MIN_KEY in self.key_values else None
-
-
-def read_footer(store: ObjectStore, path: str) -> Footer:
+def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
     """The footer of the file at ``path``; its rows are not read.
 
     NotFoundError when there is no file, CorruptTableError when it is not a whole parquet file.
     """
-    return footer_of(read_metadata(store, path))
-
-
-def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
-    """The footer as pyarrow reads it; errors as those of :func:`read_footer`."""
     with store.open_input(path) as source:
         try:
             return open_footer(source)[0]
@@ -74,21 +42,6 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
                 "restore the file, or the table to a savepoint before it"
             )
             raise CorruptTableError(msg) from error
-
-
-def footer_of(metadata: pq.FileMetaData) -> Footer:
-    """The footer as values."""
-    return Footer(
-        rows=metadata.num_rows,
-        row_groups=row_groups_of(metadata),
-        key_values={
-            key.decode(): value.decode(errors="replace")
-            for key, value in (metadata.metadata or {}).items()
-            if key.decode() != _ARROW_SCHEMA
-        },
-        schema=metadata.schema.to_arrow_schema().remove_metadata(),
-        footer_bytes=metadata.serialized_size,
-    )
 
 
 def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:

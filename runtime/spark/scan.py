@@ -19,7 +19,7 @@ from parquetry.runtime.avro_schema import columns_from_avro
 from parquetry.runtime.base_file_model import POSITION
 from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
 from parquetry.runtime.encryption import ENCRYPTION
-from parquetry.runtime.footer import read_footer
+from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spark.conversion import convert
@@ -140,10 +140,10 @@ def _stored_types(
         if schema not in parsed:
             parsed[schema] = _types(columns_from_avro(schema))
         types[instant] = parsed[schema]
-    footers = map_each(unknown, lambda file: read_footer(store, file.path))
+    footers = map_each(unknown, lambda file: read_metadata(store, file.path))
     for file, footer in zip(unknown, footers, strict=True):
-        types[file.instant] = _types(columns_from_arrow(footer.schema))
-        if ENCRYPTION in footer.key_values:
+        types[file.instant] = _types(columns_from_arrow(footer.schema.to_arrow_schema()))
+        if ENCRYPTION.encode() in (footer.metadata or {}):
             sealed.add(file.instant)
     return types, frozenset(sealed)
 

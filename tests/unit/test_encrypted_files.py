@@ -31,7 +31,7 @@ from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.encryption import encryption_properties, is_encrypted, open_footer, open_parquet
 from parquetry.runtime.errors import ConflictError, KeyUnavailableError, NotFoundError
-from parquetry.runtime.footer import MAX_KEY, read_footer
+from parquetry.runtime.footer import MAX_KEY, read_metadata
 from parquetry.runtime.key_management import LocalKeys, kms_client
 from parquetry.runtime.spark.encrypted_files import _reader
 from parquetry.runtime.spark.session import failures_translated
@@ -237,7 +237,7 @@ def test_nothing_of_the_values_is_recorded(tmp_path):
     part = slice_of(file)
     (found,) = look_up(ctx.store, [part]).values()
     assert found == file.statistics
-    assert read_footer(ctx.store, part.path).key_values[MAX_KEY] == "key-of-02999"
+    assert read_metadata(ctx.store, part.path).metadata[MAX_KEY.encode()] == b"key-of-02999"
 
 
 def test_numbers_that_may_hide_nan_have_no_bounds(tmp_path):
@@ -388,7 +388,7 @@ def test_a_service_that_is_down_is_no_corrupt_table(tmp_path, service, failure):
     service.failure = failure
     said = f"the key service:patients: {type(failure).__name__}; see that its service answers"
     with pytest.raises(KeyUnavailableError, match=said) as footer:
-        read_footer(ctx.store, file.stat.path)
+        read_metadata(ctx.store, file.stat.path)
     opened = open_base_file(
         ctx.store, slice_of(file), ctx.schema, decoded=frozenset(), batch_bytes=ctx.batch_bytes
     )
@@ -436,7 +436,7 @@ def test_a_client_that_answers_with_another_type_is_named(tmp_path, service, mon
     def write_and_read():
         (file,) = write(ctx, bucket(ctx), rows(9)).files
         encryption._crypto.cache_clear()  # which keeps the keys that it has asked for
-        read_footer(ctx.store, file.stat.path)
+        read_metadata(ctx.store, file.stat.path)
 
     with pytest.raises(KeyUnavailableError, match=told):
         write_and_read()

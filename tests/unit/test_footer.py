@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
-from parquetry.runtime.footer import file_statistics, read_footer, read_metadata
+from parquetry.runtime.footer import file_statistics, read_metadata, row_groups_of
 from parquetry.runtime.layout.file_statistics import KEY_LIMIT, TEXT_LIMIT, ColumnStatistics
 from parquetry.runtime.storage import LocalStore
 
@@ -85,7 +85,7 @@ def test_decimals_that_others_stored_as_integers(stored_as, store):
     table = pa.table({"c": pa.array([Decimal("-1.01"), Decimal("5.00")], pa.decimal128(precision, 2))})
     with store.create_file("f") as sink:
         pq.write_table(table, sink, store_decimal_as_integer=True)
-    found = read_footer(store, "f").row_groups[0].columns["c"]
+    found = row_groups_of(read_metadata(store, "f"))[0].columns["c"]
     assert found.type == f"decimal({precision},2)"
     assert (found.minimum, found.maximum) == (Decimal("-1.01"), Decimal("5.00"))
 
@@ -105,33 +105,17 @@ def test_types_whose_order_is_not_told_have_none(array):
 def test_columns_within_structs_have_dotted_names(store):
     rows = [{"a": 1, "l": [1]}, None, {"a": 4, "l": None}]
     path = write(store, pa.table({"st": rows}))
-    columns = read_footer(store, path).row_groups[0].columns
+    columns = row_groups_of(read_metadata(store, path))[0].columns
     assert columns == {"st.a": ColumnStatistics(type="bigint", minimum=1, maximum=4, nulls=1)}
 
 
-def test_a_footer_has_rows_groups_keys_and_schema(store):
-    table = pa.table({"_hoodie_record_key": [f"k{i}" for i in range(10)], "v": list(range(10))})
-    keys = {"hoodie_min_record_key": "k0", "hoodie_max_record_key": "k9", "other": "ä"}
-    path = write(store, table, key_values=keys, row_group_size=4)
-    footer = read_footer(store, path)
-    assert footer.rows == 10
-    assert [group.rows for group in footer.row_groups] == [4, 4, 2]
-    assert [(g.columns["v"].minimum, g.columns["v"].maximum) for g in footer.row_groups] == [
-        (0, 3),
-        (4, 7),
-        (8, 9),
-    ]
-    assert footer.key_values == keys
-    assert (footer.min_key, footer.max_key) == ("k0", "k9")
-    assert footer.schema.equals(table.schema)
-    size = store.stat(path).size_bytes
-    assert footer.footer_bytes < size - sum(group.data_bytes for group in footer.row_groups)
-    assert all(group.data_bytes > 0 for group in footer.row_groups)
-
-
-def test_half_a_key_range_is_none(store):
-    path = write(store, pa.table({"v": [1]}), key_values={"hoodie_min_record_key": "k0"})
-    assert (read_footer(store, path).min_key, read_footer(store, path).max_key) == (None, None)
+def test_row_groups_have_rows_bounds_and_bytes(store):
+    path = write(store, pa.table({"v": list(range(10))}), row_group_size=4)
+    groups = row_groups_of(read_metadata(store, path))
+    assert [group.rows for group in groups] == [4, 4, 2]
+    assert [(g.columns["v"].minimum, g.columns["v"].maximum) for g in groups] == [(0, 3), (4, 7), (8, 9)]
+    assert all(group.data_bytes > 0 for group in groups)
+    assert sum(group.data_bytes for group in groups) < store.stat(path).size_bytes
 
 
 def test_the_key_range_is_in_the_order_of_utf8_bytes(store):
@@ -149,7 +133,7 @@ def test_recorded_texts_are_short_and_still_bounds(store):
     assert found.min_key == "k" * KEY_LIMIT
     assert found.max_key == "k" * (KEY_LIMIT - 1) + "l"
     assert found.columns["t"].maximum == "ä" * (TEXT_LIMIT - 1) + "å"
-    assert read_footer(store, path).row_groups[0].columns["t"].maximum == "ä" * 100
+    assert row_groups_of(read_metadata(store, path))[0].columns["t"].maximum == "ä" * 100
 
 
 def test_bounds_that_the_writer_left_out_are_unknown(store):
@@ -173,7 +157,7 @@ def test_the_clustering_digest_is_found(store):
 
 def test_wide_tables_are_recorded_in_part(store):
     path = write(store, pa.table({f"c{i}": [i] for i in range(100)}))
-    assert list(read_footer(store, path).row_groups[0].columns) == [f"c{i}" for i in range(64)]
+    assert list(row_groups_of(read_metadata(store, path))[0].columns) == [f"c{i}" for i in range(64)]
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"not parquet at all", "cut"])
@@ -184,9 +168,9 @@ def test_a_file_that_is_cut_short_is_named(store, content):
     store.put("p/f.parquet", content)
     message = rf"{store.root}/p/f.parquet is not a whole parquet file: .*; restore the file"
     with pytest.raises(CorruptTableError, match=message):
-        read_footer(store, "p/f.parquet")
+        read_metadata(store, "p/f.parquet")
 
 
 def test_a_file_that_is_gone_is_not_found(store):
     with pytest.raises(NotFoundError, match="p/gone"):
-        read_footer(store, "p/gone.parquet")
+        read_metadata(store, "p/gone.parquet")
