@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parquetry.cli.asking import confirm
+from parquetry.cli.grouped import Grouped
 from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 from parquetry.cli.progress import working
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from parquetry.runtime.table import TableHandle
 
 
-@click.group(name="service")
+@click.group(name="service", cls=Grouped)
 def command() -> None:
     """Do one table service by hand. TABLE is a name in the project, or a path or URI."""
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
+from parquetry.cli.grouped import Grouped
 from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 from parquetry.cli.sizes import rows, size, sizes
 
 
-@click.group(name="simulate")
+@click.group(name="simulate", cls=Grouped)
 def command() -> None:
     """Try limits on file sizes, and layouts on a table's own files, without writing."""
 

@@ -54,7 +54,9 @@ class SuggestionView:
     def text(self, outcome: Suggestion, paint: Paint) -> str:
         """What is suggested, in YAML, below the figures."""
         trials = TrialsView().text(outcome.trials, paint)
-        if outcome.best is None:
+        if not outcome.trials.queries:
+            head = paint.bold("Nothing can be suggested.")
+        elif outcome.best is None:
             head = paint.bold("Clustering would not help.")
         else:
             layout = outcome.best.execution

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from parquetry.cli.failures import guarded
 from parquetry.cli.main import COMMANDS, command_line
@@ -317,6 +318,15 @@ def test_every_command_of_the_list_exists_and_has_that_help():
         assert command.help
         assert line.endswith(".")
     assert command_line.get_command(context, "nothing") is None
+
+
+@pytest.mark.parametrize("name", ["service", "simulate"])
+def test_a_group_lists_its_commands_with_whole_sentences(name):
+    result = CliRunner().invoke(command_line, [name, "--help"])
+    said = " ".join(result.output.partition("Commands:")[2].split())
+    assert "..." not in said
+    for command in command_line.get_command(click.Context(command_line), name).commands.values():
+        assert " ".join(command.help.split(".")[0].split()) in said
 
 
 def test_python_m_parquetry_is_the_same(folder):
