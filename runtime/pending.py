@@ -220,6 +220,17 @@ def _being_undone(timeline: Timeline, undoings: Iterable[Instant]) -> set[str]:
     return victims
 
 
+def completed_being_undone(timeline: Timeline) -> tuple[str, ...]:
+    """The completed writes that will not stand: a rollback or restore of them was begun, or slept through.
+
+    Nothing may be built on them, nor what they cover be deleted, until the next writer has settled that.
+    """
+    undoings = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
+    victims = _being_undone(timeline, (undoing for undoing in undoings if not undoing.is_completed))
+    victims.update(instant.time for instant in undone_writes(timeline))
+    return tuple(instant.time for instant in timeline.completed_writes if instant.time in victims)
+
+
 def undone_writes(timeline: Timeline) -> tuple[Instant, ...]:
     """Completed writes that had been rolled back before: their writer slept through its own end.
 

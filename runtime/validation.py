@@ -20,7 +20,7 @@ from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
-from parquetry.runtime.pending import clustered_by_hudi, undone_writes
+from parquetry.runtime.pending import clustered_by_hudi, completed_being_undone
 from parquetry.runtime.source_files import place_of
 from parquetry.runtime.sources import Consumption, consumed_by, history, newest_until, taken_of
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
@@ -192,8 +192,8 @@ def _undone_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
             now.rollback_plan(rollback.time).instant.time == transaction.instant
         ):
             return f"{transaction.instant} is being rolled back by {rollback.time}"
-    if sleepers := undone_writes(now):
-        return f"{sleepers[0].time} was published after it had been rolled back"
+    if victims := completed_being_undone(now):
+        return f"{victims[0]} is being taken back"
     first = now.completed_writes[0].time if now.completed_writes else None
     for instant in before.completed_writes:
         # What left the timeline at its old end was archived, anything else was undone.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.claims import open_session
-from parquetry.runtime.pending import settle
+from parquetry.runtime.pending import completed_being_undone, settle
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
     note_progress,
@@ -162,6 +162,8 @@ def _delete_expired(
                 now = timeline.reload()
                 # Cleans stand on the timeline in the order of what they saw, so that readers ask few of them.
                 is_overtaken = any(clean.time > requested.time for clean in now.of(Action.CLEAN))
+                # What is taken back at last uncovers versions that look expired now.
+                is_overtaken = is_overtaken or bool(completed_being_undone(now))
                 if is_overtaken:
                     break
                 if _basis(now) != _basis(timeline):
@@ -183,7 +185,8 @@ def _delete_expired(
         count = 0 if plan is None else execute_clean(table, requested, plan)
         session.acknowledge()
     if is_overtaken:
-        return _delete_expired(table, timeline.reload(), None, policy, timing, whole_table=whole_table)
+        timeline, _ = settle(table, timeline.reload(), timing=timing)
+        return _delete_expired(table, timeline, None, policy, timing, whole_table=whole_table)
     return (None, 0) if plan is None else (requested.time, count)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from parquetry.runtime.claims import open_session, read_claim
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.pending import settle, withdraw_waiting
+from parquetry.runtime.pending import completed_being_undone, settle, withdraw_waiting
 from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.table import TableHandle, check_writable
@@ -57,6 +57,11 @@ def create_savepoint(
         with table_lock(table, session) as lock:
             while True:
                 timeline = timeline.reload()
+                if completed_being_undone(timeline):
+                    lock.release()
+                    settle(table, timeline, timing=timing)
+                    lock.acquire()
+                    continue
                 finish_cleans(table, timeline)
                 timeline = timeline.reload()
                 time = _checked(table, timeline, instant)

@@ -1,0 +1,123 @@
+"""A write that is being taken back: what others do at that moment neither builds on it nor buries it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.restore import restore
+from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.services.savepoint import create_savepoint
+from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.storage import ObjectStore, open_store
+from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
+from tests.support.stores import Kind, Stopped, WrappedStore
+
+BASE = {"k1": (1, "a"), "k2": (1, "a"), "z": (1, "b")}
+BY_NUMBER = RetentionPolicy(keep_commits=None, keep_versions=1)
+
+
+class MeanwhileStore(WrappedStore):
+    """Lets something happen, once, before the first request of that kind for such a path."""
+
+    def __init__(self, inner: ObjectStore, kind: Kind, path: str, meanwhile: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self.point = (kind, path)
+        self.pending = [meanwhile]
+
+    def before(self, kind: Kind, path: str) -> None:
+        if self.pending and kind is self.point[0] and path.endswith(self.point[1]):
+            self.pending.pop()()
+
+
+class DyingStore(WrappedStore):
+    """Ends its user when a rollback is requested, before anything is deleted."""
+
+    def after(self, kind: Kind, path: str) -> None:
+        if kind is Kind.PUT_IF_ABSENT and path.endswith(".rollback.requested"):
+            raise Stopped
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "t"
+
+
+@pytest.fixture
+def table(path: Path) -> SmallTable:
+    table = make_table(path)
+    table.upsert(BASE)
+    return table
+
+
+def roll_newest_back_and_die(table: SmallTable) -> None:
+    doomed = replace(table, store=DyingStore(table.store)).handle
+    with pytest.raises(Stopped):
+        rollback(doomed, doomed.timeline().completed_writes[-1].time, timing=FAST)
+
+
+def beside_a_dying_rollback(table: SmallTable, kind: Kind, point: str) -> SmallTable:
+    """A writer during whose work, at that point, another begins to roll the newest write back, and dies."""
+    return replace(
+        table,
+        store=MeanwhileStore(table.store, kind, point, lambda: roll_newest_back_and_die(table)),
+    )
+
+
+class TestBesideARollbackThatItsExecutorLeft:
+    @pytest.fixture(autouse=True)
+    def newest(self, table: SmallTable) -> None:
+        table.upsert({"k1": (50, "a"), "new": (1, "c")})
+
+    def test_a_write_starts_again_without_what_is_taken_back(self, table, path) -> None:
+        result = beside_a_dying_rollback(table, Kind.PUT_IF_ABSENT, ".commit.requested").upsert(
+            {"k2": (9, "a")}
+        )
+        assert result.retries == 1
+        assert "is being taken back" in result.retry_reasons[0]
+        assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a")}
+        table.upsert({"x": (1, "d")})
+        assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a"), "x": (1, "d")}
+
+    def test_a_clean_leaves_what_the_rollback_uncovers(self, table, path) -> None:
+        writer = beside_a_dying_rollback(table, Kind.PUT_IF_ABSENT, ".aux/lock")
+        assert clean(writer.handle, policy=BY_NUMBER, timing=FAST).files_deleted == 0
+        assert rows_of(path) == view_rows(path) == BASE
+
+    def test_a_savepoint_holds_what_stays(self, table, path) -> None:
+        writer = beside_a_dying_rollback(table, Kind.PUT_IF_ABSENT, ".aux/lock")
+        saved = create_savepoint(writer.handle, timing=FAST).instant
+        table.upsert({"x": (1, "d")})
+        restore(table.handle, saved, timing=FAST)
+        assert rows_of(path) == view_rows(path) == BASE
+
+
+def test_a_clean_deletes_nothing_for_the_sake_of_an_overwrite_that_was_undone(table, path) -> None:
+    """Its writer slept after its files, was taken for dead and rolled back, and wakes up with its last step."""
+    slept: list[str] = []
+
+    def sleep_for_ever(txn) -> None:
+        slept.append(txn.instant)
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        replace(table, before_publish=sleep_for_ever).overwrite({"n": (1, "a")})
+    overwriting = path.parent / "copy"
+    shutil.copytree(path, overwriting)
+    other = replace(table, store=open_store(overwriting))
+    commit = other.overwrite({"n": (1, "a")}).instant
+    said = (overwriting / f".hoodie/{commit}.replacecommit").read_bytes()
+    table.upsert({"z": (2, "b")})  # rolls it back
+
+    def wake_up() -> None:
+        table.store.put(f".hoodie/{slept[0]}.replacecommit", said)
+
+    store = MeanwhileStore(table.store, Kind.PUT_IF_ABSENT, ".aux/lock", wake_up)
+    clean(replace(table, store=store).handle, policy=BY_NUMBER, timing=FAST)
+    table.upsert({"x": (1, "d")})
+    assert rows_of(path) == view_rows(path) == {**BASE, "z": (2, "b"), "x": (1, "d")}
