@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import table, verdict
+from parquetry.runtime.applied import write_applied
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.services.clustering_avro import avro_plan
-from parquetry.runtime.services.clustering_plans import observe
+from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.statistics import encode_statistics, sidecar_path
 from parquetry.runtime.storage import open_store
-from parquetry.runtime.table import create_table, open_table, write_applied
+from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parquetry.runtime.applied import write_applied
 from parquetry.runtime.job import digest_of
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.partition_deletion import delete_partitions
@@ -17,7 +18,7 @@ from parquetry.runtime.services.savepoint import SavepointResult, create_savepoi
 from parquetry.runtime.services.undo import RollbackResult
 from parquetry.runtime.spec import Operation, TableSpec
 from parquetry.runtime.storage import ObjectStore, open_store
-from parquetry.runtime.table import TableHandle, create_table, open_table, write_applied
+from parquetry.runtime.table import TableHandle, create_table, open_table
 
 if TYPE_CHECKING:
     import datetime as dt

@@ -19,7 +19,7 @@ from parquetry.runtime.job import Requirements, digest_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.property_drift import restore_properties
-from parquetry.runtime.publish import Transaction, run_write
+from parquetry.runtime.publish import run_write
 from parquetry.runtime.requirements import check_requirements, table_is_there
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.spec import TableSpec
@@ -29,6 +29,7 @@ from parquetry.runtime.table_schema import live_columns, reconcile
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.transaction import Transaction
 
 ALTER_SCHEMA = "ALTER_SCHEMA"
 

@@ -23,9 +23,8 @@ from parquetry.runtime.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from parquetry.runtime.intents import PartitionProfile, PlannedFile
-from parquetry.runtime.markers import MarkerKind, remove_markers
-from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, RetryWrite, WriteOutcome
+from parquetry.runtime.markers import remove_markers
+from parquetry.runtime.outcome import CommitResult, RetryWrite, WriteOutcome
 from parquetry.runtime.pending import withdraw_waiting
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.due import run_due_services
@@ -36,24 +35,9 @@ from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
-from parquetry.runtime.transaction import TaskGuard, Transaction, begin
+from parquetry.runtime.transaction import Transaction, begin
 from parquetry.runtime.validation import NONCE_KEY, SOURCES_KEY, look_ahead, revalidate, validate
 from parquetry.version import VERSION
-
-__all__ = [
-    "CommitResult",
-    "Footprint",
-    "KeyRange",
-    "MarkerKind",
-    "PartitionProfile",
-    "PlannedFile",
-    "RetryWrite",
-    "TaskGuard",
-    "Transaction",
-    "WriteOutcome",
-    "run_once",
-    "run_write",
-]
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,18 +11,14 @@ from typing import Any
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage_local import LocalStore
 from parquetry.runtime.storage_model import ObjectInfo, ObjectStore, PutOutcome
-from parquetry.runtime.storage_paths import checked_path, finished_name, temporary_path
 
 __all__ = [
     "LocalStore",
     "ObjectInfo",
     "ObjectStore",
     "PutOutcome",
-    "checked_path",
-    "finished_name",
     "open_store",
     "probe_put_if_absent",
-    "temporary_path",
 ]
 
 _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)$", re.DOTALL)

@@ -4,39 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parquetry.runtime.admission import MAX_CLOCK_SKEW_MS, ahead_ms, check_writable
-from parquetry.runtime.applied import (
-    AppliedRecord,
-    AppliedRef,
-    TableIdentity,
-    read_applied,
-    read_identity,
-    write_applied,
-)
+from parquetry.runtime.admission import check_writable
 from parquetry.runtime.creation import begin_creation, finish_creation
-from parquetry.runtime.key_generator import KeyEncoding, KeyGenerator
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.table_handle import TableHandle, open_table
 
-__all__ = [
-    "MAX_CLOCK_SKEW_MS",
-    "AppliedRecord",
-    "AppliedRef",
-    "KeyEncoding",
-    "KeyGenerator",
-    "TableConfig",
-    "TableHandle",
-    "TableIdentity",
-    "ahead_ms",
-    "check_writable",
-    "create_table",
-    "open_table",
-    "read_applied",
-    "read_identity",
-    "write_applied",
-]
+__all__ = ["TableHandle", "check_writable", "create_table", "open_table"]
 
 
 def create_table(

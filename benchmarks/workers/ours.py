@@ -20,11 +20,12 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     import parquetry
+    from parquetry.runtime.applied import write_applied
     from parquetry.runtime.codec import to_json_value
     from parquetry.runtime.job import digest_of
     from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
     from parquetry.runtime.storage import open_store
-    from parquetry.runtime.table import open_table, write_applied
+    from parquetry.runtime.table import open_table
 
     spark = (
         SparkSession.builder.master("local[2]")

@@ -16,7 +16,8 @@ from parquetry.runtime.services.retention import Horizon, expired, horizon, is_b
 from parquetry.runtime.services.undo import relative_path
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.table import TableConfig, TableHandle
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.timeline.avro_records import CleanedPartition, CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
 from parquetry.runtime.timeline.timeline import Timeline

@@ -31,12 +31,10 @@ from parquetry.runtime.lock import TableLock
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.pending import SCHEDULED, settle
-from parquetry.runtime.services.clustering_avro import PlannedExecution, avro_plan, execution_of
+from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.services.clustering_foreseen import foresee_groups, keep_samples, with_forecast
 from parquetry.runtime.services.clustering_survey import (
     changed_groups,
-    commits_since_clustering,
-    observe,
     reserved_groups,
 )
 from parquetry.runtime.services.locking import table_lock
@@ -47,17 +45,6 @@ from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import Transaction
-
-__all__ = [
-    "PlannedExecution",
-    "ScheduledPlan",
-    "begin_clustering",
-    "commits_since_clustering",
-    "execution_of",
-    "observe",
-    "schedule",
-    "take_up",
-]
 
 _LOG = logging.getLogger(__name__)
 

@@ -31,7 +31,8 @@ from parquetry.runtime.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, instants_given_up
 from parquetry.runtime.services.undo import instant_of_file
 from parquetry.runtime.sources import is_ledger_entry
-from parquetry.runtime.storage import ObjectInfo, ObjectStore, finished_name
+from parquetry.runtime.storage import ObjectInfo, ObjectStore
+from parquetry.runtime.storage_paths import finished_name
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import Timing

@@ -17,7 +17,8 @@ from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.claims import Session, claim_instant, claim_path, heartbeat_path
 from parquetry.runtime.markers import marked_files, remove_markers
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.storage import ObjectStore, finished_name
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage_paths import finished_name
 from parquetry.runtime.timeline.avro_records import (
     InstantInfo,
     RollbackMetadata,

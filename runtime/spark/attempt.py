@@ -15,6 +15,7 @@ from parquetry.runtime.avro_schema import with_meta_columns
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_result import WriteResults
 from parquetry.runtime.encryption import ENCRYPTION
+from parquetry.runtime.key_generator import KeyEncoding
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.parallel import map_each
@@ -26,7 +27,7 @@ from parquetry.runtime.spark.session import task_memory_bytes
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import encode_statistics, look_up, sidecar_path
-from parquetry.runtime.table import KeyEncoding, TableHandle
+from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction

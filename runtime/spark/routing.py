@@ -161,15 +161,3 @@ def spark_hash(numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 def _rotate(values: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
     rotated: npt.NDArray[np.uint32] = (values << np.uint32(bits)) | (values >> np.uint32(32 - bits))
     return rotated
-
-
-__all__ = [
-    "BUCKET",
-    "QuotaRun",
-    "bucket_salts",
-    "numbered",
-    "one_bucket_per_task",
-    "quota_runs",
-    "route",
-    "spark_hash",
-]

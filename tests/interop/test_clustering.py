@@ -8,7 +8,8 @@ import pytest
 
 from parquetry.runtime.layout.clustering import debt
 from parquetry.runtime.services.archive import archive
-from parquetry.runtime.services.clustering_plans import observe, schedule
+from parquetry.runtime.services.clustering_plans import schedule
+from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table

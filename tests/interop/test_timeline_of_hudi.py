@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.key_generator import KeyEncoding
 from parquetry.runtime.storage import open_store
-from parquetry.runtime.table import KeyEncoding, check_writable, open_table
+from parquetry.runtime.table import check_writable, open_table
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_archive, write_archive_log
 from parquetry.runtime.timeline.instant import Action, State

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from parquetry.runtime.clustering_due import due_clustering
-from parquetry.runtime.services.clustering_plans import observe
+from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from tests.support.clustering import clustering_of, table_of_small_files

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.errors import KeyUnavailableError
@@ -18,7 +19,7 @@ from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.spark import upsert
 from parquetry.runtime.spec import FilesPolicy, RetentionPolicy
 from parquetry.runtime.storage import open_store
-from parquetry.runtime.table import open_table, read_applied
+from parquetry.runtime.table import open_table
 from tests.support import our_table
 from tests.support.clustering import FEW, clustering_of, spec_of
 from tests.support.judges import HudiRs, assert_history

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parquetry
+from parquetry.runtime.applied import write_applied
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.job import digest_of
 from parquetry.runtime.layout.model import SizingPolicy
@@ -21,7 +22,7 @@ from parquetry.runtime.spark.read import instant_of
 from parquetry.runtime.spark.tagging import read_files
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
-from parquetry.runtime.table import open_table, write_applied
+from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Timezone
 from tests.support.judges import HudiRs
 from tests.support.our_table import create

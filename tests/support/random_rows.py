@@ -15,6 +15,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.runtime.applied import write_applied
 from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.spark import staging
@@ -23,7 +24,7 @@ from parquetry.runtime.spark.stage import rows_name
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec import Column, KeyScope, Operation, TableSpec
 from parquetry.runtime.storage import ObjectStore, open_store
-from parquetry.runtime.table import create_table, open_table, write_applied
+from parquetry.runtime.table import create_table, open_table
 from tests.support import hudi_rs
 from tests.support.small_table import FAST
 

@@ -14,32 +14,26 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.runtime.applied import write_applied
 from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.footer import file_statistics
+from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.meta_columns import META_COLUMNS
-from parquetry.runtime.publish import (
-    CommitResult,
-    Footprint,
-    KeyRange,
-    PartitionProfile,
-    PlannedFile,
-    RetryWrite,
-    Transaction,
-    WriteOutcome,
-    run_write,
-)
+from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, RetryWrite, WriteOutcome
+from parquetry.runtime.publish import run_write
 from parquetry.runtime.sources import Consumption, record
 from parquetry.runtime.spec import Column, RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import encode_statistics, sidecar_path
 from parquetry.runtime.storage import ObjectStore, open_store
-from parquetry.runtime.table import TableHandle, create_table, open_table, write_applied
+from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import Timing
+from parquetry.runtime.transaction import Transaction
 from tests.support import hudi_rs
 
 COLUMNS = (

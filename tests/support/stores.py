@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.storage import ObjectInfo, ObjectStore, PutOutcome, temporary_path
+from parquetry.runtime.storage import ObjectInfo, ObjectStore, PutOutcome
+from parquetry.runtime.storage_paths import temporary_path
 
 
 class Kind(StrEnum):

@@ -25,7 +25,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_edit import with_column
 from parquetry.compiler.workspace import spec_of
 from parquetry.runtime.adoption import adopt_table
-from parquetry.runtime.applied import read_applied, read_identity
+from parquetry.runtime.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.avro_schema import table_avro_schema
 from parquetry.runtime.errors import (
     InvalidDataError,
@@ -39,7 +39,7 @@ from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_
 from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
 from parquetry.runtime.storage import open_store
-from parquetry.runtime.table import create_table, open_table, write_applied
+from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.table_config import TIMEZONE_KEY
 from parquetry.runtime.table_schema import live_columns
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec

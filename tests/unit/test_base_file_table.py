@@ -9,7 +9,8 @@ from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, new_file_id
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.publish import WriteOutcome, run_write
+from parquetry.runtime.outcome import WriteOutcome
+from parquetry.runtime.publish import run_write
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import create_table

@@ -9,9 +9,9 @@ import pytest
 
 from parquetry.runtime.claims import claim_path, read_claim
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
+from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.clustering_model import Left, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Existing
-from parquetry.runtime.publish import PartitionProfile, PlannedFile
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_avro import (
     EXECUTION_KEY,
@@ -20,14 +20,8 @@ from parquetry.runtime.services.clustering_avro import (
     avro_plan,
     execution_of,
 )
-from parquetry.runtime.services.clustering_plans import (
-    begin_clustering,
-    commits_since_clustering,
-    observe,
-    schedule,
-    take_up,
-)
-from parquetry.runtime.services.clustering_survey import RUN_KEY
+from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
+from parquetry.runtime.services.clustering_survey import RUN_KEY, commits_since_clustering, observe
 from parquetry.runtime.services.undo import relative_path
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table

@@ -12,7 +12,7 @@ import pytest
 
 from parquetry.runtime.claims import CLAIMS_FOLDER
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.publish import CommitResult
+from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.cleaning import cleaner_plan, plan_expiry

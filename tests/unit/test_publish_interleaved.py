@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.publish import CommitResult, KeyRange, RetryWrite, Transaction
+from parquetry.runtime.outcome import CommitResult, KeyRange, RetryWrite
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
@@ -17,6 +17,7 @@ from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.transaction import Transaction
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 

@@ -21,8 +21,10 @@ from parquetry.runtime.errors import (
     UnknownOutcomeError,
     UnsupportedTableError,
 )
+from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.markers import MarkerKind, marked_files, marker_path
-from parquetry.runtime.publish import PartitionProfile, PlannedFile, Transaction, WriteOutcome, run_write
+from parquetry.runtime.outcome import WriteOutcome
+from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.locking import unlock
 from parquetry.runtime.services.rollback import rollback
@@ -34,6 +36,7 @@ from parquetry.runtime.timeline.clustering_plan import (
     RequestedReplace,
 )
 from parquetry.runtime.timeline.instant import Action, format_instant
+from parquetry.runtime.transaction import Transaction
 from tests.support.orphans import leftovers
 from tests.support.s3_server import BUCKET
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
@@ -440,8 +443,9 @@ def test_the_protocol_on_s3(s3_options: dict[str, object]) -> None:
 
 
 def make_table_in(store: ObjectStore) -> SmallTable:
+    from parquetry.runtime.applied import write_applied
     from parquetry.runtime.spec import RetentionPolicy, TableSpec
-    from parquetry.runtime.table import create_table, write_applied
+    from parquetry.runtime.table import create_table
 
     spec = TableSpec(
         name="small",

@@ -22,7 +22,7 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.services.sweeping import DAY_MS, REPORTS_FOLDER
 from parquetry.runtime.spec import RetentionPolicy
-from parquetry.runtime.storage import temporary_path
+from parquetry.runtime.storage_paths import temporary_path
 from parquetry.runtime.timeline.archive_log import read_archive
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
 from tests.support.orphans import leftovers

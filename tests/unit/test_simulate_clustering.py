@@ -12,6 +12,7 @@ from jsonschema import validate
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.clustering_suggestion import suggest, try_layouts
+from parquetry.runtime.applied import read_applied
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.layout.clustering_policy import (
     ClusteringSpec,
@@ -22,7 +23,6 @@ from parquetry.runtime.layout.clustering_policy import (
 )
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.storage import LocalStore
-from parquetry.runtime.table import read_applied
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries
 from tests.support.small_table import FAST, make_table

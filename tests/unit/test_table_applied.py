@@ -4,10 +4,17 @@ import json
 
 import pytest
 
-from parquetry.runtime.applied import APPLIED_FOLDER, IDENTITY_PATH
+from parquetry.runtime.applied import (
+    APPLIED_FOLDER,
+    IDENTITY_PATH,
+    AppliedRef,
+    read_applied,
+    read_identity,
+    write_applied,
+)
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StalePlanError
 from parquetry.runtime.storage import open_store
-from parquetry.runtime.table import AppliedRef, open_table, read_applied, read_identity, write_applied
+from parquetry.runtime.table import open_table
 from tests.support.handmade import HandmadeTable, spec
 from tests.support.stores import CountingStore, Kind
 
