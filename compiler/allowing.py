@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES
-from parquetry.compiler.plan import Action, Blocked, Change, PlanWarning
+from parquetry.compiler.plan import Action, Blocked, Change, ChangeClass, PlanWarning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,9 +16,17 @@ class Allowance:
     reason: str
     origin: str
 
-    def granted(self, change: Change) -> Change:
-        """The change with the reason for which it is allowed."""
-        return replace(change, allowed=self.reason)
+
+def is_never_in_place(code: str) -> bool:
+    """Whether nobody can allow a change of that code: it needs a new table beside this one."""
+    return code in IDENTITY_CODES | UNREADABLE_CODES | {"SC403"}
+
+
+def with_allowance(change: Change, reasons: Mapping[str, str]) -> Change:
+    """A breaking change with the reason, by code, for which it is allowed; any other as it is."""
+    if change.change_class is not ChangeClass.BREAKING or is_never_in_place(change.code):
+        return change
+    return replace(change, allowed=reasons.get(change.code))
 
 
 def unused(
@@ -30,17 +38,13 @@ def unused(
         PlanWarning(code="SC601", table=table, message=_message(code, table), origin=entry.origin)
         for table, entries in allowances
         for code, entry in entries.items()
-        if code.startswith("SC") and ((table, code) not in needed or _is_never_allowed(code))
+        if code.startswith("SC") and ((table, code) not in needed or is_never_in_place(code))
     )
-
-
-def _is_never_allowed(code: str) -> bool:
-    return code in IDENTITY_CODES | UNREADABLE_CODES
 
 
 def _message(code: str, table: str) -> str:
     if code not in CODES:
         return f"allow: there is no code {code}; remove the entry"
-    if _is_never_allowed(code):
+    if is_never_in_place(code):
         return f"allow: {code} ({CODES[code]}) is never made in place; remove the entry"
     return f"allow: no change of {table} needs {code} any more; remove the entry"

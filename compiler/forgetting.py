@@ -7,7 +7,7 @@ from typing import Final
 
 from parquetry.compiler.known_locations import known_locations
 from parquetry.compiler.observation import observe
-from parquetry.compiler.planner import Undeclared
+from parquetry.compiler.plan_inputs import Undeclared
 from parquetry.compiler.workspace import Workspace
 from parquetry.project.locations import contains
 from parquetry.runtime.applied import read_identity

@@ -23,7 +23,8 @@ from parquetry.compiler.plan import (
     Plan,
     PlanOptions,
 )
-from parquetry.compiler.planner import Declared, Due, Elsewhere, PlanContext, TableReader, make_plan
+from parquetry.compiler.plan_inputs import Declared, Due, Elsewhere, PlanContext, TableReader
+from parquetry.compiler.planner import make_plan
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError

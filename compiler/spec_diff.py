@@ -9,7 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from parquetry import project
-from parquetry.compiler.changes import IDENTITY_CODES, UNREADABLE_CODES, highest, spec_changes
+from parquetry.compiler.allowing import is_never_in_place, with_allowance
+from parquetry.compiler.changes import highest, spec_changes
 from parquetry.compiler.errors import SpecError, UsageError
 from parquetry.compiler.inspection import LayoutReport
 from parquetry.compiler.plan import Change, ChangeClass
@@ -150,9 +151,9 @@ def _diff(
     if not changes:
         return None
     allowed = {entry.code: entry.reason for entry in now.allow if entry.table == name}
-    changes = tuple(_with_allowance(change, allowed) for change in changes)
+    changes = tuple(with_allowance(change, allowed) for change in changes)
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
-    never = [change for change in breaking if _is_never_in_place(change)]
+    never = [change for change in breaking if is_never_in_place(change.code)]
     open_codes = {change.code for change in breaking if change not in never and change.allowed is None}
     return TableDiff(
         table=name,
@@ -186,16 +187,6 @@ def _move(old: ResolvedTable, new: ResolvedTable) -> Iterator[Change]:
             origin=str(new.origin("location")),
             reason="the rows stay where they are",
         )
-
-
-def _with_allowance(change: Change, allowed: Mapping[str, str]) -> Change:
-    if change.change_class is not ChangeClass.BREAKING or _is_never_in_place(change):
-        return change
-    return replace(change, allowed=allowed.get(change.code))
-
-
-def _is_never_in_place(change: Change) -> bool:
-    return change.code in IDENTITY_CODES | UNREADABLE_CODES | {"SC403"}
 
 
 def _estimate(layout: LayoutReport, old: TableSpec, new: TableSpec) -> Estimate:

@@ -1,0 +1,88 @@
+"""What is done to one table: its steps, and what has to hold when they are carried out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from parquetry.compiler.observation import Observation
+from parquetry.compiler.plan import Action, Change, ChangeClass, Step
+from parquetry.compiler.plan_inputs import Declared, PlanContext, Undeclared
+from parquetry.runtime.job import Requirements
+from parquetry.runtime.spec import TableSpec
+from parquetry.version import VERSION
+
+_TABLE_VERSION = 6
+
+
+def creation(table: Declared, context: PlanContext, observation: Observation | None = None) -> Action:
+    """The action that makes a table, also one whose making was not finished: ``observation``."""
+    return action(table, observation, (), context, change_class=ChangeClass.CREATE, code="SC001")
+
+
+def action(
+    table: Declared,
+    observation: Observation | None,
+    changes: tuple[Change, ...],
+    context: PlanContext,
+    *,
+    change_class: ChangeClass,
+    code: str,
+) -> Action:
+    """The action that puts a table's changes in force; ``code`` is what most of it is about."""
+    steps = _steps(observation, table.spec, changes, change_class)
+    rewrites = Step.REWRITE in steps
+    return Action(
+        table=table.spec.name,
+        location=table.location,
+        change_class=change_class,
+        code=code,
+        steps=steps,
+        changes=changes,
+        requirements=replace(_requirements(observation), no_pending_clustering=rewrites),
+        spec=table.spec,
+        byte_ceiling=context.byte_ceiling if rewrites else 0,
+        jobs=table.jobs(),
+    )
+
+
+def _steps(
+    observation: Observation | None, spec: TableSpec, changes: tuple[Change, ...], change_class: ChangeClass
+) -> tuple[Step, ...]:
+    if change_class is ChangeClass.CREATE or observation is None:
+        return (Step.CREATE, Step.RECORD)
+    first = (Step.RESTORE,) if any(change.code == "SC102" for change in changes) else ()
+    classes = {change.change_class for change in changes}
+    evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
+    if observation.spec == spec and observation.is_applied:
+        return (*first, *evolving)
+    rewriting = (Step.REWRITE,) if ChangeClass.REWRITE in classes else ()
+    return (*first, *evolving, Step.RECORD, *rewriting)
+
+
+def forgetting(table: Undeclared) -> Action:
+    """The action that records of a table that it is no more the project's business."""
+    return Action(
+        table=table.spec.name,
+        location=table.location,
+        change_class=ChangeClass.METADATA,
+        code="SC002",
+        steps=(Step.FORGET,),
+        changes=(),
+        requirements=_requirements(table.observation),
+        spec=table.spec,
+    )
+
+
+def _requirements(observation: Observation | None) -> Requirements:
+    if observation is None:
+        return Requirements(exists=False, minimum_parquetry=VERSION)
+    applied = observation.handle.applied
+    return Requirements(
+        exists=True,
+        table_id=observation.handle.table_id,
+        applied_number=applied.number if applied else 0,
+        applied_digest=applied.digest if applied else None,
+        minimum_parquetry=VERSION,
+        table_version=_TABLE_VERSION,
+        no_metadata_table=True,
+    )

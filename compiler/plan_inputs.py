@@ -1,0 +1,98 @@
+"""What a plan is made from: what is declared, how live tables are looked at, and what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from parquetry.compiler.allowing import Allowance
+from parquetry.compiler.drift import Drift
+from parquetry.compiler.git import GitWorkTree
+from parquetry.compiler.observation import Observation
+from parquetry.compiler.plan import Debt, DueSource, ExcludedFiles, JobReference, TableFigures
+from parquetry.compiler.plan_outlook import Outlook
+from parquetry.runtime.column_paths import ColumnPath
+from parquetry.runtime.former_columns import FormerColumn
+from parquetry.runtime.spec import Column, TableSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A table as the project declares it for the target, in ``file``. ``allowed`` is by code.
+
+    ``is_written`` says whether a layer of the project gives a path a value of its own; ``jobs`` is
+    asked only for tables that change.
+    """
+
+    spec: TableSpec
+    location: str
+    file: str
+    origin: Callable[[str], str | None]
+    is_written: Callable[[str], bool]
+    protected: bool = False
+    allowed: Mapping[str, Allowance] = field(default_factory=dict)
+    jobs: Callable[[], tuple[JobReference, ...]] = tuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undeclared:
+    """A table of the project's for which there is no spec any more, and where it is."""
+
+    spec: TableSpec
+    location: str
+    observation: Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """Where a declared table is instead, and the git commit of the spec that is applied there."""
+
+    location: str
+    applied_commit: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanContext:
+    """What all tables of a plan have in common; ``byte_ceiling`` None is no limit to what is rewritten."""
+
+    project: str
+    target: str
+    tree: GitWorkTree
+    now_ms: int
+    byte_ceiling: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReader:
+    """How the planner looks at live tables.
+
+    ``observe`` is asked for every table, ``drifts``, what others changed, for those that exist;
+    ``find_elsewhere``, which says where a table of that name and project was before, only for those
+    that are not there; ``admit``, which raises UnsupportedTableError, ``live_columns`` and
+    ``measure``, which lists files, only for tables that exist and change. ``former`` says which of some
+    columns the table had once; it is asked when columns are added. ``was_never_written`` is asked of tables
+    with a change that is never made in place.
+    """
+
+    observe: Callable[[Declared], Observation | None]
+    drifts: Callable[[Declared], tuple[Drift, ...]]
+    find_elsewhere: Callable[[Declared], Elsewhere | None]
+    admit: Callable[[Observation], None]
+    live_columns: Callable[[Observation], tuple[Column, ...]]
+    former: Callable[[Observation, Collection[ColumnPath]], tuple[FormerColumn, ...]]
+    measure: Callable[[Declared, Observation], TableFigures]
+    was_never_written: Callable[[Observation], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What a run would do, by table: the debt it would pay, and what it would take from sources.
+
+    ``outlooks`` say what its clustering would be good for. ``excluded`` are the files that it would leave,
+    None where that was not asked for.
+    """
+
+    debts: Mapping[str, Debt]
+    outlooks: Mapping[str, Outlook]
+    ingest: Mapping[str, tuple[DueSource, ...]]
+    excluded: Mapping[str, ExcludedFiles] | None = None

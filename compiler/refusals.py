@@ -1,0 +1,155 @@
+"""Why a table's changes may not be applied, and what to do instead."""
+
+from __future__ import annotations
+
+from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES
+from parquetry.compiler.git import GitWorkTree
+from parquetry.compiler.observation import Observation
+from parquetry.compiler.plan import Blocked, Change, ChangeClass, RecipeStep
+from parquetry.compiler.plan_inputs import Declared, Elsewhere, PlanContext, Undeclared
+from parquetry.compiler.recipes import REMEDY, copy_recipe
+from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+
+
+def refuse_foreign(table: Declared, observation: Observation, context: PlanContext) -> Blocked | None:
+    """SC501 for another project's table; None for one of this project."""
+    if observation.handle.project == context.project:
+        return None
+    owner = (
+        f"project {observation.handle.project!r}" if observation.handle.project else "no parquetry project"
+    )
+    named = f", or name this project {observation.handle.project!r} as it was"
+    adopting = f", or remove {table.file}, run `parquetry adopt LOCATION` and put back from it what you want"
+    return _refusal(
+        table,
+        "SC501",
+        reason=f"the table at {table.location} belongs to {owner}",
+        remedy=f"give the table another location{named if observation.handle.project else adopting}",
+    )
+
+
+def refuse_move(table: Declared, elsewhere: Elsewhere, context: PlanContext) -> Blocked:
+    """SC403 for a table whose rows are somewhere else than it is declared."""
+    move = Change(
+        path="location",
+        old=elsewhere.location,
+        new=table.location,
+        code="SC403",
+        change_class=ChangeClass.BREAKING,
+        live=elsewhere.location,
+        origin=table.origin("location"),
+        reason=f"the rows are at {elsewhere.location}",
+    )
+    recipe = copy_recipe(
+        table.spec,
+        file=table.file,
+        location=elsewhere.location,
+        applied_commit=_holding(elsewhere.applied_commit, table, context),
+    )
+    return _refusal(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
+
+
+def refuse_reverting(
+    table: Declared, observation: Observation, changes: tuple[Change, ...], context: PlanContext
+) -> Blocked | None:
+    """SC502 where the applied spec comes from a commit that the checked-out one does not contain."""
+    applied = _commit_not_contained(observation, context)
+    if applied is None:
+        return None
+    return _refusal(
+        table,
+        "SC502",
+        reason=f"the applied spec comes from commit {applied[:12]}, which {_head(context.tree)} does not "
+        "contain: applying would revert it",
+        remedy=f"merge or rebase onto {applied[:12]} and plan again",
+        changes=changes,
+    )
+
+
+def refuse_forgetting(table: Undeclared, context: PlanContext) -> Blocked | None:
+    """SC502 where a table has no spec because the checked-out commit lacks the one that declares it."""
+    commit = _commit_not_contained(table.observation, context)
+    if commit is None:
+        return None
+    return Blocked(
+        table=table.spec.name,
+        location=table.location,
+        code="SC502",
+        reason=f"commit {commit[:12]} declares this table and {_head(context.tree)} does not contain it: "
+        "applying would forget it",
+        remedy=f"merge or rebase onto {commit[:12]} and plan again, or plan your tables with --select",
+    )
+
+
+def refuse_unusable(table: Declared, why: UnsupportedTableError | CorruptTableError) -> Blocked:
+    """SC503 for a table that cannot be read, or written."""
+    return _refusal(table, "SC503", reason=str(why), remedy="do what the message says, then plan again")
+
+
+def refuse_breaking(
+    table: Declared, observation: Observation, changes: tuple[Change, ...], context: PlanContext
+) -> Blocked | None:
+    """A change that is never made in place, or that nobody allowed; None where there is none."""
+    breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
+    for never in (IDENTITY_CODES, UNREADABLE_CODES):
+        found = next((change for change in breaking if change.code in never), None)
+        if found is not None:
+            applied = observation.handle.applied
+            recipe = copy_recipe(
+                table.spec,
+                file=table.file,
+                location=table.location,
+                applied_commit=_holding(applied.git_commit if applied else None, table, context),
+            )
+            return _refusal(
+                table, found.code, reason=_because(found), remedy=REMEDY, changes=changes, recipe=recipe
+            )
+    refused = [change for change in breaking if table.protected or change.allowed is None]
+    if not refused:
+        return None
+    code = refused[0].code
+    remedy = (
+        "the target protects this table: remove it from `protect` in parquetry.yml"
+        if table.protected
+        else f'add to parquetry.yml: allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]'
+    )
+    return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes)
+
+
+def _holding(commit: str | None, table: Declared, context: PlanContext) -> str | None:
+    """The commit, where it has the table's file: what was applied may never have been committed."""
+    return commit if commit is not None and context.tree.has_file(commit, table.file) else None
+
+
+def _commit_not_contained(observation: Observation, context: PlanContext) -> str | None:
+    record = observation.handle.applied
+    applied = record.git_commit if record else None
+    return None if applied is None or context.tree.contains(applied) else applied
+
+
+def _because(change: Change) -> str:
+    return f"{change.path}: {CODES[change.code]}; {change.reason}"
+
+
+def _refusal(
+    table: Declared,
+    code: str,
+    *,
+    reason: str,
+    remedy: str,
+    changes: tuple[Change, ...] = (),
+    recipe: tuple[RecipeStep, ...] = (),
+) -> Blocked:
+    return Blocked(
+        table=table.spec.name,
+        location=table.location,
+        code=code,
+        reason=reason,
+        remedy=remedy,
+        changes=changes,
+        recipe=recipe,
+    )
+
+
+def _head(tree: GitWorkTree) -> str:
+    return (tree.commit or "this directory")[:12]
