@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from parquetry import project
 from parquetry.errors import ParquetryError
+from parquetry.project import LoadResult, UndeclaredVariableError
 
 _LINK = "120000"
 _SPECS = frozenset({"tables", "policies"})
@@ -38,6 +40,22 @@ def project_at(directory: Path, revision: str) -> Iterator[Path]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         yield Path(folder)
+
+
+def load_known(
+    directory: Path, *, target: str | None, variables: Mapping[str, Any]
+) -> tuple[LoadResult, Mapping[str, UndeclaredVariableError]]:
+    """The project with those variables that it declares, and what to say of the others, by name.
+
+    No environment is read. Of two revisions of a project each may declare what the other does not.
+    """
+    unknown: dict[str, UndeclaredVariableError] = {}
+    while True:
+        known = {name: value for name, value in variables.items() if name not in unknown}
+        try:
+            return project.load(directory, target=target, variables=known), unknown
+        except UndeclaredVariableError as undeclared:
+            unknown[undeclared.name] = undeclared
 
 
 def _resolved(directory: Path, revision: str) -> str:

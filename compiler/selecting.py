@@ -8,8 +8,8 @@ from typing import Any
 
 from parquetry import project
 from parquetry.compiler.observation import observe
-from parquetry.compiler.revisions import project_at
-from parquetry.project import ResolvedTable, SelectionError, UndeclaredVariableError
+from parquetry.compiler.revisions import load_known, project_at
+from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics import errors
 from parquetry.project.loading import LoadResult
 from parquetry.project.selection import Method
@@ -58,30 +58,23 @@ def changed_since(
 
     Comments, formatting and the order of keys are no difference; a policy, a default or a variable
     that reaches the table is; where there was no project, or it did not have the target, all are new.
-    Both sides are read without an environment.
+    Both sides are read without an environment, and take those of the variables that they declare.
     """
-
-    def loaded(folder: Path, target: str | None, complaint: str) -> LoadResult:
-        try:
-            return project.load(folder, target=target, variables=variables)
-        except UndeclaredVariableError as undeclared:
-            raise SelectionError(f"{complaint}: {undeclared}") from undeclared
 
     def refused(found: LoadResult, complaint: str) -> SelectionError:
         first = errors(found.diagnostics)[0]
         return SelectionError(f"{complaint}: {first.file}: {first.message}")
 
     def named(revision: str) -> frozenset[str]:
-        needed = f"selector 'git:{revision}' needs a valid project"
-        now = loaded(directory, target, needed)
+        now, _ = load_known(directory, target=target, variables=variables)
         if now.project is None:
-            raise refused(now, needed)
+            raise refused(now, f"selector 'git:{revision}' needs a valid project")
         invalid = f"selector 'git:{revision}': the project was not valid there"
         with project_at(directory, revision) as folder:
             if not (folder / "parquetry.yml").exists():
                 return frozenset(table.name for table in now.tables)
             chosen = now.project.target.name
-            then = loaded(folder, chosen, invalid)
+            then, _ = load_known(folder, target=chosen, variables=variables)
         if then.project is None and not then.lacks(chosen):
             raise refused(then, invalid)
         before = {table.name: _said(table) for table in then.project.tables} if then.project else {}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,12 +10,12 @@ from pathlib import Path
 from parquetry import project
 from parquetry.compiler.allowing import is_never_in_place, with_allowance
 from parquetry.compiler.changes import highest, spec_changes
-from parquetry.compiler.errors import SpecError, UsageError
+from parquetry.compiler.errors import SpecError
 from parquetry.compiler.inspection import LayoutReport
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.compiler.revisions import project_at
+from parquetry.compiler.revisions import load_known, project_at
 from parquetry.compiler.workspace import spec_of
-from parquetry.project import Project, ResolvedTable, UndeclaredVariableError
+from parquetry.project import Project, ResolvedTable
 from parquetry.project.folder import PROJECT_FILE
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.layout.sizing import is_small
@@ -92,11 +91,18 @@ def diff_specs(
     Neither reads an environment: what comes from one is the placeholder ``${NAME}`` on both sides.
     ``layouts`` are saved ones by table. Raises SpecError when the project is invalid now, or was at
     ``base``, of which it names the files as git does (``main:parquetry.yml``); RevisionError when there
-    is no such revision; UsageError for a variable that the revision does not declare,
-    UndeclaredVariableError for one that the files do not declare now.
+    is no such revision; UndeclaredVariableError for a variable that neither side declares: each takes
+    those that it knows.
     """
-    now = _loaded(directory, target, variables)
-    with _project_before(directory, base, target or now.target.name, variables) as before:
+    result, unknown = load_known(directory, target=target, variables=variables)
+    now = result.project
+    if now is None:
+        raise SpecError(result.diagnostics, files=result.files)
+    with project_at(directory, base) as folder:
+        before, unknown_before = _before(folder, base, target or now.target.name, variables)
+        for name, undeclared in unknown.items():
+            if name in unknown_before:
+                raise undeclared
         old = {table.name: table for table in before.tables} if before else {}
         new = {table.name: table for table in now.tables}
         both = tuple((old | new).values())
@@ -113,30 +119,20 @@ def diff_specs(
     )
 
 
-def _loaded(directory: Path, target: str | None, variables: Mapping[str, str]) -> Project:
-    result = project.load(directory, target=target, variables=variables, environment=None)
-    if result.project is None:
-        raise SpecError(result.diagnostics, files=result.files)
-    return result.project
+def _before(
+    folder: Path, base: str, target: str, variables: Mapping[str, str]
+) -> tuple[Project | None, Collection[str]]:
+    """The project of the revision, and variables that it does not declare.
 
-
-@contextmanager
-def _project_before(
-    directory: Path, base: str, target: str, variables: Mapping[str, str]
-) -> Iterator[Project | None]:
-    """The project at the revision; None where there was none yet, or it did not have the target."""
-    with project_at(directory, base) as folder:
-        if not (folder / PROJECT_FILE).exists():
-            yield None
-            return
-        try:
-            result = project.load(folder, target=target, variables=variables, environment=None)
-        except UndeclaredVariableError as undeclared:
-            raise UsageError(f"at {base}: {undeclared}") from undeclared
-        if result.project is None and not result.lacks(target):
-            there = (replace(found, file=f"{base}:{found.file}") for found in result.diagnostics)
-            raise SpecError(tuple(there), files=result.files)
-        yield result.project
+    None where there was no project yet, or it did not have the target.
+    """
+    if not (folder / PROJECT_FILE).exists():
+        return None, variables
+    result, unknown = load_known(folder, target=target, variables=variables)
+    if result.project is None and not result.lacks(target):
+        there = (replace(found, file=f"{base}:{found.file}") for found in result.diagnostics)
+        raise SpecError(tuple(there), files=result.files)
+    return result.project, unknown
 
 
 def _diff(

@@ -28,7 +28,7 @@ _CREDENTIALS = frozenset({"spark", "storage"})
 
 
 class UndeclaredVariableError(ParquetryError):
-    """A variable was given that the project does not declare: no file is wrong, the command line is."""
+    """A variable, ``name``, was given that the project does not declare: the command line is wrong."""
 
     exit_code: ClassVar[int] = 2
 
@@ -37,6 +37,7 @@ class UndeclaredVariableError(ParquetryError):
         super().__init__(
             f"--var (or PARQUETRY_VAR) gives {name!r}, which the project does not declare; {known}"
         )
+        self.name = name
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from click.testing import CliRunner
 
+from parquetry.cli.main import command_line
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.revisions import RevisionError, project_at
@@ -76,6 +78,13 @@ def test_git_sees_defaults_policies_and_new_files(committed):
     committed.write("tables/new.yml", ORDERS | {"name": "new"})
     assert selected(committed, "git:HEAD") == ["new"]
     assert selected(committed, "git:HEAD", "orders") == ["new", "orders"]
+
+
+def test_git_takes_a_variable_that_only_the_new_side_declares(committed):
+    committed.project(vars={"owner": "somebody"}, defaults={"owner": "{{ var('owner') }}"})
+    arguments = ["ls", "-p", str(committed.root), "--var", "owner=me", "--select", "git:HEAD"]
+    listed = CliRunner().invoke(command_line, [*arguments, "--format", "name"])
+    assert (listed.exit_code, listed.output.split()) == (0, ["customers", "orders"])
 
 
 def test_git_before_the_project_selects_everything(folder):

@@ -193,13 +193,27 @@ def test_a_revision_that_was_invalid_is_named_with_its_files(folder):
     assert (code, "main:tables/orders.yml:" in text, "PQ401" in text) == (1, True, True)
 
 
-def test_a_variable_that_only_one_side_declares_is_said_with_its_side(folder):
+def test_each_side_takes_the_variables_that_it_declares(folder):
+    project = folder.root / "parquetry.yml"
+    without = project.read_text()
+    project.write_text(f"{without}vars: {{days: 3}}\n")
+    folder.orders(retention={"clean": {"keep_commits": "{{ var('days') }}"}})
+    (change,) = only(folder, "--var", "days=4")["changes"]
+    assert (change["old"], change["new"]) == (10, 4)
+    git(folder, "commit", "-q", "-a", "-m", "a variable")
+    project.write_text(without)
+    folder.orders()
+    (change,) = only(folder, "--var", "days=5")["changes"]
+    assert (change["old"], change["new"]) == (5, 10)
+
+
+def test_a_variable_that_neither_side_declares_is_a_mistake(folder):
+    code, text = run(folder, "--var", "days=4")
+    assert (code, "gives 'days', which the project does not declare" in text) == (2, True)
     project = folder.root / "parquetry.yml"
     project.write_text(f"{project.read_text()}vars: {{days: 3}}\n")
-    code, text = run(folder, "--var", "days=4")
-    assert (code, "at main: --var (or PARQUETRY_VAR) gives 'days'" in text) == (2, True)
-    code, text = run(folder, "--var", "dayz=4")
-    assert (code, "at main" in text, "did you mean 'days'?" in text) == (2, False, True)
+    code, text = run(folder, "--var", "days=4", "--var", "dayz=4")
+    assert (code, "gives 'dayz'" in text, "did you mean 'days'?" in text) == (2, True, True)
 
 
 def test_an_invalid_project_is_explained(folder):
