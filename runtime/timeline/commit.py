@@ -165,7 +165,10 @@ def _stat_from_json(value: object, partition: str, place: str) -> WriteStat:
 
 def _member(document: Mapping[str, Any], key: str, default: _Json, place: str) -> _Json:
     value = document.get(key)
-    return default if value is None else _expect(value, default, f"{place}: {key}")
+    if value is None:
+        return default
+    # The name of the place is only put together for a message: commits have a hundred thousand members.
+    return value if isinstance(value, type(default)) else _expect(value, default, f"{place}: {key}")
 
 
 def _expect(value: object, like: _Json, place: str) -> _Json:
