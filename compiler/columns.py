@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, is_widening, parse_type
+from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, parse_type
 from parquetry.runtime.spec import Column
+from parquetry.runtime.type_evolution import is_widening
 
 
 def column_changes(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator[Change]:

@@ -12,7 +12,7 @@ from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.admission import writing_problems
 from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
-from parquetry.runtime.column_types import ColumnType, is_widening, parse_type
+from parquetry.runtime.column_types import ColumnType, parse_type
 from parquetry.runtime.creation import VERSION_KEY
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.parallel import map_each
@@ -24,6 +24,7 @@ from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, format_instant
 from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.type_evolution import is_widening
 
 CODES = {
     "DR100": "the table cannot be read or written as it is now",

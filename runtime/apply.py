@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from parquetry.runtime.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.claims import open_session
 from parquetry.runtime.column_paths import types_by_path, without
-from parquetry.runtime.column_types import check_new_columns
+from parquetry.runtime.column_rules import check_new_columns
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, digest_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+from parquetry.runtime.column_rules import check_columns
 from parquetry.runtime.column_types import (
     Array,
     ColumnType,
@@ -20,7 +21,6 @@ from parquetry.runtime.column_types import (
     Primitive,
     Struct,
     StructField,
-    check_columns,
     parse_type,
 )
 from parquetry.runtime.errors import CorruptTableError

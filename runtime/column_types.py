@@ -6,34 +6,15 @@ The grammar is that of Spark's ``DataType.fromDDL``; the types are those a Hudi 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.meta_columns import META_COLUMNS
-from parquetry.runtime.spec import Column
 
-RESERVED_PREFIX: Final = "_hoodie_"
-DELETE_FLAG: Final = "_hoodie_is_deleted"
-CONTROL_COLUMNS: Final = frozenset(
-    {
-        "__bucket",
-        "__delete",
-        "__file",
-        "__generated_wrong",
-        "__hash",
-        "__ordering",
-        "__origin",
-        "__partition",
-        "__position",
-        "__ref",
-    }
-)
-"""What travels beside a table's own columns while rows are written."""
+AVRO_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""The names that Avro takes; the text of a struct quotes others."""
 
 _MAX_PRECISION = 38
-_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(
     r"\s*(?:(?P<word>[^\s<>(),:`'\"]+)|`(?P<quoted>(?:[^`]|``)*)`|(?P<text>'(?:[^'\\]|\\.)*')|(?P<sign>[<>(),:]))"
 )
@@ -125,7 +106,7 @@ class StructField:
     nullable: bool = True
 
     def __str__(self) -> str:
-        name = self.name if _AVRO_NAME.fullmatch(self.name) else "`" + self.name.replace("`", "``") + "`"
+        name = self.name if AVRO_NAME.fullmatch(self.name) else "`" + self.name.replace("`", "``") + "`"
         return f"{name}:{self.type}{'' if self.nullable else ' NOT NULL'}"
 
 
@@ -151,156 +132,6 @@ def parse_type(text: str) -> ColumnType:
     parsed = parser.type()
     parser.end()
     return parsed
-
-
-def check_new_columns(columns: Iterable[Column]) -> None:
-    """Refuses columns that a table is not to be given: those of :func:`check_columns`, and two names.
-
-    Names that begin with ``_hoodie_`` in any case are Hudi's own, but for ``_hoodie_is_deleted``,
-    which is boolean. A table that another program gave such columns can be written.
-    """
-    columns = tuple(columns)
-    for column in columns:
-        if column.name.lower().startswith(RESERVED_PREFIX) and column.name != DELETE_FLAG:
-            raise _reserved(column)
-        if column.name == DELETE_FLAG and parse_type(column.type) != Primitive(name="boolean"):
-            raise InvalidDataError(
-                f"column {column.name!r} is {column.type}: Hudi deletes by it; declare boolean, or rename it"
-            )
-    check_columns(columns)
-
-
-def check_columns(columns: Iterable[Column]) -> None:
-    """Refuses columns that no table can be written with: by name, by type, or twice.
-
-    Names must be Avro names at every level (Hudi stores the schema as Avro), differ by more than
-    case (Spark's default), not begin with ``_hoodie_`` (Hudi's own columns) but for
-    ``_hoodie_is_deleted``, not be one of Hudi's five columns in other letters, and not be one of
-    :data:`CONTROL_COLUMNS`.
-    """
-    seen: dict[str, str] = {}
-    for column in columns:
-        reserved = column.name.startswith(RESERVED_PREFIX) and column.name != DELETE_FLAG
-        if reserved or column.name.lower() in META_COLUMNS:
-            raise _reserved(column)
-        if column.name.lower() in CONTROL_COLUMNS:
-            raise InvalidDataError(
-                f"column {column.name!r}: writing needs a column of that name for itself; rename it"
-            )
-        _check_name(column.name, seen, f"column {column.name!r}")
-        _check_type(parse_type(column.type), f"column {column.name!r}")
-
-
-def deletes_by_flag(columns: Iterable[Column]) -> bool:
-    """Whether a true ``_hoodie_is_deleted`` in rows of a table with these columns deletes.
-
-    Not where the table itself has a column of that name and another type than boolean, which Hudi
-    takes for one like any other.
-    """
-    return all(
-        column.name.lower() != DELETE_FLAG or parse_type(column.type) == Primitive(name="boolean")
-        for column in columns
-    )
-
-
-def is_widening(old: ColumnType, new: ColumnType) -> bool:
-    """Whether every file of the old type reads right as the new one, in Spark, Hudi and hudi-rs.
-
-    These are Avro's own promotions that lose nothing, and new nullable fields in structs.
-    A decimal may grow only within its stored size: Avro cannot resolve fixed values of different
-    sizes. Equal types count as widening.
-    """
-    match old, new:
-        case Primitive(), Primitive():
-            return old == new or new.name in _PROMOTIONS.get(old.name, frozenset())
-        case Decimal(), Decimal():
-            return (
-                old.scale == new.scale
-                and old.precision <= new.precision
-                and old.fixed_size_bytes == new.fixed_size_bytes
-            )
-        case Array(), Array():
-            return new.element_nullable >= old.element_nullable and is_widening(old.element, new.element)
-        case Map(), Map():
-            return new.value_nullable >= old.value_nullable and is_widening(old.value, new.value)
-        case Struct(), Struct():
-            return _struct_widens(old, new)
-    return False
-
-
-def in_order_of(old: ColumnType, wide: ColumnType) -> ColumnType:
-    """The wider type, the fields of its structs in the order of the old one, new fields behind them."""
-    match old, wide:
-        case Array(), Array():
-            return replace(wide, element=in_order_of(old.element, wide.element))
-        case Map(), Map():
-            return replace(wide, value=in_order_of(old.value, wide.value))
-        case Struct(), Struct():
-            fields = {field.name: field for field in wide.fields}
-            known = [(field.type, fields.pop(field.name)) for field in old.fields]
-            kept = (replace(field, type=in_order_of(kind, field.type)) for kind, field in known)
-            return Struct(fields=(*kept, *fields.values()))
-    return wide
-
-
-_PROMOTIONS = {
-    "tinyint": frozenset({"smallint", "int", "bigint", "double"}),
-    "smallint": frozenset({"int", "bigint", "double"}),
-    "int": frozenset({"bigint", "double"}),
-    "float": frozenset({"double"}),
-}
-
-
-def _struct_widens(old: Struct, new: Struct) -> bool:
-    before = {field.name: field for field in old.fields}
-    after = {field.name: field for field in new.fields}
-    if not before.keys() <= after.keys():
-        return False
-    kept = (
-        after[name].nullable >= field.nullable and is_widening(field.type, after[name].type)
-        for name, field in before.items()
-    )
-    added = (field.nullable for name, field in after.items() if name not in before)
-    return all(kept) and all(added)
-
-
-def _check_type(column_type: ColumnType, place: str) -> None:
-    match column_type:
-        case Primitive(name="timestamp_ntz"):
-            raise InvalidDataError(
-                f"{place}: Hudi tables of version 6 cannot hold timestamp_ntz; declare timestamp, "
-                f"or bigint with the microseconds of the wall clock"
-            )
-        case Array(element=inner) | Map(value=inner):
-            _check_type(inner, place)
-        case Struct(fields=fields):
-            if not fields:
-                raise InvalidDataError(f"{place}: a struct needs a field; parquet cannot store an empty one")
-            seen: dict[str, str] = {}
-            for field in fields:
-                _check_name(field.name, seen, f"{place}, field {field.name!r}")
-                _check_type(field.type, f"{place}, field {field.name!r}")
-        case _:
-            pass
-
-
-def _check_name(name: str, seen: dict[str, str], place: str) -> None:
-    if not _AVRO_NAME.fullmatch(name):
-        raise InvalidDataError(
-            f"{place}: Hudi stores the schema as Avro, whose names are letters, digits and underscores "
-            f"and do not begin with a digit; rename it"
-        )
-    other = seen.setdefault(name.lower(), name)
-    if other is not name:
-        raise InvalidDataError(
-            f"{place}: the name is taken by {other!r}, Spark does not tell case apart; rename one"
-        )
-
-
-def _reserved(column: Column) -> InvalidDataError:
-    return InvalidDataError(
-        f"column {column.name!r}: names that begin with {RESERVED_PREFIX} belong to Hudi; rename it"
-    )
 
 
 class _Parser:

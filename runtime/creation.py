@@ -14,7 +14,8 @@ from typing import Final
 
 from parquetry.runtime.applied import IDENTITY_PATH, TableIdentity, read_identity
 from parquetry.runtime.avro_schema import table_avro_schema
-from parquetry.runtime.column_types import Struct, check_columns, check_new_columns, parse_type
+from parquetry.runtime.column_rules import check_columns, check_new_columns
+from parquetry.runtime.column_types import Struct, parse_type
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,

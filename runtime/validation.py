@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from parquetry.runtime.applied import read_newer
-from parquetry.runtime.column_types import is_widening, parse_type
+from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.conflicts import Conflict, Verdict, find_conflict, work_of_commit, work_of_outcome
 from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
@@ -31,6 +31,7 @@ from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction
+from parquetry.runtime.type_evolution import is_widening
 
 SOURCES_KEY: Final = "parquetry.sources"
 NONCE_KEY: Final = "parquetry.nonce"

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
-from parquetry.runtime.column_types import (
-    Array,
-    ColumnType,
-    Decimal,
-    Map,
-    Primitive,
-    Struct,
-    is_widening,
-    parse_type,
-)
+from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.keys import quoted
+from parquetry.runtime.type_evolution import is_widening
 
 _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 

@@ -15,13 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.base_file_model import DELETE, HASH
-from parquetry.runtime.column_types import (
-    CONTROL_COLUMNS,
-    DELETE_FLAG,
-    Primitive,
-    deletes_by_flag,
-    parse_type,
-)
+from parquetry.runtime.column_rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
+from parquetry.runtime.column_types import Primitive, parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.partition_path import KeyRules

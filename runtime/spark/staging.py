@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file_model import DELETE
-from parquetry.runtime.column_types import DELETE_FLAG, deletes_by_flag, parse_type
+from parquetry.runtime.column_rules import DELETE_FLAG, deletes_by_flag
+from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.sources import Consumption

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 import parquetry
-from parquetry.runtime.column_types import CONTROL_COLUMNS, parse_type
+from parquetry.runtime.column_rules import CONTROL_COLUMNS
+from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark.prepare import prepare_rows

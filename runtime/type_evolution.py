@@ -1,0 +1,68 @@
+"""Which types a column may change to while its files stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct
+
+_PROMOTIONS: Final = {
+    "tinyint": frozenset({"smallint", "int", "bigint", "double"}),
+    "smallint": frozenset({"int", "bigint", "double"}),
+    "int": frozenset({"bigint", "double"}),
+    "float": frozenset({"double"}),
+}
+
+
+def is_widening(old: ColumnType, new: ColumnType) -> bool:
+    """Whether every file of the old type reads right as the new one, in Spark, Hudi and hudi-rs.
+
+    These are Avro's own promotions that lose nothing, and new nullable fields in structs.
+    A decimal may grow only within its stored size: Avro cannot resolve fixed values of different
+    sizes. Equal types count as widening.
+    """
+    match old, new:
+        case Primitive(), Primitive():
+            return old == new or new.name in _PROMOTIONS.get(old.name, frozenset())
+        case Decimal(), Decimal():
+            return (
+                old.scale == new.scale
+                and old.precision <= new.precision
+                and old.fixed_size_bytes == new.fixed_size_bytes
+            )
+        case Array(), Array():
+            return new.element_nullable >= old.element_nullable and is_widening(old.element, new.element)
+        case Map(), Map():
+            return new.value_nullable >= old.value_nullable and is_widening(old.value, new.value)
+        case Struct(), Struct():
+            return _struct_widens(old, new)
+    return False
+
+
+def in_order_of(old: ColumnType, wide: ColumnType) -> ColumnType:
+    """The wider type, the fields of its structs in the order of the old one, new fields behind them."""
+    match old, wide:
+        case Array(), Array():
+            return replace(wide, element=in_order_of(old.element, wide.element))
+        case Map(), Map():
+            return replace(wide, value=in_order_of(old.value, wide.value))
+        case Struct(), Struct():
+            fields = {field.name: field for field in wide.fields}
+            known = [(field.type, fields.pop(field.name)) for field in old.fields]
+            kept = (replace(field, type=in_order_of(kind, field.type)) for kind, field in known)
+            return Struct(fields=(*kept, *fields.values()))
+    return wide
+
+
+def _struct_widens(old: Struct, new: Struct) -> bool:
+    before = {field.name: field for field in old.fields}
+    after = {field.name: field for field in new.fields}
+    if not before.keys() <= after.keys():
+        return False
+    kept = (
+        after[name].nullable >= field.nullable and is_widening(field.type, after[name].type)
+        for name, field in before.items()
+    )
+    added = (field.nullable for name, field in after.items() if name not in before)
+    return all(kept) and all(added)
