@@ -9,8 +9,8 @@ from functools import cached_property
 
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
-from parquetry.runtime.timeline.avro_records import RollbackMetadata
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, State
+from parquetry.runtime.timeline.rollback_records import RollbackMetadata
 from parquetry.runtime.timeline.timeline import Timeline
 
 

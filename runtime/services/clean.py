@@ -33,7 +33,7 @@ from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import sweep_leftovers, sweep_partitions, sweep_statistics
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.table import TableHandle, check_writable
-from parquetry.runtime.timeline.avro_records import CleanerPlan
+from parquetry.runtime.timeline.clean_records import CleanerPlan
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

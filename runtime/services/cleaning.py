@@ -18,7 +18,7 @@ from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_config import TableConfig
-from parquetry.runtime.timeline.avro_records import CleanedPartition, CleanerPlan, CleanMetadata
+from parquetry.runtime.timeline.clean_records import CleanedPartition, CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.view import FileSystemView

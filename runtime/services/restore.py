@@ -11,8 +11,9 @@ from parquetry.runtime.services.cleaning import finish_cleans
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.services.restoring import finish_restore
 from parquetry.runtime.table import TableHandle, check_writable
-from parquetry.runtime.timeline.avro_records import InstantInfo, RestorePlan
 from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.restore_records import RestorePlan
+from parquetry.runtime.timeline.rollback_records import InstantInfo
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 

@@ -20,15 +20,15 @@ from parquetry.runtime.services.undo import (
     remove_sidecars,
 )
 from parquetry.runtime.storage import ObjectInfo, ObjectStore
-from parquetry.runtime.timeline.avro_records import (
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
+from parquetry.runtime.timeline.restore_records import RestoreMetadata
+from parquetry.runtime.timeline.rollback_records import (
     InstantInfo,
-    RestoreMetadata,
     RollbackMetadata,
     RollbackPlan,
     RollbackRequest,
     RolledBackPartition,
 )
-from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
 from parquetry.runtime.timeline.timeline import Timeline
 
 

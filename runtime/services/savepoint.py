@@ -15,8 +15,8 @@ from parquetry.runtime.pending import completed_being_undone, settle, withdraw_w
 from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.table import TableHandle, check_writable
-from parquetry.runtime.timeline.avro_records import SavepointMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State
+from parquetry.runtime.timeline.restore_records import SavepointMetadata
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.view import FileSystemView

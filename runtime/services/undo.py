@@ -19,14 +19,14 @@ from parquetry.runtime.markers import marked_files, remove_markers
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.storage_paths import finished_name
-from parquetry.runtime.timeline.avro_records import (
+from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
+from parquetry.runtime.timeline.rollback_records import (
     InstantInfo,
     RollbackMetadata,
     RollbackPlan,
     RollbackRequest,
     RolledBackPartition,
 )
-from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
 from parquetry.runtime.timeline.timeline import Timeline
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")

@@ -13,18 +13,13 @@ from typing import TypeVar
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.parallel import growing_batches, map_each
 from parquetry.runtime.storage import ObjectInfo, ObjectStore
-from parquetry.runtime.timeline.avro_records import (
-    AvroRecord,
-    CleanerPlan,
-    CleanMetadata,
-    RestorePlan,
-    RollbackMetadata,
-    RollbackPlan,
-    SavepointMetadata,
-)
+from parquetry.runtime.timeline.avro_record import AvroRecord
+from parquetry.runtime.timeline.clean_records import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Action, Instant, State
+from parquetry.runtime.timeline.restore_records import RestorePlan, SavepointMetadata
+from parquetry.runtime.timeline.rollback_records import RollbackMetadata, RollbackPlan
 
 _Record = TypeVar("_Record", bound=AvroRecord)
 

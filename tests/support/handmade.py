@@ -13,7 +13,7 @@ from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
-from parquetry.runtime.timeline.avro_records import CleanerPlan, CleanMetadata, SavepointMetadata
+from parquetry.runtime.timeline.clean_records import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,
     ClusteringPlan,
@@ -22,6 +22,7 @@ from parquetry.runtime.timeline.clustering_plan import (
 )
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
+from parquetry.runtime.timeline.restore_records import SavepointMetadata
 
 COLUMNS = (
     Column(name="id", type="string", nullable=False),

@@ -252,7 +252,7 @@ def test_another_programs_pending_write(beat: str, table: SmallTable) -> None:
 def test_another_programs_rollback_in_progress_blocks(table: SmallTable) -> None:
     time_ = format_instant(table.store.now_ms() - 1, table.handle.config.timezone)
     victim = table.handle.timeline().completed_writes[-1].time
-    from parquetry.runtime.timeline.avro_records import InstantInfo, RollbackPlan, RollbackRequest
+    from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackPlan, RollbackRequest
 
     requests = tuple(
         RollbackRequest(partition="p=" + p, files=(str(file),))

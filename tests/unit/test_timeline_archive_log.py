@@ -9,8 +9,8 @@ import pytest
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import decode_log, encode_log, read_archive, write_archive_log
-from parquetry.runtime.timeline.avro_records import InstantInfo, RollbackMetadata, RollbackPlan
 from parquetry.runtime.timeline.instant import Action, Timezone
+from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackMetadata, RollbackPlan
 from parquetry.runtime.timeline.timeline import Timeline
 from tests.support.handmade import HandmadeTable, at
 

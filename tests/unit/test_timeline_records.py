@@ -10,24 +10,20 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.timeline.avro_model import decode_container, record_schema
-from parquetry.runtime.timeline.avro_records import (
-    CleanedPartition,
-    CleanerPlan,
-    CleanMetadata,
-    InstantInfo,
-    RestoreMetadata,
-    RestorePlan,
-    RollbackMetadata,
-    RollbackPlan,
-    RollbackRequest,
-    RolledBackPartition,
-    SavepointMetadata,
-)
+from parquetry.runtime.timeline.clean_records import CleanedPartition, CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,
     ClusteringPlan,
     ClusteringSlice,
     RequestedReplace,
+)
+from parquetry.runtime.timeline.restore_records import RestoreMetadata, RestorePlan, SavepointMetadata
+from parquetry.runtime.timeline.rollback_records import (
+    InstantInfo,
+    RollbackMetadata,
+    RollbackPlan,
+    RollbackRequest,
+    RolledBackPartition,
 )
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -1,0 +1,116 @@
+"""What the state files of savepoints, and of restores to them, say.
+
+Source: SavepointActionExecutor and BaseRestoreActionExecutor of Hudi 0.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from parquetry.runtime.timeline.avro_record import AvroRecord
+from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackMetadata, instants_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointMetadata(AvroRecord):
+    """Which files a savepoint protects: names by partition, the latest ones as of its commit."""
+
+    RECORD: ClassVar[str] = "HoodieSavepointMetadata"
+
+    by: str
+    at_ms: int
+    comments: str
+    files: Mapping[str, tuple[str, ...]]
+
+    def to_avro(self) -> dict[str, Any]:
+        """Its HoodieSavepointMetadata."""
+        return {
+            "savepointedBy": self.by,
+            "savepointedAt": self.at_ms,
+            "comments": self.comments,
+            "partitionMetadata": {
+                path: {"partitionPath": path, "savepointDataFile": list(names)}
+                for path, names in self.files.items()
+            },
+            "version": 1,
+        }
+
+    @classmethod
+    def from_avro(cls, value: Mapping[str, Any]) -> Self:
+        """The savepoint of a HoodieSavepointMetadata."""
+        return cls(
+            by=value["savepointedBy"],
+            at_ms=value["savepointedAt"],
+            comments=value["comments"],
+            files={
+                path: tuple(partition["savepointDataFile"])
+                for path, partition in value["partitionMetadata"].items()
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestorePlan(AvroRecord):
+    """Which instants a restore undoes, newest first, to get back to a savepoint."""
+
+    RECORD: ClassVar[str] = "HoodieRestorePlan"
+
+    instants: tuple[InstantInfo, ...]
+    savepoint: str | None
+
+    def to_avro(self) -> dict[str, Any]:
+        """Its HoodieRestorePlan, version 2."""
+        return {
+            "instantsToRollback": [instant.to_avro() for instant in self.instants],
+            "version": 2,
+            "savepointToRestoreTimestamp": self.savepoint,
+        }
+
+    @classmethod
+    def from_avro(cls, value: Mapping[str, Any]) -> Self:
+        """The plan of a HoodieRestorePlan; version 1 does not name the savepoint."""
+        return cls(
+            instants=tuple(InstantInfo.from_avro(instant) for instant in value["instantsToRollback"]),
+            savepoint=value.get("savepointToRestoreTimestamp"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreMetadata(AvroRecord):
+    """What a completed restore did: the rollbacks by the time of the instant undone."""
+
+    RECORD: ClassVar[str] = "HoodieRestoreMetadata"
+
+    start_time: str
+    time_taken_ms: int
+    instants: tuple[InstantInfo, ...]
+    rollbacks: Mapping[str, tuple[RollbackMetadata, ...]]
+
+    def to_avro(self) -> dict[str, Any]:
+        """Its HoodieRestoreMetadata."""
+        return {
+            "startRestoreTime": self.start_time,
+            "timeTakenInMillis": self.time_taken_ms,
+            "instantsToRollback": [instant.time for instant in self.instants],
+            "hoodieRestoreMetadata": {
+                time: [rollback.to_avro() for rollback in rollbacks]
+                for time, rollbacks in self.rollbacks.items()
+            },
+            "version": 1,
+            "restoreInstantInfo": [instant.to_avro() for instant in self.instants],
+        }
+
+    @classmethod
+    def from_avro(cls, value: Mapping[str, Any]) -> Self:
+        """The metadata of a HoodieRestoreMetadata."""
+        return cls(
+            start_time=value["startRestoreTime"],
+            time_taken_ms=value["timeTakenInMillis"],
+            instants=instants_of(value.get("restoreInstantInfo"), value["instantsToRollback"]),
+            rollbacks={
+                time: tuple(RollbackMetadata.from_avro(rollback) for rollback in rollbacks if rollback)
+                for time, rollbacks in value["hoodieRestoreMetadata"].items()
+            },
+        )

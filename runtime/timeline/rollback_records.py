@@ -1,0 +1,143 @@
+"""What the state files of a rollback say. Source: BaseRollbackActionExecutor of Hudi 0.15."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from parquetry.runtime.timeline.avro_record import AvroRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstantInfo:
+    """An instant as rollbacks and restores name it."""
+
+    time: str
+    action: str
+
+    def to_avro(self) -> dict[str, Any]:
+        """Its HoodieInstantInfo."""
+        return {"commitTime": self.time, "action": self.action}
+
+    @classmethod
+    def from_avro(cls, value: Mapping[str, Any]) -> Self:
+        """The instant of a HoodieInstantInfo."""
+        return cls(time=value["commitTime"], action=value["action"])
+
+
+def instants_of(named: Iterable[Mapping[str, Any]] | None, times: Iterable[str]) -> tuple[InstantInfo, ...]:
+    """The instants that a record names; the oldest versions have only their times."""
+    instants = tuple(InstantInfo.from_avro(instant) for instant in named or ())
+    return instants or tuple(InstantInfo(time=time, action="commit") for time in times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackRequest:
+    """Files that a rollback is to delete in one partition; absolute paths without scheme.
+
+    ``file_id`` and ``base_instant`` are known when the request comes from a marker.
+    """
+
+    partition: str
+    files: tuple[str, ...]
+    file_id: str = ""
+    base_instant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackPlan(AvroRecord):
+    """Which instant is undone, and by deleting what."""
+
+    RECORD: ClassVar[str] = "HoodieRollbackPlan"
+
+    instant: InstantInfo
+    requests: tuple[RollbackRequest, ...] = ()
+
+    def to_avro(self) -> dict[str, Any]:
+        """Its HoodieRollbackPlan."""
+        return {
+            "instantToRollback": self.instant.to_avro(),
+            "RollbackRequests": [
+                {
+                    "partitionPath": request.partition,
+                    "fileId": request.file_id,
+                    "latestBaseInstant": request.base_instant,
+                    "filesToBeDeleted": list(request.files),
+                    "logBlocksToBeDeleted": {},
+                }
+                for request in self.requests
+            ],
+            "version": 1,
+        }
+
+    @classmethod
+    def from_avro(cls, value: Mapping[str, Any]) -> Self:
+        """The plan of a HoodieRollbackPlan."""
+        requests = (
+            RollbackRequest(
+                partition=request["partitionPath"],
+                files=tuple(request.get("filesToBeDeleted") or ()),
+                file_id=request.get("fileId") or "",
+                base_instant=request.get("latestBaseInstant") or "",
+            )
+            for request in value.get("RollbackRequests") or ()
+        )
+        return cls(instant=InstantInfo.from_avro(value["instantToRollback"]), requests=tuple(requests))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBackPartition:
+    """What a rollback did in one partition; absolute paths without scheme."""
+
+    deleted: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackMetadata(AvroRecord):
+    """What a completed rollback did."""
+
+    RECORD: ClassVar[str] = "HoodieRollbackMetadata"
+
+    start_time: str
+    time_taken_ms: int
+    instants: tuple[InstantInfo, ...]
+    partitions: Mapping[str, RolledBackPartition] = field(default_factory=dict)
+
+    def to_avro(self) -> dict[str, Any]:
+        """Its HoodieRollbackMetadata."""
+        return {
+            "startRollbackTime": self.start_time,
+            "timeTakenInMillis": self.time_taken_ms,
+            "totalFilesDeleted": sum(len(partition.deleted) for partition in self.partitions.values()),
+            "commitsRollback": [instant.time for instant in self.instants],
+            "partitionMetadata": {
+                path: {
+                    "partitionPath": path,
+                    "successDeleteFiles": list(partition.deleted),
+                    "failedDeleteFiles": list(partition.failed),
+                    "rollbackLogFiles": {},
+                    "logFilesFromFailedCommit": {},
+                }
+                for path, partition in self.partitions.items()
+            },
+            "version": 1,
+            "instantsRollback": [instant.to_avro() for instant in self.instants],
+        }
+
+    @classmethod
+    def from_avro(cls, value: Mapping[str, Any]) -> Self:
+        """The metadata of a HoodieRollbackMetadata of any version."""
+        return cls(
+            start_time=value["startRollbackTime"],
+            time_taken_ms=value["timeTakenInMillis"],
+            instants=instants_of(value.get("instantsRollback"), value["commitsRollback"]),
+            partitions={
+                path: RolledBackPartition(
+                    deleted=tuple(partition["successDeleteFiles"]),
+                    failed=tuple(partition["failedDeleteFiles"]),
+                )
+                for path, partition in value["partitionMetadata"].items()
+            },
+        )
