@@ -221,8 +221,8 @@ _ALL = (
     _code(
         "PQ301",
         "Name used twice",
-        "Two tables, two policies, two columns of a table (in any case of letters), two sources or two "
-        "queries of a table have one name.",
+        "Two tables or two columns of a table (both in any case of letters, as catalogs and some file "
+        "systems tell none apart), two policies, two sources or two queries of a table have one name.",
         "Rename one of them.",
     ),
     _code(

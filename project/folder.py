@@ -38,9 +38,11 @@ def scan(root: Path) -> Folder:
         if path.count("/") > 1
     ]
     policies = [path for path in policies if path.count("/") == 1]
-    for name in ("parquetry.yaml", "project.yml", "project.yaml"):
-        if (root / name).is_file() and not (root / PROJECT_FILE).exists():
-            found.append(_unread(name, f"the project file is {PROJECT_FILE}", f"rename it to {PROJECT_FILE}"))
+    is_there = (root / PROJECT_FILE).exists()
+    for name in ("parquetry.yaml",) if is_there else ("parquetry.yaml", "project.yml", "project.yaml"):
+        if (root / name).is_file():
+            hint = "remove it" if is_there else f"rename it to {PROJECT_FILE}"
+            found.append(_unread(name, f"the project file is {PROJECT_FILE}", hint))
     return Folder(root=root, tables=tuple(tables), policies=tuple(policies), diagnostics=tuple(found))
 
 
@@ -61,8 +63,10 @@ def read(root: Path, path: str) -> bytes | Diagnostic:
         with full.open("rb") as stream:
             return stream.read(MAX_BYTES + 1)
     except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it leads nowhere"
-        return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=_PERMIT)
+        reason, hint = getattr(error, "strerror", None) or str(error), _PERMIT
+        if full.is_symlink() and not full.exists():
+            reason, hint = "it is a link that leads nowhere", "remove the link"
+        return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=hint)
 
 
 def read_project_file(root: Path) -> bytes | Diagnostic:
@@ -79,8 +83,9 @@ def _specs(root: Path, top: str, found: list[Diagnostic]) -> list[str]:
     for path, entry in _walk(root / top, top, found):
         if entry.name.endswith(".yml"):
             specs.append(path)
-        elif entry.name.endswith(".yaml"):
-            found.append(_unread(path, "specs end in .yml", f"rename it to {path.removesuffix('.yaml')}.yml"))
+        elif entry.name.lower().endswith((".yml", ".yaml")):
+            rename = f"rename it to {path.rpartition('.')[0]}.yml"
+            found.append(_unread(path, "specs end in .yml", rename))
     return sorted(specs)
 
 

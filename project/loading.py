@@ -158,7 +158,7 @@ def _policies(
 
 
 def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagnostic]) -> list[Resolution]:
-    """The tables resolved and checked one by one; the first one of each name."""
+    """The tables resolved and checked one by one; the first one of each name, in any case of letters."""
     resolutions: dict[str, Resolution] = {}
     for file in files:
         resolution = resolve(file, around)
@@ -169,16 +169,17 @@ def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagn
         check_sources(resolution)
         found += resolution.found
         name = resolution.table.name
-        if name in resolutions:
-            _twice("table", name, file, resolutions[name].file, found)
-        else:
-            resolutions[name] = resolution
-    return [resolutions[name] for name in sorted(resolutions)]
+        earlier = resolutions.setdefault(name.lower(), resolution)
+        if earlier is not resolution:
+            _twice("table", name, file, earlier.file, found)
+    return sorted(resolutions.values(), key=lambda resolution: resolution.table.name)
 
 
 def _twice(noun: str, name: str, file: SpecFile, earlier: SpecFile, found: list[Diagnostic]) -> None:
     span = file.node.at(("name",)).span
-    summary = f"{noun} '{name}' is there twice, also in {earlier.source.path}"
+    other = earlier.value["name"]
+    named = "" if other == name else f"as '{other}' "
+    summary = f"{noun} '{name}' is there twice, also {named}in {earlier.source.path}"
     found.append(diagnostic("PQ301", summary, source=file.source, span=span, hint="rename one of them"))
 
 

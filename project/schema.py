@@ -39,8 +39,17 @@ def _unique_items(_: Validator, unique: object, instance: Any, __: Any) -> Itera
             yield ValidationError("an entry is there twice")
 
 
+def _is_whole(_: object, instance: object) -> bool:
+    """A number that was written whole: ``1e3`` would stay 1000.0 wherever it is recorded."""
+    return isinstance(instance, int) and not isinstance(instance, bool)
+
+
 _extend: Callable[..., type[Validator]] = extend
-_FastValidator = _extend(Draft202012Validator, {"uniqueItems": _unique_items})
+_FastValidator = _extend(
+    Draft202012Validator,
+    {"uniqueItems": _unique_items},
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole),
+)
 
 
 @cache

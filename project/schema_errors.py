@@ -20,6 +20,7 @@ from parquetry.project.units import unit_hint
 
 MOST_VIOLATIONS = 200
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
+_MOST_CHARACTERS = re.compile(r"\{0,([0-9]+)\}")
 _KEY_REFERENCE = "encryption_key"
 """Where a reference belongs, and a key may have been pasted by mistake."""
 _FLAG_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
@@ -184,7 +185,7 @@ def _missing_key(failure: _Failure, path: Path) -> Iterator[_Message]:
                 code="PQ101",
                 summary=f"missing key '{key}'{inside}",
                 path=(*path, key),
-                hint=f"add {key}: ...",
+                hint=f"add {key}: {failure.schema.get('properties', {}).get(key, {}).get('const', '...')}",
             )
 
 
@@ -227,7 +228,9 @@ def _remedy(schema: Mapping[str, Any], value: Any, expected: str) -> str | None:
         if schema.get("items", {}).get("type") == "string" and not is_template(value):
             hint = f"write [{_cut(str(value))}]"
     elif isinstance(value, str):
-        hint = _bare(value.strip(), kinds) or unit_hint(value, expected)
+        hint = _bare(value.strip(), kinds) or unit_hint(value, expected) or _as_name(schema, value)
+    elif isinstance(value, float) and "integer" in kinds and value.is_integer():
+        hint = f"write {int(value)}"
     elif expected.startswith(("a size", "a duration")):
         hint = unit_hint(shown(value), expected)
     elif kinds == ["string"]:
@@ -244,6 +247,16 @@ def _bare(text: str, kinds: Sequence[str]) -> str | None:
     if ("integer" in kinds and text.isdecimal()) or ("number" in kinds and _NUMBER.fullmatch(text)):
         return f"write {text} without quotes"
     return None
+
+
+def _as_name(schema: Mapping[str, Any], value: str) -> str | None:
+    """What keeps a text of the right characters from being a name."""
+    most = _MOST_CHARACTERS.search(schema.get("pattern", ""))
+    if most is None or not re.fullmatch(r"[\w.-]+", value, re.ASCII):
+        return None
+    if len(value) > int(most[1]) + 1:
+        return f"use at most {int(most[1]) + 1} characters"
+    return "begin it with a letter" if value[0].isdecimal() else None
 
 
 def _repeated(_: _Failure, path: Path) -> Iterator[_Message]:

@@ -80,6 +80,8 @@ def test_no_project_file(tmp_path):
     write_project(tmp_path, {"tables/flights.yml": TABLE})
     (tmp_path / "parquetry.yml").rename(tmp_path / "parquetry.yaml")
     assert codes(tmp_path) == [("PQ012", "parquetry.yaml"), ("PQ001", "parquetry.yml")]
+    write_project(tmp_path, {})
+    assert codes(tmp_path) == [("PQ012", "parquetry.yaml")]
     result = project.load(tmp_path / "nowhere")
     assert result.project is None
     assert "no folder" in result.diagnostics[0].summary
@@ -107,6 +109,7 @@ def test_files_that_are_not_read(tmp_path):
     files = {
         "tables/flights.yml": TABLE,
         "tables/other.yaml": TABLE,
+        "tables/Loud.YML": TABLE,
         "tables/README.md": "hello",
         "tables/schemas/x.avsc": "{}",
         "tables/.hidden.yml": "[",
@@ -115,6 +118,7 @@ def test_files_that_are_not_read(tmp_path):
     }
     assert codes(write_project(tmp_path, files)) == [
         ("PQ012", "policies/deep/nested.yml"),
+        ("PQ012", "tables/Loud.YML"),
         ("PQ012", "tables/other.yaml"),
     ]
 
@@ -127,6 +131,13 @@ def test_names_that_are_there_twice(tmp_path):
         ("PQ301", "policies/standard.yml"),
         ("PQ301", "tables/b/flights.yml"),
     ]
+
+
+def test_table_names_that_differ_by_case_alone(tmp_path):
+    files = {"tables/Flights.yml": table_named("Flights"), "tables/flights.yml": TABLE}
+    (found,) = project.load(write_project(tmp_path, files)).diagnostics
+    assert (found.code, found.file, found.line) == ("PQ301", "tables/flights.yml", 3)
+    assert found.summary == "table 'flights' is there twice, also as 'Flights' in tables/Flights.yml"
 
 
 @pytest.mark.parametrize(
@@ -190,6 +201,8 @@ def test_links_that_lead_out_are_not_followed(tmp_path):
         ("PQ013", "tables/round.yml"),
         ("PQ011", "tables/secret.yml"),
     ]
+    lost = project.load(root).diagnostics[0]
+    assert lost.message.endswith("it is a link that leads nowhere; remove the link")
 
 
 def test_links_inside_the_project_are_files(tmp_path):
@@ -447,6 +460,21 @@ def test_allow_entries_do_not_accept_errors(tmp_path):
             "retention: {clean: {keep_commits: 5}}",
         ),
         (
+            "retention: {clean: {keep_commits: 1e1}}",
+            "write 10",
+            "retention: {clean: {keep_commits: 10}}",
+        ),
+        (
+            "queries: [{name: 1st, where: id = 'a'}]",
+            "begin it with a letter",
+            "queries: [{name: q, where: id = 'a'}]",
+        ),
+        (
+            f"queries: [{{name: {'q' * 200}, where: id = 'a'}}]",
+            "use at most 128 characters",
+            f"queries: [{{name: {'q' * 128}, where: id = 'a'}}]",
+        ),
+        (
             'sources: [{name: s, format: csv, path: x, drop_duplicates: "false"}]',
             "write false without quotes",
             "sources: [{name: s, format: csv, path: x, drop_duplicates: false}]",
@@ -476,6 +504,12 @@ def test_the_remedy_of_a_wrong_value_works(tmp_path, wrong, hint, mended):
 
     assert found("wrong", wrong) == [hint]
     assert found("mended", mended) == []
+
+
+def test_a_key_that_has_one_value_is_given_it(tmp_path):
+    files = {"tables/flights.yml": TABLE.replace("apiVersion: parquetry/v1\nkind: table\n", "")}
+    found = project.load(write_project(tmp_path, files)).diagnostics
+    assert [entry.hint for entry in found] == ["add apiVersion: parquetry/v1", "add kind: table"]
 
 
 @pytest.mark.parametrize("type_", ["decimal(10,2)", "map<string,int>", "struct<a:int,b:decimal(3,1),c:int>"])
