@@ -32,6 +32,16 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
+class Problem(Exception):  # noqa: N818 - becomes a diagnostic, never leaves the package
+    """What is wrong with a text, said where its place is not known: code, summary and hint of a finding."""
+
+    def __init__(self, code: str, summary: str, hint: str | None = None) -> None:
+        super().__init__(summary)
+        self.code = code
+        self.summary = summary
+        self.hint = hint
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
     """One finding. ``file`` is relative to the project; lines and columns count from 1.

@@ -7,18 +7,14 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from parquetry.project.diagnostics import Problem
+
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _OBJECT_STORES = frozenset({"s3", "s3a"})
 
 
-class LocationProblem(ValueError):  # noqa: N818 - becomes a diagnostic, never leaves the package
-    """A path that is not accepted: diagnostic code, summary and hint."""
-
-    def __init__(self, code: str, summary: str, hint: str) -> None:
-        super().__init__(summary)
-        self.code = code
-        self.summary = summary
-        self.hint = hint
+class LocationProblem(Problem):
+    """A path that is not accepted."""
 
 
 def is_relative(path: str) -> bool:

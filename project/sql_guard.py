@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.diagnostics import Problem, did_you_mean
 
 _REFUSED_FUNCTIONS = frozenset({"reflect", "java_method", "try_reflect"})
 _BRACKETS = {")": "(", "]": "["}
@@ -71,14 +71,8 @@ class Token:
         return self.kind in (TokenKind.WORD, TokenKind.QUOTED)
 
 
-class SqlProblem(ValueError):  # noqa: N818 - becomes a diagnostic, never leaves the package
-    """What is wrong with an SQL text: diagnostic code, summary and hint."""
-
-    def __init__(self, code: str, summary: str, hint: str | None = None) -> None:
-        super().__init__(summary)
-        self.code = code
-        self.summary = summary
-        self.hint = hint
+class SqlProblem(Problem):
+    """What is wrong with an SQL text."""
 
 
 def tokens(text: str) -> list[Token]:

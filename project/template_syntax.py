@@ -14,7 +14,7 @@ from jinja2 import StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.diagnostics import Problem, did_you_mean
 
 MAX_TEXT = 100_000
 TARGET_ATTRIBUTES = frozenset({"name", "warehouse"})
@@ -50,14 +50,8 @@ _ALLOWED = (
 )
 
 
-class TemplateProblem(Exception):  # noqa: N818 - carries a diagnostic, never leaves the package
-    """A template that cannot be used: the parts of its diagnostic."""
-
-    def __init__(self, code: str, summary: str, hint: str | None = None) -> None:
-        super().__init__(summary)
-        self.code = code
-        self.summary = summary
-        self.hint = hint
+class TemplateProblem(Problem):
+    """A template that cannot be used."""
 
 
 def is_template(value: object) -> bool:
