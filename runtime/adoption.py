@@ -108,13 +108,7 @@ def _check_partition_paths(handle: TableHandle) -> None:
     config = handle.config
     if not config.partition_by:
         return
-    rules = KeyRules(
-        record_key=config.record_key,
-        partition_by=config.partition_by,
-        hive_style=config.hive_style,
-        url_encode=config.url_encode,
-        named_key=False,
-    )
+    rules = KeyRules.of(config, named_key=False)
     view = handle.view(handle.timeline())
     for partition in view.partitions()[:_SAMPLED_PARTITIONS]:
         newest = max(view.slices(partition), key=lambda part: part.instant, default=None)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from parquetry.runtime.codec import json_object
 from parquetry.runtime.errors import (
     CorruptTableError,
     NotFoundError,
@@ -206,12 +207,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
 
 
 def _load(content: bytes, place: str) -> Mapping[str, Any]:
-    try:
-        document = json.loads(content)
-    except ValueError as error:
-        raise CorruptTableError(f"{place}: not JSON ({error}); restore the file from a copy") from error
-    if not isinstance(document, dict):
-        raise CorruptTableError(f"{place}: no JSON object; restore the file from a copy")
+    document = json_object(content, place=place)
     written = document.get("format", RECORD_FORMAT)
     if not isinstance(written, int) or written > RECORD_FORMAT:
         raise UnsupportedTableError(

@@ -1,10 +1,11 @@
-"""Frozen dataclasses to plain JSON values and back, strictly.
+"""JSON files, and frozen dataclasses to plain JSON values and back, strictly.
 
 Field names are the keys. Reading refuses what the class does not have, and says where.
 """
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -12,7 +13,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 
 _Record = TypeVar("_Record")
 
@@ -28,6 +29,17 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, list | tuple | frozenset):
         return [to_json_value(member) for member in value]
     return value
+
+
+def json_object(content: bytes, *, place: str) -> dict[str, Any]:
+    """The JSON object that a file of the table holds; CorruptTableError names ``place`` for anything else."""
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise CorruptTableError(f"{place}: not JSON ({error}); restore the file from a copy") from error
+    if not isinstance(document, dict):
+        raise CorruptTableError(f"{place}: no JSON object; restore the file from a copy")
+    return document
 
 
 def from_json_value(record: type[_Record], value: object, *, place: str) -> _Record:

@@ -39,13 +39,7 @@ def delete_partitions(
         raise InvalidDataError(
             f"{config.name} has no partitions to delete; use insert_overwrite_table with no rows to empty it"
         )
-    rules = KeyRules(
-        record_key=config.record_key,
-        partition_by=config.partition_by,
-        hive_style=config.hive_style,
-        url_encode=config.url_encode,
-        named_key=False,
-    )
+    rules = KeyRules.of(config, named_key=False)
     kinds = column_types(handle.effective_spec(handle.timeline()).columns)
     paths = sorted({p if isinstance(p, str) else partition_path(rules, _typed(p, kinds)) for p in partitions})
 

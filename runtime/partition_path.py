@@ -10,10 +10,11 @@ import decimal
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table_config import TableConfig
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 ESCAPED: Final = (*(chr(c) for c in range(1, 0x20)), *"\"#%'*/:=?\\\x7f{[]^")
@@ -38,6 +39,17 @@ class KeyRules:
     hive_style: bool
     url_encode: bool
     named_key: bool
+
+    @classmethod
+    def of(cls, config: TableConfig, *, named_key: bool) -> Self:
+        """The rules of a table with these properties, which do not say whether keys are named."""
+        return cls(
+            record_key=config.record_key,
+            partition_by=config.partition_by,
+            hive_style=config.hive_style,
+            url_encode=config.url_encode,
+            named_key=named_key,
+        )
 
 
 def escape_value(text: str) -> str:

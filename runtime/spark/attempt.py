@@ -68,13 +68,7 @@ class TableState:
         """How keys and partition paths are spelled."""
         config = self.handle.config
         named = bool(config.record_key) and self.handle.key_encoding(self.view) is KeyEncoding.PREFIXED
-        return KeyRules(
-            record_key=config.record_key,
-            partition_by=config.partition_by,
-            hive_style=config.hive_style,
-            url_encode=config.url_encode,
-            named_key=named,
-        )
+        return KeyRules.of(config, named_key=named)
 
     @property
     def schema_json(self) -> str:

@@ -6,11 +6,10 @@ log has a place for. Source: MetadataConversionUtils.createMetaWrapper of Hudi 0
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.codec import json_object
 from parquetry.runtime.timeline.avro_model import decode_container, record_schema
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, format_instant
 from parquetry.runtime.timeline.timeline import Timeline
@@ -132,12 +131,4 @@ def _texts(extra: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _json(content: bytes, place: str) -> dict[str, Any]:
-    if not content:
-        return {}
-    try:
-        document = json.loads(content)
-    except ValueError as error:
-        raise CorruptTableError(f"{place}: not JSON ({error}); restore the file from a copy") from error
-    if not isinstance(document, dict):
-        raise CorruptTableError(f"{place}: no JSON object; restore the file from a copy")
-    return document
+    return json_object(content, place=place) if content else {}
