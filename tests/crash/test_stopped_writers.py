@@ -114,10 +114,6 @@ def _counter(table: SmallTable) -> Path:
     return Path(table.store.uri.removeprefix("file://")).parent / "doomed"
 
 
-def _savepoint_of(path: Path) -> str:
-    return SmallTable(store=open_store(path)).handle.timeline().savepoints[0]
-
-
 def _restore_states(path: Path) -> list[Rows]:
     """The table as of each write after the savepoint."""
     timeline = SmallTable(store=open_store(path)).handle.timeline()

@@ -9,7 +9,6 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.key_generator import KeyEncoding
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import check_writable, open_table
@@ -136,21 +135,3 @@ def test_the_spelling_of_a_single_key_is_found_out_from_hudis_files(hudi_15, tmp
     made.hudi.write(table, few(made, 3), mode="overwrite")
     handle, _, view = opened(made)
     assert handle.key_encoding(view) is KeyEncoding.BARE
-
-
-def test_an_upgraded_table_is_refused_and_the_remedy_in_the_message_mends_it(hudi_12, tmp_path):
-    made = start(hudi_12, tmp_path / "t", partition_by=("region",), columns=["c_int"])
-    made.hudi.write(made.table, few(made, 3), mode="overwrite")
-    before = rows_of_hudi(made)
-    made.hudi.write(made.table, few(made, 4), guarded=False)
-    with pytest.raises(
-        UnsupportedTableError, match=r"newest completed instant there: \d{17}_\d{17}\.\w+"
-    ) as refusal:
-        opened(made)
-    remedy = re.search(r"CALL downgrade_table\(table => '\w+', to_version => '(\w+)'\)", str(refusal.value))
-    made.hudi.call("downgrade_table", made.table.path, to_version=remedy[1])
-    assert "CALL delete_metadata_table(" in str(refusal.value)
-    made.hudi.call("delete_metadata_table", made.table.path)
-    handle, timeline, view = opened(made)
-    assert len(rows_of(handle, view.all_slices())) == len(before) + 1
-    check_writable(handle, timeline, handle.store.now_ms())

@@ -132,11 +132,6 @@ TYPES: Mapping[str, ColumnType] = {
 }
 
 
-def spark_types(names: Iterable[str] | None = None) -> dict[str, str]:
-    """Column name to Spark SQL type."""
-    return {name: TYPES[name].spark for name in (names or TYPES)}
-
-
 def make_row(rnd: random.Random, names: Iterable[str] | None = None, *, nulls: float = 0.2) -> dict[str, Any]:
     """Values for the typed columns, None now and then."""
     return {name: maybe(TYPES[name].make, nulls)(rnd) for name in (names or TYPES)}

@@ -23,7 +23,6 @@ OPERATIONS = {
     "CLUSTER",
     "ALTER_SCHEMA",
 }
-ALWAYS_TRUE_BLOOM_BYTES = 39
 
 
 def unsound(path: str | Path, *, since: str = "") -> list[str]:

@@ -39,8 +39,6 @@ from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 from tests.support.small_table import FAST
 
-QUICK = replace(FAST, heartbeat_seconds=0.05, dead_after_seconds=0.5)
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
