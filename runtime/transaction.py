@@ -201,9 +201,10 @@ class Transaction:
     def undo(self, *, also: Iterable[str] = (), is_locked: bool = False) -> None:
         """Remove every trace of the transaction, under the lock, which the caller may hold already.
 
-        A write that has put down no marker has no file: its announcement is simply withdrawn.
+        A write that has put down no marker has no file: its announcement is simply withdrawn, unless it
+        was published already.
         """
-        if not self._marked:
+        if not self._marked and self.store.stat(self.state(State.COMPLETED).path) is None:
             self.store.delete(self.state(State.INFLIGHT).path)
             self.store.delete(self.state(State.REQUESTED).path)
             self.session.withdraw()
@@ -310,8 +311,12 @@ def _request(transaction: Transaction) -> bool:
 
 
 def _is_newest(requested: Instant, timeline: Timeline) -> bool:
-    """Whether no other action has the same time, and no write has completed with a later one."""
+    """Whether no other action has the same time, and no write or restore a later one.
+
+    A write that is pending may. What lies before a restore counts as undone by it.
+    """
     for instant in timeline.instants:
         if instant.time == requested.time and instant.action is not requested.action:
             return False
-    return not any(instant.time > requested.time for instant in timeline.completed_writes)
+    later = (*timeline.completed_writes, *timeline.of(Action.RESTORE))
+    return not any(instant.time > requested.time for instant in later)

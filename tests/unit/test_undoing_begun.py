@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.runtime.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
+from parquetry.runtime.timeline.instant import Action, Instant
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import Kind, Stopped, WrappedStore
 
@@ -121,3 +124,44 @@ def test_a_clean_deletes_nothing_for_the_sake_of_an_overwrite_that_was_undone(ta
     clean(replace(table, store=store).handle, policy=BY_NUMBER, timing=FAST)
     table.upsert({"x": (1, "d")})
     assert rows_of(path) == view_rows(path) == {**BASE, "z": (2, "b"), "x": (1, "d")}
+
+
+def test_a_write_that_claimed_its_instant_before_a_restore_and_began_after_it_is_newer(table, path) -> None:
+    saved = create_savepoint(table.handle, timing=FAST).instant
+    table.upsert({"k1": (50, "a")})
+
+    def go_back() -> None:
+        restore(table.handle, saved, timing=FAST)
+
+    store = MeanwhileStore(table.store, Kind.PUT_IF_ABSENT, ".commit.requested", go_back)
+    result = replace(table, store=store).upsert({"k2": (9, "a")})
+    timeline = table.handle.timeline()
+    # Once it is archived, what lies between a savepoint and its restore is taken for undone.
+    assert not timeline.was_undone(result.instant)
+    assert result.retries == 0
+    assert timeline.of(Action.RESTORE)[0].time < result.instant
+    assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a")}
+
+
+def test_a_published_write_without_files_that_may_not_stand_is_undone_whole(table, path) -> None:
+    """Its lock was taken away as it published, and another program changed what it does away with."""
+    (base,) = (part for part in table.handle.view(table.handle.timeline()).slices("p=a"))
+    theirs = WriteStat(
+        file_id=base.file_id, partition_path="p=a", prev_commit=base.instant, num_update_writes=1
+    )
+    published: list[str] = []
+
+    class OvertakenStore(WrappedStore):
+        def after(self, kind: Kind, path: str) -> None:
+            if kind is Kind.PUT_IF_ABSENT and path.endswith(".replacecommit") and not published:
+                published.append(path)
+                self.inner.delete(DEFAULT_LOCK_PATH)
+                foreign = CommitMetadata(operation="UPSERT", stats={"p=a": (theirs,)})
+                at = Instant.parse(path.rpartition("/")[2]).time
+                self.inner.put(f".hoodie/{int(at) + 1}.commit", foreign.to_json())
+
+    result = replace(table, store=OvertakenStore(table.store)).delete_partition("p=a")
+    assert result.retries == 1
+    assert table.store.stat(published[0]) is None
+    assert [i.time for i in table.handle.timeline().of(Action.REPLACECOMMIT)] == [result.instant]
+    assert rows_of(path) == view_rows(path) == {"z": (1, "b")}
