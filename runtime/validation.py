@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -139,8 +139,7 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
                 reason = f"{entries[0][0]} has written the same batch of source {mine.source}"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
             continue
-        place = str if mine.directory is None else partial(place_of, base=mine.directory)
-        taken = taken_of(mine.files, entries, place)
+        taken = taken_of(mine.files, entries, _place_in(mine))
         known = [(f, *taken[f.path]) for f in mine.files if f.path in taken]
         times = [time for file, time, before in known if file.is_same_as(before)]
         if times:
@@ -303,12 +302,18 @@ def _newest_schema(timeline: Timeline) -> str | None:
 def _consumed(
     store: ObjectStore, time: str, metadata: CommitMetadata, mine: tuple[Consumption, ...]
 ) -> Iterator[Consumption]:
-    """What a completed write took from the sources that this write took something from."""
+    """What a completed write took of what this write takes too, with files named as this write names them."""
     names = _sources(metadata.extra)
-    for source in sorted({consumption.source for consumption in mine} & names):
-        entry = consumed_by(store, source, time)
+    for consumption in mine:
+        entry = consumed_by(store, consumption.source, time) if consumption.source in names else None
         if entry is not None:
-            yield entry
+            common = taken_of(consumption.files, [(time, entry)], _place_in(consumption))
+            yield replace(entry, files=tuple(file for file in consumption.files if file.path in common))
+
+
+def _place_in(consumption: Consumption) -> Callable[[str], str]:
+    """Which file a path means where the consumption's paths start."""
+    return str if consumption.directory is None else partial(place_of, base=consumption.directory)
 
 
 def _sources(extra: Mapping[str, str]) -> set[str]:

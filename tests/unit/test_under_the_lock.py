@@ -249,10 +249,12 @@ def test_the_ledger_of_a_source_is_not_read_under_the_lock(path, store):
     assert not [p for _, p in calls if "/sources/" in p]
 
 
-def test_who_takes_the_same_file_at_the_last_moment_is_not_overlooked(path, store, monkeypatch):
+@pytest.mark.parametrize("spelled", ["a.json", "./a.json", "/in/a.json"])
+def test_who_takes_the_same_file_at_the_last_moment_is_not_overlooked(spelled, path, store, monkeypatch):
     table = make_table(path)
-    before_the_lock(monkeypatch, lambda: rude(table).upsert({"a": (1, "a")}, consumed=[took("a.json")]))
-    result = SmallTable(store=store).upsert({"a": (1, "a"), "b": (1, "b")}, consumed=[took("a.json")])
+    before_the_lock(monkeypatch, lambda: rude(table).upsert({"a": (1, "a")}, consumed=[took(spelled)]))
+    mine = replace(took("a.json"), directory="/in")
+    result = SmallTable(store=store).upsert({"b": (1, "b")}, consumed=[mine])
     assert result.superseded
     assert rows_of(path) == {"a": (1, "a")}
 
