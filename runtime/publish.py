@@ -151,7 +151,7 @@ def _was_rolled_back(transaction: Transaction) -> bool:
     try:
         now = transaction.timeline.reload()
         return requested.file_name not in now.files or find_rollback_of(now, requested.time) is not None
-    except StorageError:
+    except ParquetryError:
         return False
 
 
@@ -216,16 +216,14 @@ def _publish(
                 # After a pause longer than the lease somebody else may have published beside us.
                 if published is not None and lock.is_held():
                     break
-    except (_Lost, UnknownOutcomeError):
+    except _Lost:
         raise
-    except StorageError as error:
-        if published is None:
-            _undo_after(transaction, error, outcome)
-            raise
-        warning = f"the commit {transaction.instant} stands, but could not be checked again: {error}"
-        return outcome, (warning, *_tidy(transaction))
     except BaseException as error:
-        _undo_after(transaction, error, outcome)
+        if published is not None and isinstance(error, ParquetryError) and not _was_rolled_back(transaction):
+            warning = f"the commit {transaction.instant} stands, but could not be checked again: {error}"
+            return outcome, (warning, *_tidy(transaction))
+        if not isinstance(error, UnknownOutcomeError):
+            _undo_after(transaction, error, outcome)
         raise
     return outcome, _tidy(transaction)
 
@@ -283,7 +281,7 @@ def _undo_after(transaction: Transaction, error: BaseException, outcome: WriteOu
     try:
         if transaction.store.stat(transaction.state(State.COMPLETED).path) is None:
             transaction.undo(also=_paths(outcome))
-        else:
+        elif not _was_rolled_back(transaction):
             error.add_note(f"the commit {transaction.instant} stands")
     except ParquetryError as failure:
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {failure}")

@@ -22,6 +22,7 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
+from parquetry.runtime.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.markers import MarkerKind, marked_files, marker_path
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.publish import run_write
@@ -346,6 +347,18 @@ def test_an_unknown_outcome_is_not_undone(table: SmallTable) -> None:
     assert rows_of(root(table)) == {**BASE, "k1": (9, "b")}
     table.upsert({"k3": (9, "b")})
     assert rows_of(root(table)) == {**BASE, "k1": (9, "b"), "k3": (9, "b")}
+
+
+def test_a_commit_whose_lock_went_to_another_program_that_keeps_it_is_told_as_one(table: SmallTable) -> None:
+    class Overtaken(WrappedStore):
+        def after(self, kind: Kind, path: str) -> None:
+            if kind is Kind.PUT_IF_ABSENT and path.endswith(".commit"):
+                self.inner.put(DEFAULT_LOCK_PATH, b"a Hudi writer")
+
+    result = replace(table, store=Overtaken(table.store)).upsert({"k1": (9, "b")})
+    assert result.instant == table.handle.timeline().completed_writes[-1].time
+    assert "stands, but could not be checked again" in result.warnings[0]
+    assert rows_of(root(table)) == {**BASE, "k1": (9, "b")}
 
 
 class FlakyStore(WrappedStore):
