@@ -76,7 +76,7 @@ def list_files(
     ]
     found = _each_once(store, found)
     for info in found:
-        _check_spelling(info.path, path)
+        _check_spelling(info.path, path, is_local=isinstance(store, LocalStore))
     if pattern and not (found and pattern.endswith("*")):
         _check_no_folder(store, infos, pattern, path, found=[info.path for info in found])
     return tuple(
@@ -227,7 +227,12 @@ def _character_class(body: str) -> str:
     return f"[^/{members}]" if negated else f"[{members}]"
 
 
-def _check_spelling(name: str, path: str) -> None:
+def _check_spelling(name: str, path: str, *, is_local: bool) -> None:
+    if is_local and ":" in name.rpartition("/")[2]:
+        raise InvalidDataError(
+            f"{path} matches a file called {name!r}, with a ':' that no local file of Hadoop's has, so "
+            "Spark cannot open it; rename it"
+        )
     try:
         name.encode()
     except UnicodeEncodeError as error:

@@ -127,6 +127,15 @@ def test_a_name_that_is_no_utf_8_is_shown(tmp_path):
     assert list_files("landing/*.json", base=str(tmp_path)) == ()
 
 
+def test_a_local_name_that_hadoop_does_not_take_is_told(landing):
+    (landing / "landing/y=1:2").mkdir()
+    (landing / "landing/y=1:2/a.csv").touch()
+    assert [f.file.path for f in list_files("landing/y*/*", base=str(landing))] == ["landing/y=1:2/a.csv"]
+    (landing / "landing/12:30.csv").touch()
+    with pytest.raises(InvalidDataError, match=r"a file called '12:30\.csv', with a ':'.*; rename it"):
+        list_files("landing/*.csv", base=str(landing))
+
+
 def test_patterns_split_before_the_first_wildcard():
     assert split_pattern("s3://bucket/in/2024-*/x.csv") == ("s3://bucket/in", "2024-*/x.csv")
     assert split_pattern("/in") == ("/in", "")
