@@ -79,7 +79,10 @@ class SparkSubmit:
         environment = {"PYSPARK_PYTHON": sys.executable} | dict(os.environ)
         result: Mapping[str, Any] = {}
         try:
-            child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+            # Whatever a library prints there is no reason to leave the job alone.
+            child = subprocess.Popen(
+                command, stdout=subprocess.PIPE, encoding="utf-8", errors="backslashreplace", env=environment
+            )
         except OSError as error:
             raise JobFailedError(
                 f"{command[0]} cannot be started ({error.strerror}); install Spark or set SPARK_HOME",

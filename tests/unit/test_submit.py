@@ -82,11 +82,11 @@ def test_the_zip_holds_the_runtime_and_the_face_alike_every_time(tmp_path):
 
 def test_the_result_line_comes_back_and_the_rest_is_told_while_it_runs(folder, submit, monkeypatch, capfd):
     said = json.dumps({"table": "orders", "job": "ingest_landing", "files_read": 3})
-    body = f"print('working'); print({RESULT_PREFIX + said!r}); print('bye')"
+    body = rf"sys.stdout.buffer.write(b'caf\xe9\n'); print({RESULT_PREFIX + said!r}); print('bye')"
     pretending(folder, monkeypatch, body)
     result = submit(ingest(folder))
     assert (result.table, result.files_read) == ("orders", 3)
-    assert capfd.readouterr().err == "orders ingest_landing: working\norders ingest_landing: bye\n"
+    assert capfd.readouterr().err == "orders ingest_landing: caf\\xe9\norders ingest_landing: bye\n"
 
 
 def test_a_driver_on_the_cluster_leaves_its_result_beside_the_table(folder, submit, monkeypatch):
