@@ -24,6 +24,7 @@ _MOST_FILES: Final = 1024
 _PIECES_PER_CORE: Final = 3
 _LEAST_PIECE_BYTES: Final = 4 * 1024 * 1024
 _HARMLESS_OPTIONS: Final = frozenset({"path", "paths", "recursivefilelookup", "mergeschema", "basepath"})
+_FORGIVING_OPTIONS: Final = ("ignorecorruptfiles", "ignoremissingfiles")
 _FORGIVING_SETTINGS: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 _LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION: Final = b"org.apache.spark.version"
@@ -120,12 +121,15 @@ def _selected(expressions: Sequence[Any]) -> Mapping[int, int] | None:
 
 
 def _is_parquet(relation: Any) -> bool:
+    options = relation.options()
+    given = {str(key).lower(): str(options.apply(key)).lower() for key in _scala(options.keys().toSeq())}
     return (
         _kind(relation) == "HadoopFsRelation"
         and _kind(relation.fileFormat()) == "ParquetFileFormat"
         and relation.partitionSchema().length() == 0
         and relation.bucketSpec().isEmpty()
-        and {str(key).lower() for key in _scala(relation.options().keys().toSeq())} <= _HARMLESS_OPTIONS
+        and given.keys() <= _HARMLESS_OPTIONS.union(_FORGIVING_OPTIONS)
+        and all(given.get(option, "false") == "false" for option in _FORGIVING_OPTIONS)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -15,7 +16,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkE
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
-from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_files import FoundFile, open_file
 from parquetry.runtime.spark.session import failures_translated, load_files
@@ -35,7 +36,11 @@ from parquetry.runtime.spec import Column, Source
 
 _VIEW = "source"
 _HEADER_BYTES = 64 * 1024
+_LINE_END = re.compile(r"[\r\n]")
 _CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+_CODECS_OF_SPARK_ALONE = frozenset({"deflate", "snappy", "lz4"})
+# Whatever the session says: a file that is passed over counts as taken.
+_STRICT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 _Part: TypeAlias = tuple[DataFrame, FoundFile]
 
 
@@ -51,8 +56,22 @@ def read_files(
 
     Files of one batch may differ in their columns: what a file lacks is null. Text formats take
     the types of the table's columns unless a ``select`` is there to convert, and a value that is
-    not of its type fails the read instead of turning into null.
+    not of its type fails the read instead of turning into null. InvalidDataError for a column of the
+    table that only names of folders have.
     """
+    frame = _read(spark, source, files, columns, storage)
+    if source.select is None:
+        _check_folders(frame, files, columns)
+    return frame
+
+
+def _read(
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[FoundFile],
+    columns: Sequence[Column],
+    storage: Mapping[str, Any],
+) -> DataFrame:
     match source.format:
         case "avro":
             return _read_avro(spark, source, files, storage)
@@ -63,6 +82,21 @@ def read_files(
             return frame
         case _:
             return _union_of_one_type(_loaded_apart(spark, source, files, {"mergeSchema": "true"}, storage))
+
+
+def _check_folders(frame: DataFrame, files: Sequence[FoundFile], columns: Sequence[Column]) -> None:
+    there = {name.lower() for name in frame.columns}
+    lacking = {column.name.lower() for column in columns if not column.generated} - there
+    for file in files if lacking else ():
+        *folders, _ = file.file.path.split("/")
+        for depth, folder in enumerate(folders):
+            name, sign, _ = folder.partition("=")
+            if sign and name.lower() in lacking:
+                above = file.spark_uri.split("/")[: depth - len(folders) - 1]
+                raise InvalidDataError(
+                    f"the column {name!r} is in names of folders only, as for {file.file.path}, and would be "
+                    f"null; put basePath: {'/'.join(above)} into the source's options to read it from there"
+                )
 
 
 def selected(spark: SparkSession, frame: DataFrame, source: Source, *, place: str) -> DataFrame:
@@ -90,7 +124,7 @@ def _load(
     defaults: Mapping[str, str],
     schema: T.StructType | None = None,
 ) -> DataFrame:
-    reader = spark.read.format(source.format).options(**(dict(defaults) | dict(source.options)))
+    reader = spark.read.format(source.format).options(**(_STRICT | dict(defaults) | dict(source.options)))
     if schema is not None:
         reader = reader.schema(schema)
     try:
@@ -151,12 +185,10 @@ def _read_text(
     storage: Mapping[str, Any],
 ) -> DataFrame:
     defaults = {"mode": "FAILFAST"} | ({"header": "true"} if source.format == "csv" else {})
+    groups = _by_header(files, source, storage) if source.format == "csv" else [files]
     if source.select is not None:
-        return _load(spark, source, files, defaults)
-    if source.format == "csv":
-        groups = _by_header(files, source, storage)
-        return _union([_typed(spark, source, group, columns, defaults) for group in groups])
-    return _typed(spark, source, files, columns, defaults)
+        return _union_of_one_type([(_load(spark, source, group, defaults), group[0]) for group in groups])
+    return _union([_typed(spark, source, group, columns, defaults) for group in groups])
 
 
 def _without_columns(file: FoundFile) -> UnreadableFileError:
@@ -179,24 +211,36 @@ def _typed(
 
 def _by_header(
     files: Sequence[FoundFile], source: Source, storage: Mapping[str, Any]
-) -> list[list[FoundFile]]:
+) -> list[Sequence[FoundFile]]:
     """The files in groups of one header line each: Spark maps CSV columns by position, not by name."""
-    if source.options.get("header", "true").lower() != "true":
-        return [list(files)]
-    groups: dict[bytes, list[FoundFile]] = {}
-    for file in files:
-        groups.setdefault(_first_line(file, storage), []).append(file)
+    options = {name.lower(): value for name, value in source.options.items()}
+    if options.get("header", "true").lower() != "true":
+        return [files]
+    groups: dict[str, list[FoundFile]] = {}
+    for file, header in zip(files, map_each(files, lambda f: _header(f, options, storage)), strict=True):
+        groups.setdefault(header, []).append(file)
     return list(groups.values())
 
 
-def _first_line(file: FoundFile, storage: Mapping[str, Any]) -> bytes:
-    codec = _CODECS.get(file.uri.rpartition(".")[2])
+def _header(file: FoundFile, options: Mapping[str, str], storage: Mapping[str, Any]) -> str:
+    """The first line that is neither blank nor a comment, or else something that only this file has."""
+    suffix = file.uri.rpartition(".")[2]
+    if suffix in _CODECS_OF_SPARK_ALONE:
+        return file.uri
+    codec = _CODECS.get(suffix)
     with _opened(file, storage) as raw:
         handle = pa.CompressedInputStream(raw, codec) if codec else raw
         try:
-            return bytes(handle.read(_HEADER_BYTES).partition(b"\n")[0])
+            begin = bytes(handle.read(_HEADER_BYTES))
         except OSError as error:
             raise UnreadableFileError(file.file.path, str(error)) from error
+    try:
+        text = begin.decode(options.get("encoding", options.get("charset", "utf-8")), errors="replace")
+    except LookupError:  # an encoding that only Java knows
+        text = begin.decode("latin-1")
+    comment = options.get("comment")
+    lines = (line for line in _LINE_END.split(text) if line.strip())
+    return next((line for line in lines if not (comment and line.startswith(comment))), text)
 
 
 def _opened(file: FoundFile, storage: Mapping[str, Any]) -> Any:

@@ -148,6 +148,13 @@ def test_whatever_computes_is_left_to_spark(spark, source, computed):
     assert plain_files(computed(read(spark, source))) is None
 
 
+@pytest.mark.parametrize("option", ["ignoreMissingFiles", "ignoreCorruptFiles"])
+def test_files_that_may_be_passed_over_are_left_to_spark(spark, source, option):
+    strict, forgiving = (spark.read.option(option, value).parquet(str(source)) for value in ("false", "TRUE"))
+    assert plain_files(strict) is not None
+    assert plain_files(forgiving) is None
+
+
 def test_a_cached_frame_is_left_to_spark(spark, tmp_path, source):
     frame = read(spark, source)
     rows = frame.count()

@@ -18,9 +18,12 @@ from parquetry.compiler.workspace import avro_package
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, StalePlanError
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, digest_of
 from parquetry.runtime.main import execute
+from parquetry.runtime.source_files import list_files
 from parquetry.runtime.spark import ingest, source_reader
 from parquetry.runtime.spark.read import read_table
-from parquetry.runtime.spark.source_reader import read_files
+from parquetry.runtime.spark.session import session_settings
+from parquetry.runtime.spark.source_failures import source_failures
+from parquetry.runtime.spark.source_reader import read_files, selected
 from parquetry.runtime.spec import Column, Operation, Source, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
@@ -171,6 +174,54 @@ def test_csv_files_of_one_batch_may_have_their_columns_in_another_order(world):
     (world.root / "in/b.csv").write_text("amount,id,name\n2.0,2,y\n")
     assert world.ingest().files_read == 2
     assert world.rows() == {1: ("x", 1.0), 2: ("y", 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("begin", "changes"),
+    [
+        ("", {"select": "SELECT bigint(id) AS id, double(amount) AS amount FROM source"}),
+        ("\n \n", {}),
+        ("# one day\n", {"options": {"Comment": "#"}}),
+    ],
+)
+def test_csv_columns_go_by_their_names_whatever_stands_before_and_behind(world, begin, changes):
+    (world.root / "in/a.csv").write_text(f"{begin}id,amount\n1,10\n")
+    (world.root / "in/b.csv").write_text(f"{begin}amount,id\n20,2\n")
+    declared = source(format="csv", path="in/*.csv", **changes)
+    files = list_files(declared.path, base=str(world.root))
+    frame = read_files(world.spark, declared, files, columns=COLUMNS, storage={})
+    rows = selected(world.spark, frame, declared, place="here").collect()
+    assert {row["id"]: row["amount"] for row in rows} == {1: 10.0, 2: 20.0}
+
+
+def test_a_column_that_only_folders_name_is_told_and_the_remedy_works(world):
+    for name in ("x", "y"):
+        (world.root / f"in/name={name}").mkdir()
+        pq.write_table(pa.table({"id": [ord(name)]}), world.root / f"in/name={name}/a.parquet")
+    declared = source(format="parquet", path="in/**")
+    files = list_files(declared.path, base=str(world.root))
+    with pytest.raises(InvalidDataError, match="the column 'name' is in names of folders only") as caught:
+        read_files(world.spark, declared, files, columns=COLUMNS, storage={})
+    base = str(caught.value).partition("basePath: ")[2].partition(" ")[0]
+    declared = source(format="parquet", path="in/**", options={"basePath": base})
+    rows = read_files(world.spark, declared, files, columns=COLUMNS, storage={}).collect()
+    assert {row["id"]: row["name"] for row in rows} == {ord("x"): "x", ord("y"): "y"}
+
+
+def test_a_session_that_passes_over_broken_files_does_not_lose_their_rows(world):
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"id": [ord(name)]}), world.root / f"in/{name}.parquet")
+    broken = world.root / "in/a.parquet"
+    content = broken.read_bytes()
+    broken.write_bytes(content[:4] + bytes(40) + content[44:])
+    declared = source(format="parquet", path="in/*")
+    files = list_files(declared.path, base=str(world.root))
+    with (
+        session_settings(world.spark, {"spark.sql.files.ignoreCorruptFiles": "true"}),
+        pytest.raises(InvalidDataError, match=r"in/a\.parquet cannot be read: "),
+        source_failures("here"),
+    ):
+        read_files(world.spark, declared, files, columns=COLUMNS, storage={}).collect()
 
 
 def test_csv_quotes_and_encoding_are_sparks_unless_options_say_otherwise(world):
