@@ -50,7 +50,7 @@ class Adopted:
     applied_number: int
     columns: int
     settings: Mapping[str, Any]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOut, ...]
 
 
 def adopt(

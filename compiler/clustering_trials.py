@@ -70,7 +70,7 @@ class Trials:
     spec: TableSpec
     queries: tuple[TriedQuery, ...]
     trials: tuple[Trial, ...]
-    encrypted: bool = False
+    encrypted: bool
 
 
 class TrialTable:

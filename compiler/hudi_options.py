@@ -26,7 +26,7 @@ class HudiOptions:
     """Options in a fixed order, and what of the policy has no counterpart in Hudi."""
 
     options: Mapping[str, str]
-    unmatched: tuple[str, ...] = ()
+    unmatched: tuple[str, ...]
 
 
 def hudi_options(spec: TableSpec) -> HudiOptions:

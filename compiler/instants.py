@@ -70,7 +70,7 @@ class TimelineReport:
 
     table: str
     instants: tuple[InstantReport, ...]
-    is_single: bool = False
+    is_single: bool
 
 
 @read_again

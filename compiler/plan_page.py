@@ -30,9 +30,9 @@ class Card:
     name: str
     kind: str
     css: str
-    notes: tuple[str, ...] = ()
-    origins: tuple[tuple[str, str], ...] = ()
-    diff: tuple[DiffLine, ...] = ()
+    notes: tuple[str, ...]
+    origins: tuple[tuple[str, str], ...]
+    diff: tuple[DiffLine, ...]
     bars: tuple[Bar, ...] = ()
     recipe: tuple[tuple[str, str], ...] = ()
 

@@ -64,8 +64,8 @@ def simulate_table(
     *,
     inserts: int,
     limits: Limits,
-    partition: str | None = None,
-    declared: TableSpec | None = None,
+    partition: str | None,
+    declared: TableSpec | None,
 ) -> Simulation:
     """The plan for the live files of one partition, with the table's limits unless others are given.
 

@@ -55,9 +55,7 @@ def column_entry(column: Column) -> dict[str, Any]:
     return entry | ({"pii": True} if column.pii else {})
 
 
-def missing_settings(
-    wanted: TableSpec, resolved: TableSpec, *, sections: Collection[str] = LAYERED
-) -> dict[str, Any]:
+def missing_settings(wanted: TableSpec, resolved: TableSpec, *, sections: Collection[str]) -> dict[str, Any]:
     """The settings, by dotted path, that have to be declared for ``resolved`` to become ``wanted``.
 
     What is None in ``wanted`` cannot be declared: a layer below that sets it stays in force.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
@@ -42,7 +42,7 @@ class Workspace:
     tree: GitWorkTree
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str]
     open: Callable[[str, Mapping[str, Any]], ObjectStore] = open_store
 
     @property

@@ -14,7 +14,7 @@ class Code:
     title: str
     explanation: str
     remedy: str
-    warning: bool = False
+    warning: bool
 
 
 def _code(code: str, title: str, explanation: str, remedy: str, *, warning: bool = False) -> Code:

@@ -55,9 +55,9 @@ class Diagnostic:
     severity: Severity
     summary: str
     file: str
-    span: Span = START
-    hint: str | None = None
-    snippet: tuple[tuple[int, str], ...] = ()
+    span: Span
+    hint: str | None
+    snippet: tuple[tuple[int, str], ...]
     table: str | None = field(default=None, compare=False)
 
     @property

@@ -42,7 +42,7 @@ class LoadResult:
     diagnostics: tuple[Diagnostic, ...]
     files: int
     tables: tuple[ResolvedTable, ...] = ()
-    unresolved: tuple[str, ...] = ()
+    unresolved: tuple[str, ...]
     targets: tuple[str, ...] = ()
 
     def lacks(self, target: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -55,7 +55,7 @@ class ProjectFile:
     variables: Mapping[str, Any] | None
     warehouse: str
     other_warehouses: tuple[str | None, ...] = ()
-    found: list[Diagnostic] = field(default_factory=list)
+    found: list[Diagnostic]
 
     def scope(self) -> Scope:
         """What templates of tables and policies read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class Resolution:
     damaged: frozenset[DocumentPath]
     types: Mapping[str, ColumnType]
     columns_known: bool
-    found: list[Diagnostic] = field(default_factory=list)
+    found: list[Diagnostic]
 
     def report(
         self,
@@ -85,7 +85,7 @@ class Resolution:
             )
         )
 
-    def report_at(self, code: str, summary: str, node: Node, hint: str | None = None) -> None:
+    def report_at(self, code: str, summary: str, node: Node, hint: str | None) -> None:
         """Adds a finding at a node of the table's own file."""
         self.found.append(diagnostic(code, summary, source=self.file.source, span=node.span, hint=hint))
 

@@ -37,7 +37,7 @@ class Scalar:
     raw: str
     value: str
     style: str | None
-    anchor: str | None = None
+    anchor: str | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Collection:
     flow: bool
     start: int
     column: int
-    anchor: str | None = None
+    anchor: str | None
     span: tuple[int, int] | None = None
     entries: list[Entry] = field(default_factory=list)
     foot: list[Remark] = field(default_factory=list)

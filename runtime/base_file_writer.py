@@ -60,7 +60,7 @@ class BaseFileWriter:
         *,
         encoder: RowGroupEncoder,
         template: ParquetParts,
-        base_clustering: str | None = None,
+        base_clustering: str | None,
     ) -> None:
         file_id = bucket.file_id if roll_over == 0 else new_file_id(context.instant, bucket.index, roll_over)
         self.name = BaseFileName(partition=bucket.partition, file_id=file_id, instant=context.instant)

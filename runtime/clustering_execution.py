@@ -59,14 +59,14 @@ class Clustered:
     """
 
     commit: CommitResult
-    groups: int = 0
-    rows: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
-    left_out: tuple[LeftOut, ...] = ()
-    queries: tuple[MeasuredQuery, ...] = ()
+    groups: int
+    rows: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    left_out: tuple[LeftOut, ...]
+    queries: tuple[MeasuredQuery, ...]
     failures: tuple[ParquetryError, ...] = ()
 
 
@@ -213,7 +213,7 @@ def clustered(
     commit: CommitResult,
     standing: Sequence[RewrittenGroup],
     left_out: Sequence[LeftOut],
-    queries: Sequence[MeasuredQuery] = (),
+    queries: Sequence[MeasuredQuery],
 ) -> Clustered:
     """What became of a plan; groups of a run that was lost as a whole are left out, and measures of it."""
     if commit.instant is None:
@@ -235,7 +235,7 @@ def clustered(
     )
 
 
-def summed(parts: Sequence[Clustered], *, excluded_files: int = 0) -> ClusteringResult:
+def summed(parts: Sequence[Clustered], *, excluded_files: int) -> ClusteringResult:
     """The result of a run of several plans."""
     return ClusteringResult(
         instants=tuple(part.commit.instant for part in parts if part.commit.instant is not None),

@@ -277,7 +277,7 @@ def foresee(
     order: RowOrder | None,
     groups: Sequence[PlannedGroup],
     *,
-    limits: SampleLimits | None = None,
+    limits: SampleLimits | None,
 ) -> dict[FileKey, GroupForecast]:
     """What is foreseen for the groups of a plan, by their first file; nothing where none is asked for.
 

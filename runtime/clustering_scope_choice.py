@@ -51,7 +51,7 @@ class ScopeBySample:
         spec: TableSpec,
         policy: ClusteringSpec,
         *,
-        limits: SampleLimits | None = None,
+        limits: SampleLimits | None,
     ) -> None:
         self._store = store
         self._spec = spec

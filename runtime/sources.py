@@ -250,7 +250,7 @@ class _Entry:
     is_settled: bool = False
 
 
-def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None = None) -> Mapping[str, _Entry]:
+def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None) -> Mapping[str, _Entry]:
     """All entries, by instant; of folded ones those whose rows are wanted."""
 
     def read(path: str) -> Iterable[tuple[str, _Entry]]:

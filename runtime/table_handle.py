@@ -31,10 +31,10 @@ class TableHandle:
 
     store: ObjectStore
     config: TableConfig
-    spec: TableSpec | None = None
-    applied: AppliedRef | None = None
-    table_id: str | None = None
-    project: str | None = None
+    spec: TableSpec | None
+    applied: AppliedRef | None
+    table_id: str | None
+    project: str | None
     first_instant: str | None = None
 
     @property

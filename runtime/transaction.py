@@ -54,7 +54,7 @@ class TaskGuard:
 
     instant: str
     inflight_path: str
-    gives_up: bool = False
+    gives_up: bool
 
     def has_given_up(self, store: ObjectStore, bucket: int) -> bool:
         """Whether the write is published, or about to be, without that bucket."""

@@ -40,7 +40,7 @@ class FileGroup:
     partition: str
     file_id: str
     slices: tuple[FileSlice, ...]
-    replaced_at: str | None = None
+    replaced_at: str | None
 
     def as_of(self, time: str) -> FileSlice | None:
         """The version that readers saw at that time; None when there was none."""

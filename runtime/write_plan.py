@@ -42,7 +42,7 @@ class PartitionWork:
     slices: Sequence[FileSlice] = ()
     changes: Mapping[str, Changes] = field(default_factory=dict)
     record_size_bytes: float
-    sure: bool = True
+    sure: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def plan_buckets(
     *,
     policy: SizingPolicy,
     excluded: Mapping[str, str] | None = None,
-    tasks: int = 1,
+    tasks: int,
 ) -> WritePlan:
     """The buckets for all partitions; ``excluded`` files (reasons by id) are not filled.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from parquetry.cli.carried import Carried
@@ -16,7 +16,7 @@ from parquetry.compiler.applying import ActionResult, ApplyResult
 class ApplyView:
     """One line per table, then the next command, into which ``carried`` goes."""
 
-    carried: Carried = field(default_factory=Carried)
+    carried: Carried
 
     def text(self, outcome: ApplyResult, paint: Paint) -> str:
         """What was created, recorded, evolved; what failed and why."""

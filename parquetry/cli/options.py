@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ class ProjectRequest:
     """Which project, target and tables a command is about; ``carried`` is what was typed of it."""
 
     directory: Path
-    target: str | None = None
-    select: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)
-    carried: Carried = field(default_factory=Carried)
+    target: str | None
+    select: tuple[str, ...]
+    exclude: tuple[str, ...]
+    variables: Mapping[str, str]
+    carried: Carried
 
 
 def _variable(value: str) -> tuple[str, str]:

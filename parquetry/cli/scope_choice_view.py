@@ -36,7 +36,7 @@ def scope_lines(
     paint: Paint,
     *,
     spec: TableSpec | None,
-    verbose: bool = False,
+    verbose: bool,
     indent: int = 2,
 ) -> list[str]:
     """A line for each rule that was gone by; a table for partitions that were looked at, all or a few."""

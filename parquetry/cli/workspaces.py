@@ -82,7 +82,7 @@ def store_named(request: ProjectRequest, table: str, *, must_exist: bool = True)
     return table_named(request, table, must_exist=must_exist).store
 
 
-def plan_for(request: ProjectRequest, *, due: bool = False, excluded: bool = False) -> Plan:
+def plan_for(request: ProjectRequest, *, due: bool, excluded: bool) -> Plan:
     """The plan of the request's project and tables, as of now.
 
     ``due`` adds what every table owes, ``excluded`` which files clustering would leave.

@@ -26,7 +26,7 @@ class TimestampLiteral:
     """``TIMESTAMP '...'``: aware with an offset written in it, else in the session's time zone."""
 
     value: datetime
-    without_zone: bool = False
+    without_zone: bool
 
 
 Literal: TypeAlias = bool | int | float | Decimal | str | date | TimestampLiteral

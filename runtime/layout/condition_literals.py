@@ -32,7 +32,7 @@ class Interval:
 
 
 def interval_of(
-    literal: Literal, spark_type: str, *, listed: bool = False, time_zone: tzinfo | None = None
+    literal: Literal, spark_type: str, *, listed: bool, time_zone: tzinfo | None
 ) -> Interval | None:
     """The literal among values of that type; None where Spark's comparison is not certain.
 

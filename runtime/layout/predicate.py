@@ -47,7 +47,7 @@ class Null:
     """A column that is null, or with ``negated`` that is not."""
 
     column: str
-    negated: bool = False
+    negated: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,8 @@ class Bounds:
     """
 
     type: str
-    minimum: Scalar | None = None
-    maximum: Scalar | None = None
+    minimum: Scalar | None
+    maximum: Scalar | None
     has_nulls: bool = True
     has_values: bool = True
 

@@ -33,8 +33,8 @@ class CleanProgress:
 
     earliest: str | None
     last_completed: str
-    barrier: str | None = None
-    savepoints: tuple[str, ...] = ()
+    barrier: str | None
+    savepoints: tuple[str, ...]
 
     def covers(self, limits: Horizon, timeline: Timeline) -> bool:
         """Whether a clean with these limits would find nothing."""

@@ -22,7 +22,7 @@ def foresee_groups(
     table: TableHandle,
     groups: Sequence[PlannedGroup],
     *,
-    known: Foreseen | None = None,
+    known: Foreseen | None,
     limits: SampleLimits | None = None,
 ) -> Mapping[FileKey, GroupForecast]:
     """What groups are good for by the policy in force, by their first file; nothing where none is asked for.
@@ -40,8 +40,8 @@ def foresee_under(
     spec: TableSpec,
     groups: Sequence[PlannedGroup],
     *,
-    known: Foreseen | None = None,
-    limits: SampleLimits | None = None,
+    known: Foreseen | None,
+    limits: SampleLimits | None,
 ) -> Mapping[FileKey, GroupForecast]:
     """The same under a spec that need not be in force."""
     if spec.files.encryption_key is not None:

@@ -64,7 +64,7 @@ def begin_clustering(
     groups: Sequence[PlannedGroup],
     *,
     foreseen: Foreseen | None = None,
-    timing: Timing = DEFAULT_TIMING,
+    timing: Timing,
 ) -> Iterator[Transaction | None]:
     """A transaction whose plan is on the timeline, to be carried out by this process.
 
@@ -109,7 +109,7 @@ def schedule(
 
 
 @contextmanager
-def take_up(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> Iterator[Transaction]:
+def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Transaction]:
     """The transaction of a plan that waits on the timeline, Hudi's too; it is this process's from now on.
 
     InvalidDataError when no plan of that instant waits there, ConflictError when somebody carries it

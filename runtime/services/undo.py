@@ -94,8 +94,8 @@ def plan_rollback(
     timeline: Timeline,
     victim: Instant,
     *,
-    also: Iterable[str] = (),
-    partitions: Iterable[str] = (),
+    also: Iterable[str],
+    partitions: Iterable[str],
 ) -> RollbackPlan:
     """Which files have to go for the write to be undone; absolute paths without scheme.
 

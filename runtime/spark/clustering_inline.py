@@ -19,7 +19,7 @@ from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.clustering_look import note_look
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.timing import Timing
 
 _LOG = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def cluster_inline(
     result: CommitResult,
     *,
     budget_bytes: int | None = None,
-    timing: Timing = DEFAULT_TIMING,
+    timing: Timing,
 ) -> CommitResult:
     """The write's result, after the clustering that is due behind it, within ``budget_bytes``.
 

@@ -26,7 +26,7 @@ def write_batch(
     *,
     storage: Mapping[str, Any],
     extra: Mapping[str, str],
-    clustering_budget_bytes: int | None = None,
+    clustering_budget_bytes: int | None,
 ) -> CommitResult:
     """Write the batch by the source's operation; ``extra`` goes into the commit's metadata.
 

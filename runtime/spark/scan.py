@@ -44,7 +44,7 @@ def scan_files(
     files: Sequence[FileSlice],
     columns: Sequence[Column],
     *,
-    meta: Sequence[str] = (),
+    meta: Sequence[str],
     positions: bool = False,
 ) -> DataFrame:
     """The ``meta`` columns and the table's ``columns`` of the files, in that order.

@@ -68,7 +68,7 @@ class StagedRows:
     spec: StageSpec
     names: Mapping[int, str]
     totals: Mapping[str, PartitionTotals]
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Fault, ...]
 
     @cached_property
     def rows(self) -> int:

@@ -24,11 +24,11 @@ def batch_writer(
     store: ObjectStore,
     operation: Operation,
     *,
-    stream: str | None = None,
-    delete_when: str | None = None,
-    match: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    drop_duplicates: bool = False,
+    stream: str | None,
+    delete_when: str | None,
+    match: Sequence[str],
+    drop: Sequence[str],
+    drop_duplicates: bool,
 ) -> BatchWriter:
     """A function for ``foreachBatch`` that writes each micro-batch as one commit, and never twice.
 

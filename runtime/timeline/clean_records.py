@@ -20,7 +20,7 @@ class CleanerPlan(AvroRecord):
     RECORD: ClassVar[str] = "HoodieCleanerPlan"
 
     policy: str
-    earliest_commit_to_retain: str | None = None
+    earliest_commit_to_retain: str | None
     earliest_action: str = "commit"
     last_completed_commit: str = ""
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class CleanedPartition:
     """What a clean did in one partition; file names without folders."""
 
     policy: str
-    deleted: tuple[str, ...] = ()
+    deleted: tuple[str, ...]
     failed: tuple[str, ...] = ()
     partition_deleted: bool = False
 

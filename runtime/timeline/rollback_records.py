@@ -90,7 +90,7 @@ class RollbackPlan(AvroRecord):
 class RolledBackPartition:
     """What a rollback did in one partition; absolute paths without scheme."""
 
-    deleted: tuple[str, ...] = ()
+    deleted: tuple[str, ...]
     failed: tuple[str, ...] = ()
 
 
