@@ -86,7 +86,6 @@ def apply_plan(
     plan: Plan,
     workspace: Workspace,
     *,
-    report: Callable[[ActionResult], None] = lambda _: None,
     launch: Callable[[JobPlan], JobResult] = execute,
 ) -> ApplyResult:
     """Carry the plan out; nothing is planned again and nothing asked.
@@ -98,11 +97,7 @@ def apply_plan(
     if plan.intent.blocked:
         names = ", ".join(blocked.table for blocked in plan.intent.blocked)
         raise BlockedPlanError(f"the plan is blocked for {names}; resolve that, or plan with --exclude")
-    results = []
-    for action in plan.intent.actions:
-        result = _apply(action, plan, workspace, launch)
-        report(result)
-        results.append(result)
+    results = [_apply(action, plan, workspace, launch) for action in plan.intent.actions]
     done = [result.action for result in results if result.applied is not None]
     if done:
         located = {a.table: None if Step.FORGET in a.steps else a.location for a in done}

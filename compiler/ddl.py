@@ -25,7 +25,7 @@ _GENERATOR: Final = "hoodie.datasource.write.keygenerator.class"
 _STORED_GENERATOR: Final = "hoodie.table.keygenerator.class"
 
 
-def create_table(spec: TableSpec, *, location: str) -> str:
+def create_statement(spec: TableSpec, *, location: str) -> str:
     """The statement, ending in a semicolon and a newline.
 
     Spark puts partition columns last, in the order of ``PARTITIONED BY``. For a table that is there

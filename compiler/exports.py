@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.compiler.ddl import create_table
+from parquetry.compiler.ddl import create_statement
 from parquetry.compiler.hudi_options import HudiOptions, hudi_options
 from parquetry.compiler.workspace import Workspace, spec_of
 
@@ -26,7 +26,7 @@ def export_tables(workspace: Workspace) -> tuple[Export, ...]:
             table=table.name,
             location=table.location,
             options=hudi_options(spec_of(table)),
-            ddl=create_table(spec_of(table), location=table.location),
+            ddl=create_statement(spec_of(table), location=table.location),
         )
         for table in workspace.tables
     )

@@ -27,9 +27,14 @@ def measured_rows(queries: Iterable[MeasuredQuery]) -> list[tuple[str, ...]]:
     """The cells below :data:`MEASURED_HEADER`."""
     rows: list[tuple[str, ...]] = []
     for query in queries:
-        expected = [""] * 4 if query.expected is None else _figures(query.expected)
+        expected = [""] * 4 if query.expected is None else touched_cells(query.expected)
         parts = zip(
-            _KINDS, _figures(query.before), expected, _figures(query.after), _errors(query.error), strict=True
+            _KINDS,
+            touched_cells(query.before),
+            expected,
+            touched_cells(query.after),
+            _errors(query.error),
+            strict=True,
         )
         rows += [(_name(query.query, number), *cells) for number, cells in enumerate(parts)]
     return rows
@@ -40,7 +45,7 @@ def foreseen_table(queries: Sequence[tuple[str, Touched, Touched]], paint: Paint
     rows = [
         (_name(name, number), *cells)
         for name, now, expected in queries
-        for number, cells in enumerate(zip(_KINDS, _figures(now), _figures(expected), strict=True))
+        for number, cells in enumerate(zip(_KINDS, touched_cells(now), touched_cells(expected), strict=True))
     ]
     return columns(_FORESEEN_HEADER, rows, paint=paint, right=frozenset({2, 3}))
 
@@ -77,7 +82,8 @@ def _name(name: str, line: int) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
 
 
-def _figures(touched: Touched) -> list[str]:
+def touched_cells(touched: Touched) -> list[str]:
+    """Files, row groups, rows and bytes, as cells."""
     return [
         f"{touched.files:,}",
         f"{touched.row_groups:,}",

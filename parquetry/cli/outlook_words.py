@@ -39,7 +39,7 @@ def due_entries(plan: Plan) -> list[tuple[str, str]]:
         entries += [line for line in lines if line[0] == table]
         if (outlook := outlooks.get(table)) is not None:
             entries += [(table, text) for text in outlook_lines(outlook)]
-            entries += [(table, text) for text in scope_sentences(outlook.scopes, spec=None)]
+            entries += [(table, text) for text in scope_sentences(outlook.scopes)]
         if (left := excluded.get(table)) is not None and left.total:
             lines_left = map(carried_by(plan).told, excluded_lines(table, left))
             entries += [(table, f"left as it is: {text}") for text in lines_left]

@@ -100,11 +100,6 @@ class Output:
             return
         tell(self.carried.told(message), log_format=self.log_format, **facts)
 
-    def detail(self, message: str, **facts: Any) -> None:
-        """Tell it only to those who asked for more."""
-        if self.verbose:
-            self.note(message, **facts)
-
     def ended(self, failure: ParquetryError | None) -> int:
         """The exit code after the outcome was shown: 0, or that of the failure, which is told on stderr."""
         if failure is None:

@@ -55,12 +55,12 @@ def scope_lines(
     return lines
 
 
-def scope_sentences(choices: Sequence[ScopeChoice], *, spec: TableSpec | None) -> list[str]:
+def scope_sentences(choices: Sequence[ScopeChoice]) -> list[str]:
     """The same without a table: a sentence for each rule, and for each of a few partitions looked at."""
     sentences = [_rule(by, scope, number) for (by, scope), number in _rules(choices).items()]
     compared = _compared(choices)
     for choice in compared[:_SHOWN]:
-        place = masked_choice(choice, spec).partition or "the table"
+        place = choice.partition or "the table"
         scopes = ((Scope.GROUP, choice.group), (Scope.PARTITION, choice.whole))
         figures = "; ".join(
             f"scope {scope}{' (taken)' if scope is choice.scope else ''}: {_sentence(one)}"

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from parquetry.cli.measured_view import touched_cells
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
 from parquetry.compiler.clustering_suggestion import Suggestion, in_words
 from parquetry.compiler.clustering_trials import Trial, Trials, TriedQuery
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, Scope
-from parquetry.runtime.layout.skipping import Touched
 
 _HEADER = ("layout", "rewrites", "", "into", "time", "reads")
 _QUERY_HEADER = ("layout", "files", "row groups", "rows", "bytes")
@@ -92,21 +92,13 @@ def _cost(trial: Trial, *, are_read: bool) -> tuple[str, ...]:
 
 
 def _query(number: int, query: TriedQuery, outcome: Trials, paint: Paint) -> str:
-    rows = [("as it is", *_figures(query.now))]
+    rows = [("as it is", *touched_cells(query.now))]
     rows += [
-        (_short(in_words(trial.execution)), *_figures(trial.expected[number])) for trial in outcome.trials
+        (_short(in_words(trial.execution)), *touched_cells(trial.expected[number]))
+        for trial in outcome.trials
     ]
     table = columns(_QUERY_HEADER, rows, paint=paint, right=frozenset({1, 2, 3, 4}))
     return f"{paint.bold(query.name)}, weight {query.weight:g}\n{table}"
-
-
-def _figures(touched: Touched) -> tuple[str, ...]:
-    return (
-        f"{touched.files:,}",
-        f"{touched.row_groups:,}",
-        f"{touched.rows:,}",
-        human_size(touched.data_bytes),
-    )
 
 
 def _short(name: str) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from parquetry.cli.export_view import OptionsView
 from parquetry.cli.output import Paint
-from parquetry.compiler.ddl import create_table
+from parquetry.compiler.ddl import create_statement
 from parquetry.compiler.exports import export_tables
 from parquetry.compiler.hudi_options import hudi_options, settings_of
 from parquetry.compiler.words import document, flatten
@@ -140,7 +140,7 @@ def test_the_statement_quotes_what_people_write():
         partition_by=(),
         extra={"description": "it's"},
     )
-    text = create_table(declared, location="s3://lake/t")
+    text = create_statement(declared, location="s3://lake/t")
     assert "`id` string NOT NULL COMMENT 'the \\'id\\'\\n\\\\'" in text
     assert "COMMENT 'it\\'s'" in text
     assert "LOCATION 's3a://lake/t'" in text
