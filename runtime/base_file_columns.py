@@ -30,6 +30,15 @@ def parquet_places(schema: pa.Schema) -> dict[str, list[int]]:
     return places
 
 
+def values_at(rows: pa.RecordBatch, path: str) -> pa.Array:
+    """The values of a column, or of a field within structs by its dotted path; null below null structs."""
+    name, *fields = path.split(".")
+    values = rows.column(name)
+    for field in fields:
+        values = pc.struct_field(values, [values.type.get_field_index(field)])
+    return values
+
+
 def are_same(one: pa.Array, other: pa.Array) -> bool:
     """Whether two arrays of one type hold the same values, bit by bit; False where that is hard to say."""
     if pa.types.is_dictionary(one.type):

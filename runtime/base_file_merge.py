@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.base_file_columns import are_same
+from parquetry.runtime.base_file_columns import are_same, values_at
 from parquetry.runtime.base_file_incoming import IncomingRows
 from parquetry.runtime.base_file_model import DELETE, POSITION
 from parquetry.runtime.base_file_rows import Origin, RowStamper, one_batch, with_origin
@@ -43,7 +43,8 @@ class Merger:
 
     Where both rows have an ordering value the greater one stays; null is the smallest, NaN the
     greatest, and on a tie the incoming row wins. A delete that loses does not delete. Without an
-    ``ordering`` column every incoming row wins. ``late`` incoming rows have lost.
+    ``ordering`` column, which may be a field within structs, every incoming row wins. ``late``
+    incoming rows have lost.
     """
 
     stamper: RowStamper
@@ -56,8 +57,8 @@ class Merger:
         at: Rows = incoming.column(POSITION).to_numpy() - first
         wins = np.ones(len(at), bool)
         if self.ordering is not None:
-            stored_ordering = stored.column(self.ordering).take(pa.array(at))
-            wins = ~_is_greater(stored_ordering, incoming.column(self.ordering))
+            stored_ordering = values_at(stored, self.ordering).take(pa.array(at))
+            wins = ~_is_greater(stored_ordering, values_at(incoming, self.ordering))
             self.late += len(at) - int(wins.sum())
         deletes = incoming.column(DELETE).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         updated, deleted = at[wins & ~deletes], at[wins & deletes]

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.runtime.base_file_columns import values_at
 from parquetry.runtime.base_file_conform import conform
 from parquetry.runtime.base_file_model import DELETE, HASH
 from parquetry.runtime.meta_columns import RECORD_KEY
@@ -44,8 +45,8 @@ class StageSpec:
     record key: one of them, or ``_hoodie_record_key`` beside them; None where keys are generated
     later. ``rows`` asks for the file with whole rows, ``keys`` for the one with keys and control
     columns, always in parquet. ``required`` may not be null in rows that are no deletes.
-    ``ordering`` may be dotted. ``drop_duplicates`` is for those who read the stage: one row per
-    key and partition counts.
+    ``ordering`` may be dotted. ``drop_duplicates`` is for those who read the stage: one row counts of
+    those with one key, where keys are unique.
     """
 
     place: StagePlace
@@ -280,7 +281,7 @@ class _PartWriter:
         if key := spec.key_column:
             columns[RECORD_KEY] = table.column(key)
         if spec.ordering:
-            columns[ORDERING] = _at(table, spec.ordering)
+            columns[ORDERING] = values_at(table, spec.ordering)
         return pa.RecordBatch.from_pydict(columns)
 
     def _with_control(self, table: pa.RecordBatch) -> pa.RecordBatch:
@@ -363,11 +364,3 @@ def type_at(schema: pa.Schema, path: str) -> pa.DataType:
     for part in inner:
         kind = kind.field(part).type
     return kind
-
-
-def _at(table: pa.RecordBatch, path: str) -> pa.Array:
-    name, *inner = path.split(".")
-    array = table.column(name)
-    for part in inner:
-        array = pc.struct_field(array, [array.type.get_field_index(part)])
-    return array
