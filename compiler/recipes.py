@@ -17,18 +17,20 @@ def remedy_afresh(location: str) -> str:
 
 
 def copy_recipe(
-    spec: TableSpec, *, file: str, location: str, applied_commit: str | None
+    spec: TableSpec, *, file: str, location: str, applied_commit: str | None, names_location: bool
 ) -> tuple[RecipeStep, ...]:
     """How a table gets another key, partitioning, type or place: by a new table beside it.
 
     ``spec`` is the wanted one, ``file`` where it is declared, ``location`` where the rows are, and
     ``applied_commit`` the git commit of the spec that is applied, None where none has the file.
+    ``names_location``: the wanted spec says that it is where the rows are.
     """
     name, copy = spec.name, f"{spec.name}_v2"
     folder, slash, _ = file.rpartition("/")
     copied = f"{folder}{slash}{copy}.yml"
     operation = "upsert" if spec.record_key else "insert"
     restored = () if applied_commit is None else (f"git checkout {applied_commit[:12]} -- {file}",)
+    elsewhere = ", another location" if names_location else ""
     source = f"{{name: old, format: hudi, path: {location}, operation: {operation}}}"
     return (
         RecipeStep(
@@ -36,8 +38,8 @@ def copy_recipe(
             commands=(f"cp {file} {copied}", *restored),
         ),
         RecipeStep(
-            text=f"In {copied} write `name: {copy}` and `sources: [{source}]`, with a `select` where "
-            "columns need a cast.",
+            text=f"In {copied} write `name: {copy}`{elsewhere} and `sources: [{source}]`, with a `select` "
+            "where columns need a cast.",
         ),
         RecipeStep(
             text="Make the new table and fill it; run again until it has caught up.",

@@ -45,6 +45,7 @@ def refuse_move(table: Declared, elsewhere: Elsewhere, context: PlanContext) -> 
         file=table.file,
         location=elsewhere.location,
         applied_commit=_holding(elsewhere.applied_commit, table, context),
+        names_location=False,
     )
     return _refusal(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
 
@@ -100,6 +101,7 @@ def refuse_breaking(
                 file=table.file,
                 location=table.location,
                 applied_commit=_holding(applied.git_commit if applied else None, table, context),
+                names_location=table.is_written("location"),
             )
             return _refusal(
                 table, found.code, reason=_because(found), remedy=REMEDY, changes=changes, recipe=recipe

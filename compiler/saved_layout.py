@@ -33,8 +33,7 @@ def _layout(file: Path) -> LayoutReport:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{file} is no saved layout ({type(error).__name__}: {error}); write one with "
-            "`parquetry inspect TABLE --out FILE`"
+            f"{file} is no saved layout; write one with `parquetry inspect TABLE --out FILE`"
         ) from error
 
 

@@ -50,7 +50,8 @@ class Estimate:
 class TableDiff:
     """One table that differs. ``never_in_place``: the change needs a new table beside this one.
 
-    ``unallowed`` are the codes that need an ``allow`` entry which the project does not have.
+    ``unallowed`` are the codes that need an ``allow`` entry which the project does not have;
+    ``protected``: the target refuses the change, whatever is allowed.
     """
 
     table: str
@@ -60,6 +61,7 @@ class TableDiff:
     changes: tuple[Change, ...] = ()
     never_in_place: bool = False
     unallowed: tuple[str, ...] = ()
+    protected: bool = False
     estimate: Estimate | None = None
 
 
@@ -159,6 +161,7 @@ def _diff(
         changes=changes,
         never_in_place=bool(never),
         unallowed=tuple(sorted(open_codes)),
+        protected=bool(breaking) and now.target.protects(name),
         estimate=None if layout is None else _estimate(layout, spec_of(old), spec_of(new)),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -240,6 +241,10 @@ class Target:
     storage: Mapping[str, Any]
     budget: Budget
     protect: tuple[str, ...]
+
+    def protects(self, table: str) -> bool:
+        """Whether every breaking change of the table is refused."""
+        return any(fnmatchcase(table, pattern) for pattern in self.protect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ class DiffView:
     def text(self, outcome: SpecDiff, paint: Paint) -> str:
         """A block per table, then how many there are of each class."""
         head = paint.dim(f"project {outcome.project}, target {outcome.target}, against {outcome.base}")
-        blocks = ["\n".join(_table(table, paint)) for table in outcome.tables]
+        blocks = ["\n".join(_table(table, outcome.target, paint)) for table in outcome.tables]
         return "\n\n".join([head, *blocks, paint.bold(_summary(outcome))])
 
     def json(self, outcome: SpecDiff) -> Any:
@@ -37,7 +37,7 @@ def _json(table: TableDiff) -> dict[str, Any]:
     return shown | {"changes": changes_json(table.changes)}
 
 
-def _table(table: TableDiff, paint: Paint) -> Iterator[str]:
+def _table(table: TableDiff, target: str, paint: Paint) -> Iterator[str]:
     match table.fate:
         case Fate.ADDED:
             yield f"{paint.good('+')} {paint.bold(table.table)}  create"
@@ -48,7 +48,7 @@ def _table(table: TableDiff, paint: Paint) -> Iterator[str]:
         case Fate.CHANGED:
             yield f"{paint.warn('~')} {paint.bold(table.table)}  {table.change_class}"
             yield from (line for change in table.changes for line in _change(change, paint))
-            yield from _advice(table, paint)
+            yield from _advice(table, target, paint)
     if table.estimate is not None:
         yield from _estimate(table.estimate)
 
@@ -60,9 +60,11 @@ def _change(change: Change, paint: Paint) -> Iterator[str]:
         yield f"        allowed: {change.allowed}"
 
 
-def _advice(table: TableDiff, paint: Paint) -> Iterator[str]:
+def _advice(table: TableDiff, target: str, paint: Paint) -> Iterator[str]:
     if table.never_in_place:
         yield f"    {paint.bad('blocked')}: never made in place; `parquetry plan` prints the recipe"
+    if table.protected:
+        yield f"    {paint.bad('blocked')}: target {target} protects this table"
     for code in table.unallowed:
         yield f"    {paint.bad('blocked')}: {code} needs an allow entry in parquetry.yml"
 

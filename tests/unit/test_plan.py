@@ -13,6 +13,7 @@ import yaml
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.applying import apply_plan, check_fits
+from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.plan import ChangeClass, Step
 from parquetry.compiler.plan_codec import check_age, decode, encode, intent_json
@@ -20,6 +21,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.job import digest_of
+from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import create_table, open_table
@@ -177,6 +179,15 @@ def test_what_the_files_depend_on_never_changes_in_place(folder, changes, code):
     assert "orders_v2" in said
     assert "format: hudi" in said
     assert [w.code for w in plan(folder).evidence.warnings] == ["SC601"]
+
+
+def test_the_copy_of_a_table_that_names_its_location_is_given_another(folder):
+    apply(folder)
+    folder.orders(partition_by=None)
+    assert "location" not in plan(folder).intent.blocked[0].recipe[1].text
+    folder.orders(location="orders", partition_by=None)
+    (blocked,) = plan(folder).intent.blocked
+    assert "`name: orders_v2`, another location and `sources:" in blocked.recipe[1].text
 
 
 def test_a_table_that_nothing_was_written_to_may_be_made_afresh(folder):
@@ -615,6 +626,40 @@ def test_a_change_of_a_table_that_cannot_be_read_is_blocked_and_other_tables_are
     (blocked,) = result.intent.blocked
     assert (blocked.table, blocked.code, newest.name in blocked.reason) == ("orders", "SC503", True)
     assert result.evidence.warnings == ()
+
+
+@pytest.mark.parametrize("spoil", ["lost", "cut", "not JSON"])
+def test_a_table_whose_own_files_are_lost_or_spoilt_is_blocked_and_other_tables_are_planned(folder, spoil):
+    apply(folder)
+    hoodie = folder.table / ".hoodie"
+    if spoil == "not JSON":
+        (record,) = (hoodie / ".parquetry/applied").glob("*.json")
+        record.write_bytes(b"{torn")
+    elif spoil == "cut":
+        (hoodie / "hoodie.properties").write_bytes(b"")
+    else:
+        folder.orders(columns=columns_with(note={"type": "string"}))
+        apply(folder)
+        (hoodie / "hoodie.properties").unlink()
+    folder.write("tables/other.yml", ORDERS | {"name": "other"})
+    result = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
+    assert [action.table for action in result.intent.actions] == ["other"]
+    (blocked,) = result.intent.blocked
+    assert (blocked.table, blocked.code, "restore" in blocked.reason) == ("orders", "SC503", True)
+    drifts = {found.table: found.drifts for found in drift_of_workspace(folder.workspace())}
+    assert [drift.code for drift in drifts["orders"]] == ["DR100"]
+    assert drifts["other"] == ()
+
+
+def test_what_is_due_of_a_damaged_table_is_a_warning_and_the_others_are_measured(folder):
+    folder.write("tables/other.yml", ORDERS | {"name": "other"})
+    apply(folder)
+    put_partition_metadata(open_store(folder.table), "city=Oslo", instant="20260101000000000")
+    (folder.table / "city=Oslo/stray.parquet").write_bytes(b"")
+    result = plan_workspace(folder.workspace(), now_ms=NOW, due=True)
+    assert set(result.evidence.due) == {"other"}
+    (warning,) = result.evidence.warnings
+    assert (warning.code, warning.table, "stray.parquet" in warning.message) == ("DR100", "orders", True)
 
 
 def test_drift_is_one_line_of_a_plan(folder):

@@ -110,8 +110,19 @@ def test_an_allow_entry_is_taken_into_account(folder):
     folder.orders(columns=columns_with(amount=None))
     folder.project(allow=[{"code": "SC310", "table": "orders", "reason": "moved away"}])
     table = only(folder)
-    assert table["unallowed"] == []
+    assert (table["unallowed"], table["protected"]) == ([], False)
     assert table["changes"][0]["allowed"] == "moved away"
+
+
+def test_what_the_target_protects_is_blocked_whatever_is_allowed(folder):
+    folder.orders(columns=columns_with(amount=None))
+    targets = {"dev": PROJECT["targets"]["dev"] | {"protect": ["ord*"]}}
+    allow = [{"code": "SC310", "table": "orders", "reason": "moved away"}]
+    folder.project(allow=allow, targets=targets)
+    assert only(folder)["protected"]
+    assert "blocked: target dev protects this table" in run(folder)[1]
+    folder.orders(description="Another one.")
+    assert not only(folder)["protected"]
 
 
 def test_tables_come_and_go(folder):
