@@ -6,19 +6,23 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.instants import pending_seconds
 from parquetry.compiler.locks import held_lock
+from parquetry.compiler.masking import masked_by
 from parquetry.compiler.observation import admit, observe
 from parquetry.compiler.words import elapsed
-from parquetry.compiler.workspace import Workspace
+from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics import errors
-from parquetry.runtime.errors import LockHeldError, UnsupportedTableError
+from parquetry.runtime.damaged_files import damage_warnings
+from parquetry.runtime.errors import CorruptTableError, LockHeldError, UnsupportedTableError
 from parquetry.runtime.java import find_java
+from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.storage import open_store, probe_put_if_absent
 from parquetry.runtime.table import TableHandle
@@ -65,7 +69,7 @@ def invalid_project(error: SpecError) -> Check:
 
 
 def check_project(workspace: Workspace) -> Iterator[Check]:
-    """The warehouse's store, and every selected table: whether it may be written."""
+    """The warehouse's store, and every selected table: whether it is whole and may be written."""
     target = workspace.project.target
     yield _checked("storage", lambda: _probe(workspace))
     for table in workspace.tables:
@@ -114,6 +118,9 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
     if warnings := property_warnings(observation.handle.store):
         raise UnsupportedTableError("; ".join(warnings))
     admit(observation)
+    shown_by = partial(masked_partition, spec=masked_by(observation.spec, spec_of(table)))
+    if warnings := damage_warnings(observation.handle, shown_by=shown_by):
+        raise CorruptTableError("; ".join(warnings))
     return f"can be written at {table.location}{_pending(observation.handle)}{_lock(workspace, table)}"
 
 

@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
+from functools import partial
 from typing import Any
 
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.masking import masked_by
 from parquetry.compiler.rereading import read_again
+from parquetry.runtime.damaged_files import damage_warnings
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
@@ -104,7 +106,7 @@ class Owed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutReport:
-    """A table as of its newest completed write; ``warnings`` are what others may lose rows by.
+    """A table as of its newest completed write; ``warnings`` are what rows may be, or are, lost by.
 
     ``overlap`` has the columns that the applied clustering policy orders by. ``debt`` is what the
     files owe the applied policies, None where nothing is applied. ``clustering`` is the newest one that
@@ -150,7 +152,10 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
         debt=_owed(handle, spec, sum(part.size_bytes for part in slices)) if handle.applied else None,
         clustering=next((one for one in reversed(past) if one.queries), None),
         hindsight=hindsight(past),
-        warnings=property_warnings(store),
+        warnings=(
+            *property_warnings(store),
+            *damage_warnings(handle, shown_by=partial(masked_partition, spec=masked_by(spec, declared))),
+        ),
     )
 
 
