@@ -145,7 +145,8 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC503": _text(
         "The table has a version, a metadata table or another feature under which writing would lose rows "
-        "or break other readers.",
+        "or break other readers; or a file of its timeline, its properties or its applied record is lost "
+        "or spoilt.",
         "Do what the message says, or leave the table to the program that made it.",
     ),
     "SC601": _text(

@@ -81,13 +81,13 @@ def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
 
 @read_again
 def table_drift(store: ObjectStore, *, table: str, location: str) -> TableDrift:
-    """The drift of the table in a store."""
+    """The drift of the table in a store; of one that cannot be read any more, that."""
     try:
         observation = observe(store)
-    except UnsupportedTableError as refusal:
+        found = () if observation is None else observed_drift(observation)
+    except (UnsupportedTableError, CorruptTableError) as refusal:
         return TableDrift(table=table, location=location, is_applied=True, drifts=(unusable(refusal),))
     is_applied = observation is not None and observation.is_applied and observation.spec is not None
-    found = () if observation is None else observed_drift(observation)
     return TableDrift(table=table, location=location, is_applied=is_applied, drifts=found)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_applied, read_identity
 from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
-from parquetry.runtime.creation import first_commit
+from parquetry.runtime.creation import first_commit, refuse_lost_properties
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.readable import check_readable
@@ -69,12 +69,15 @@ def observe(store: ObjectStore) -> Observation | None:
     """The table in ``store``; None when there is none, or one that nobody can see yet.
 
     Writes nothing: a table whose creation was interrupted is left to `apply`. Raises
-    UnsupportedTableError for what is no copy-on-write table of version 6.
+    UnsupportedTableError for what is no copy-on-write table of version 6, CorruptTableError for what lost
+    or spoilt a file of its own.
     """
     identity = read_identity(store)
     try:
         raw = read_table_properties(store)
     except NotFoundError:
+        if identity is not None:
+            refuse_lost_properties(store, identity)
         return None
     config = TableConfig.from_properties(raw, place=store.uri)
     check_readable(store, config)

@@ -89,10 +89,11 @@ class Due:
     """What a run would do, by table: the debt it would pay, and what it would take from sources.
 
     ``outlooks`` say what its clustering would be good for. ``excluded`` are the files that it would leave,
-    None where that was not asked for.
+    None where that was not asked for. ``damage`` is why a table could not be measured.
     """
 
     debts: Mapping[str, Debt]
     outlooks: Mapping[str, Outlook]
     ingest: Mapping[str, tuple[DueSource, ...]]
     excluded: Mapping[str, ExcludedFiles] | None = None
+    damage: Mapping[str, str] = field(default_factory=dict)

@@ -82,21 +82,23 @@ def make_plan(
         excluded=None if due is None else due.excluded,
         drift=drift,
         warnings=(
-            *_unusable(drift, outcomes),
+            *_unusable(drift, due, outcomes),
             *unused(((table.spec.name, table.allowed) for table in tables), outcomes),
         ),
     )
     return plan_of(intent, evidence)
 
 
-def _unusable(drift: Iterable[Change], outcomes: Iterable[Action | Blocked]) -> Iterator[PlanWarning]:
+def _unusable(
+    drift: Iterable[Change], due: Due | None, outcomes: Iterable[Action | Blocked]
+) -> Iterator[PlanWarning]:
     """The tables that cannot be read or written as they are, and that nothing else is said of."""
     told = {outcome.table for outcome in outcomes if isinstance(outcome, Blocked)}
-    for change in drift:
-        table = change.path.rpartition(".")[0]
-        if change.code == "DR100" and table not in told:
-            message = f"table {table} cannot be read or written as it is now: {change.reason}"
-            yield PlanWarning(code=change.code, table=table, message=message)
+    drifted = ((change.path.rpartition(".")[0], change.reason) for change in drift if change.code == "DR100")
+    for table, reason in (*drifted, *(due.damage.items() if due else ())):
+        if table not in told:
+            message = f"table {table} cannot be read or written as it is now: {reason}"
+            yield PlanWarning(code="DR100", table=table, message=message)
 
 
 def _planned(

@@ -11,6 +11,8 @@ from parquetry.compiler.excluded import excluded_files
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.known_locations import former_locations
+from parquetry.compiler.masking import masked_by
+from parquetry.compiler.measuring import Measuring
 from parquetry.compiler.next_run import due_sources
 from parquetry.compiler.observation import Observation, admit, observe
 from parquetry.compiler.outlook import outlook_of
@@ -18,7 +20,6 @@ from parquetry.compiler.plan import (
     Change,
     ChangeClass,
     Debt,
-    ExcludedFiles,
     JobReference,
     Plan,
     PlanOptions,
@@ -30,7 +31,7 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.former_columns import former_columns
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.personal_data import MASK, pii_columns
+from parquetry.runtime.personal_data import MASK, masked_message, pii_columns
 from parquetry.runtime.source_files import join_base
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
@@ -76,7 +77,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         context=context,
         reader=reader,
         undeclared=find_undeclared(workspace) if workspace.is_whole else (),
-        due=_due(workspace, seen, excluded=excluded) if due else None,
+        due=_due(workspace, seen, drifts, excluded=excluded) if due else None,
         drift=_drift_lines(drifts),
     )
     return replace(plan, evidence=replace(plan.evidence, options=_options(workspace, plan)))
@@ -120,38 +121,54 @@ def job_references(workspace: Workspace, table: ResolvedTable) -> tuple[JobRefer
     return tuple(JobReference(name=job.name, digest=job.digest) for job in jobs)
 
 
-def _due(workspace: Workspace, seen: Mapping[str, _Seen], *, excluded: bool) -> Due:
-    """What a run would do for the tables that have an applied spec."""
+def _due(
+    workspace: Workspace,
+    seen: Mapping[str, _Seen],
+    drifts: Mapping[str, tuple[Drift, ...]],
+    *,
+    excluded: bool,
+) -> Due:
+    """What a run would do for the tables that have an applied spec and can be read."""
     budget_bytes = workspace.project.target.budget.services_bytes
-    observed = {name: table.observation for name, table in seen.items()}
-    applied = {name: o for name, o in observed.items() if o is not None and o.is_applied}
-    debts = map_each(applied.values(), lambda observation: _debt(observation, budget_bytes))
+    usable = {name: table.observation for name, table in seen.items() if not _is_unusable(drifts[name])}
+    applied = {name: o for name, o in usable.items() if o is not None and o.is_applied}
     specs = {table.name: spec_of(table) for table in workspace.tables}
     directory, storage = str(workspace.project.root), workspace.storage
+    measuring = Measuring(applied)
+    debts = measuring.each(lambda _, observation: _debt(observation, budget_bytes))
     # One after the other: the samples of many tables are not to be in memory at once.
-    outlooks = {
-        name: outlook_of(observation, specs[name], budget_bytes=budget_bytes)
-        for name, observation in applied.items()
-    }
+    outlooks = measuring.each(
+        lambda name, observation: outlook_of(observation, specs[name], budget_bytes=budget_bytes),
+        side_by_side=False,
+    )
+    left = (
+        measuring.each(
+            lambda name, observation: excluded_files(observation, specs[name], budget_bytes=budget_bytes)
+        )
+        if excluded
+        else None
+    )
     ingest = map_each(
         applied, lambda name: due_sources(applied[name], specs[name], directory=directory, storage=storage)
     )
     return Due(
-        debts={name: debt for name, debt in zip(applied, debts, strict=True) if debt is not None},
-        outlooks={name: outlook for name, outlook in outlooks.items() if outlook is not None},
+        debts=debts,
+        outlooks=outlooks,
         ingest={name: found for name, found in zip(applied, ingest, strict=True) if found},
-        excluded=_excluded(applied, specs, budget_bytes) if excluded else None,
+        excluded=left,
+        damage={name: _shown(error, applied[name], specs[name]) for name, error in measuring.damage.items()},
     )
 
 
-def _excluded(
-    applied: Mapping[str, Observation], specs: Mapping[str, TableSpec], budget_bytes: int
-) -> dict[str, ExcludedFiles]:
-    """The files that clustering would leave, of the tables that have it."""
-    found = map_each(
-        applied, lambda name: excluded_files(applied[name], specs[name], budget_bytes=budget_bytes)
-    )
-    return {name: files for name, files in zip(applied, found, strict=True) if files is not None}
+def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
+    """Whether it is told already that the table cannot be read or written."""
+    return any(drift.code == "DR100" for drift in drifts)
+
+
+def _shown(error: CorruptTableError, observation: Observation, declared: TableSpec) -> str:
+    """What is wrong with a table, without values of its personal columns."""
+    shown_by = masked_by(observation.spec, declared)
+    return masked_message(str(error), shown_by, location=observation.handle.store.uri)
 
 
 def _debt(observation: Observation, budget_bytes: int) -> Debt | None:
@@ -222,7 +239,7 @@ class _Seen:
     """An observation, or the reason why there is none: it is raised where the table is planned."""
 
     observation: Observation | None = None
-    refusal: UnsupportedTableError | None = None
+    refusal: UnsupportedTableError | CorruptTableError | None = None
 
     def get(self) -> Observation | None:
         if self.refusal is not None:
@@ -233,5 +250,5 @@ class _Seen:
 def _try_observe(store: ObjectStore) -> _Seen:
     try:
         return _Seen(observation=observe(store))
-    except UnsupportedTableError as refusal:
+    except (UnsupportedTableError, CorruptTableError) as refusal:
         return _Seen(refusal=refusal)

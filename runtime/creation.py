@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from parquetry.runtime.applied import IDENTITY_PATH, TableIdentity, read_identity
@@ -24,6 +25,7 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.key_generator import choose_key_generator
+from parquetry.runtime.partition_metadata import partition_metadata_path
 from parquetry.runtime.properties import (
     CHECKSUM_KEY,
     PROPERTIES_PATH,
@@ -35,13 +37,21 @@ from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome, probe_put_if_absent
 from parquetry.runtime.table_config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
-from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, format_instant
+from parquetry.runtime.timeline.instant import (
+    TIMELINE_FOLDER,
+    Action,
+    Instant,
+    State,
+    Timezone,
+    format_instant,
+)
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.version import VERSION
 
 TABLE_ID_KEY: Final = "parquetry.table_id"
 VERSION_KEY: Final = "parquetry.version"
 
+_LOOKED_AT: Final = 5
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _IDENTIFYING_KEYS: Final = (
     "hoodie.table.name",
@@ -54,13 +64,14 @@ _IDENTIFYING_KEYS: Final = (
 def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms: int) -> TableIdentity:
     """The identity of the table to be: the one put here, or that of whoever was faster.
 
-    UnsupportedTableError when there is a table that parquetry did not make; StalePlanError when it is
-    made for another project or with another spec.
+    UnsupportedTableError when there is a table that parquetry did not make, or files of one;
+    StalePlanError when it is made for another project or with another spec.
     """
     check_spec(spec)
     identity = read_identity(store) or _refuse_foreign_table(store)
     if identity is None:
         check_new_spec(spec)
+        _refuse_left_files(store, levels=len(spec.partition_by))
         probe_put_if_absent(store)
         identity = TableIdentity(
             table_id=str(uuid.uuid4()),
@@ -83,15 +94,11 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
 
 def finish_creation(store: ObjectStore, identity: TableIdentity) -> None:
     """Makes whatever of the table is not there yet; doing it twice, or by two, changes nothing."""
-    spec, first_instant = identity.spec, identity.first_instant
-    if spec is None or first_instant is None:
-        raise UnsupportedTableError(
-            f"{store.uri}: {IDENTITY_PATH} is there, {PROPERTIES_PATH} is not; restore it from a copy"
-        )
+    spec, first_instant = _recipe(store, identity)
     properties = table_properties(spec)
     if _is_whole(store, properties):
         return
-    _refuse_lost_properties(store, first_instant)
+    refuse_lost_properties(store, identity)
     content = first_commit(spec, table_id=identity.table_id)
     for state in State:
         instant = Instant(time=first_instant, action=Action.COMMIT, state=state)
@@ -196,6 +203,24 @@ def _refuse_foreign_table(store: ObjectStore) -> TableIdentity | None:
     return identity
 
 
+def _refuse_left_files(store: ObjectStore, *, levels: int) -> None:
+    """A table that lost its timeline leaves files of all times: readers would take them for a new one's rows.
+
+    Looked for in a few folders of each level, down to that of the last partition field.
+    """
+    folders = [""]
+    for level in range(levels + 1):
+        for folder in folders:
+            if store.stat(partition_metadata_path(folder)) is not None:
+                raise UnsupportedTableError(
+                    f"{store.uri}: there are files of a table, but its {TIMELINE_FOLDER} is lost; restore "
+                    "that from a copy, empty the folder, or choose another location"
+                )
+        if level < levels:
+            below = (path for folder in folders for path in store.list_folders(folder))
+            folders = list(islice((path for path in below if not path.startswith(".")), _LOOKED_AT))
+
+
 def _is_whole(store: ObjectStore, ours: Mapping[str, str]) -> bool:
     """Whether the last step was done. A Hudi writer that made a table of its own in between is noticed."""
     try:
@@ -211,8 +236,22 @@ def _is_whole(store: ObjectStore, ours: Mapping[str, str]) -> bool:
     return True
 
 
-def _refuse_lost_properties(store: ObjectStore, first_instant: str) -> None:
-    """A table that was written to has had properties; what they were by then nobody knows."""
+def _recipe(store: ObjectStore, identity: TableIdentity) -> tuple[TableSpec, str]:
+    """What a table is made with, and when; one that was adopted was made by somebody else."""
+    if identity.spec is None or identity.first_instant is None:
+        raise UnsupportedTableError(
+            f"{store.uri}: {IDENTITY_PATH} is there, {PROPERTIES_PATH} is not; restore it from a copy"
+        )
+    return identity.spec, identity.first_instant
+
+
+def refuse_lost_properties(store: ObjectStore, identity: TableIdentity) -> None:
+    """Raise where a table without properties has had some: what they were by then nobody knows.
+
+    CorruptTableError for one that was written to, UnsupportedTableError for one that was adopted. A table
+    whose creation was interrupted passes.
+    """
+    _, first_instant = _recipe(store, identity)
     later = Timeline.load(store).last_instant or first_instant
     if later > first_instant:
         raise CorruptTableError(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from parquetry.runtime.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.properties import format_properties, parse_properties
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import open_store
@@ -165,6 +167,19 @@ def test_lost_properties_of_a_table_that_was_written_to_are_not_made_up(tmp_path
     with pytest.raises(CorruptTableError, match=rf"is lost, but there is an instant {at('1')}; restore it"):
         open_table(table.store)
     assert not (tmp_path / PROPERTIES).exists()
+
+
+@pytest.mark.parametrize(("partition_by", "partition"), [((), ""), (("p",), "p=a"), (("p", "q"), "p=a/q=b")])
+def test_files_of_a_table_that_lost_its_timeline_are_not_taken_for_a_new_one(
+    tmp_path, partition_by, partition
+):
+    store = open_store(tmp_path)
+    put_partition_metadata(store, partition, instant=at("1"))
+    columns = (*spec().columns, Column(name="q", type="string"))
+    wanted = replace(spec(), partition_by=partition_by, columns=columns)
+    with pytest.raises(UnsupportedTableError, match=r"files of a table, but its \.hoodie is lost"):
+        create_table(store, wanted, project="tests")
+    assert not (tmp_path / ".hoodie").exists()
 
 
 def test_properties_that_hudi_has_extended_meanwhile_are_left_alone(tmp_path):
