@@ -6,13 +6,14 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage_local import LocalStore
 from parquetry.runtime.storage_model import ObjectInfo, ObjectStore, PutOutcome
 
 __all__ = [
+    "PROBE_PREFIX",
     "LocalStore",
     "ObjectInfo",
     "ObjectStore",
@@ -20,6 +21,8 @@ __all__ = [
     "open_store",
     "probe_put_if_absent",
 ]
+
+PROBE_PREFIX: Final = ".hoodie/.parquetry/probe-"
 
 _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)$", re.DOTALL)
 
@@ -64,7 +67,7 @@ def probe_put_if_absent(store: ObjectStore) -> None:
 
     Without that two writers could both believe to have committed.
     """
-    path = f".hoodie/.parquetry/probe-{uuid.uuid4().hex}"
+    path = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
     nonces = [uuid.uuid4().hex, uuid.uuid4().hex]
     try:
         outcomes = [store.put_if_absent(path, n.encode(), nonce=n) for n in nonces]

@@ -31,7 +31,7 @@ from parquetry.runtime.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, instants_given_up
 from parquetry.runtime.services.undo import instant_of_file
 from parquetry.runtime.sources import is_ledger_entry
-from parquetry.runtime.storage import ObjectInfo, ObjectStore
+from parquetry.runtime.storage import PROBE_PREFIX, ObjectInfo, ObjectStore
 from parquetry.runtime.storage_paths import finished_name
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
@@ -210,9 +210,9 @@ class _Leftovers:
         for time in self._claimed:
             if not self._is_busy(time) and (time in self._completed or self._is_old(time)):
                 yield claim_path(time)
-        for token in self._direct_children(BREAKING_FOLDER):
-            if self._age_ms(f"{BREAKING_FOLDER}/{token}") > self._grace_ms:
-                yield f"{BREAKING_FOLDER}/{token}"
+        for path in self._files:
+            if path.startswith((f"{BREAKING_FOLDER}/", PROBE_PREFIX)) and self._age_ms(path) > self._grace_ms:
+                yield path
         for name in self._direct_children(GIVEN_UP_FOLDER):
             time = name.partition(".")[0]
             if not self._is_busy(time) and time not in self._completed:

@@ -57,19 +57,11 @@ def write_archive_log(store: ObjectStore, folder: str, entries: Iterable[Mapping
             return path
 
 
-def read_archive(store: ObjectStore, folder: str) -> list[ArchivedInstant]:
-    """Everything in the archive logs of a table, oldest file first.
-
-    CorruptTableError names the file that is no archive log or is cut off.
-    """
-    found = []
-    for _, path in sorted(_versions(store, folder).items()):
-        found += decode_log(store.read(path), place=f"{store.uri}/{path}")
-    return found
-
-
 def read_newest_log(store: ObjectStore, folder: str) -> list[ArchivedInstant]:
-    """The instants in the log file that was written last, as far as the numbers say; [] without any."""
+    """The instants in the log file that was written last, as far as the numbers say; [] without any.
+
+    CorruptTableError names the file when it is no archive log or is cut off.
+    """
     versions = _versions(store, folder)
     if not versions:
         return []

@@ -13,8 +13,9 @@ from parquetry.runtime.key_generator import KeyEncoding
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import check_writable, open_table
 from parquetry.runtime.timeline.archive_entry import archive_entries
-from parquetry.runtime.timeline.archive_log import read_archive, write_archive_log
+from parquetry.runtime.timeline.archive_log import write_archive_log
 from parquetry.runtime.timeline.instant import Action, State
+from tests.support.archives import read_archive
 from tests.support.hudi_history import start
 from tests.support.hudi_spark import HudiTable
 from tests.support.rows import to_arrow

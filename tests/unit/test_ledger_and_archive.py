@@ -17,8 +17,9 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.timeline.archive_entry import archive_entries
-from parquetry.runtime.timeline.archive_log import read_archive, write_archive_log
+from parquetry.runtime.timeline.archive_log import write_archive_log
 from parquetry.runtime.timeline.instant import Action, State
+from tests.support.archives import read_archive
 from tests.support.ledger import consumed
 from tests.support.small_table import FAST, SmallTable, make_table
 from tests.support.stores import CountingStore, Kind

@@ -22,9 +22,10 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.services.sweeping import DAY_MS, REPORTS_FOLDER
 from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.storage import PROBE_PREFIX
 from parquetry.runtime.storage_paths import temporary_path
-from parquetry.runtime.timeline.archive_log import read_archive
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
+from tests.support.archives import read_archive
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import Kind, Stopped, WrappedStore
@@ -435,6 +436,7 @@ def test_the_sweep_removes_leftovers_and_nothing_that_lives(table: SmallTable) -
             temporary_path("p=a/.hoodie_partition_metadata"),
             temporary_path(f"p=a/f-0_0-0-0_{dead}.parquet"),
             ".hoodie/.parquetry/breaking/0123",
+            f"{PROBE_PREFIX}0123",
         ]
         spared = [
             f".hoodie/.temp/{alive.instant}/p=a/x.parquet.marker.CREATE",
