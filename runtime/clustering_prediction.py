@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import replace
 from itertools import accumulate, pairwise
-from math import isfinite
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
@@ -24,6 +21,7 @@ from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices
 from parquetry.runtime.clustering_sample import GroupSample
 from parquetry.runtime.clustering_shrinkage import Shrinkage
 from parquetry.runtime.clustering_strategies import values_of, whole
+from parquetry.runtime.clustering_values import DrawnColumn
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.file_statistics import (
     ColumnStatistics,
@@ -69,8 +67,15 @@ def arranged_files(
         row_group_size_bytes=row_group_size_bytes,
     )
     limits = merge_columns(group for file in files for group in file.row_groups)
+    ordered_by = {*order.split_by, *order.columns}
     leaves = {
-        name: _Column(kind=types[name], values=values, weight=sample.weight, limits=limits.get(name))
+        name: DrawnColumn(
+            values,
+            kind=types[name],
+            weight=sample.weight,
+            limits=limits.get(name),
+            ordered=name in ordered_by,
+        )
         for name, values in _leaves(rows, types)
     }
 
@@ -189,70 +194,3 @@ def _leaves(rows: pa.Table, types: Types) -> Iterator[tuple[str, pa.Array]]:
         elif pa.types.is_timestamp(values.type):
             values = values.cast(pa.int64())
         yield name, values
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Column:
-    """The sampled values of a column in the order of the rows, each for ``weight`` of them.
-
-    ``limits`` are the bounds of all rows, sampled or not.
-    """
-
-    kind: str
-    values: pa.Array
-    weight: float
-    limits: ColumnStatistics | None
-
-    def bounds(self, of_rows: range) -> ColumnStatistics:
-        """The bounds of the sampled ones of some rows, moved apart by what the others are likely to add."""
-        places = (of_rows.start, of_rows.stop)
-        first, end = (min(round(place / self.weight), len(self.values)) for place in places)
-        weight = self.weight
-        if end == first:
-            # No row of it was drawn: it lies between the last one before and the first one behind.
-            first, end = max(first - 1, 0), min(end + 1, len(self.values))
-            weight = 1.0
-        part = self.values.slice(first, end - first)
-        rows = len(of_rows)
-        # The writer records no bounds where there is a NaN.
-        has_nan = pa.types.is_floating(part.type) and pc.any(pc.is_nan(part)).as_py()
-        found = {} if has_nan else pc.min_max(part).as_py()
-        drawn = len(part) - part.null_count
-        plain = ColumnStatistics(
-            type=self.kind,
-            minimum=found.get("min"),
-            maximum=found.get("max"),
-            nulls=min(round(part.null_count * weight), rows) if drawn else rows,
-        )
-        # Values spread evenly over a range: the outermost two of n are (n - 1) / (n + 1) of it apart.
-        by = (1 - 1 / weight) / (drawn - 1) if drawn > 1 else 0.0
-        return self._widened(plain, by) if by > 0 else plain
-
-    def _widened(self, bounds: ColumnStatistics, by: float) -> ColumnStatistics:
-        """The bounds with their distance more by this share at either end, never beyond the limits."""
-        low, high = bounds.minimum, bounds.maximum
-        if isinstance(low, bool):
-            return bounds
-        if isinstance(low, int) and isinstance(high, int):
-            margin = int((high - low) * by)
-            low, high = low - margin, high + margin
-        elif isinstance(low, Decimal) and isinstance(high, Decimal):
-            step = (high - low) * Decimal(by)
-            low, high = low - step, high + step
-        elif isinstance(low, float) and isinstance(high, float) and isfinite(high - low):
-            reach = (high - low) * by
-            low, high = low - reach, high + reach
-        else:
-            # Texts have no distance, and infinities none that says anything.
-            return bounds
-        return _within(replace(bounds, minimum=low, maximum=high), self.limits)
-
-
-def _within(bounds: ColumnStatistics, limits: ColumnStatistics | None) -> ColumnStatistics:
-    if limits is None or limits.minimum is None or limits.maximum is None or limits.type != bounds.type:
-        return bounds
-    return replace(
-        bounds,
-        minimum=max(bounds.minimum, limits.minimum),  # type: ignore[type-var]  # both of one type
-        maximum=min(bounds.maximum, limits.maximum),  # type: ignore[type-var]  # both of one type
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -97,18 +96,21 @@ class TriedRows:
         row_group_bytes = policy.row_group_size_bytes or default_row_group_bytes(target_bytes)
         stored = self._stored_bytes / self._rows.num_rows
         read = self._rows.num_rows / of_rows
-        # A row group's share of the rows that were read may be too few to be encoded like it.
-        step = max(min(row_group_bytes, target_bytes) / stored * read, 1 if read == 1 else _FEWEST_ROWS)
-        count = max(round(rows.num_rows / step), 1)
-        bounds = np.linspace(0, rows.num_rows, count + 1).astype(int)
         encoder = RowGroupEncoder(policy, page_rows=None if order is None else ORDERED_PAGE_ROWS)
-        data = written = 0
-        for first, end in pairwise(bounds):
-            part = rows.slice(first, end - first).combine_chunks()
-            encoded = encoder.encode(_as_written(part))
+        data = written = first = 0
+        while first < rows.num_rows:
+            # As the writer does: by what rows took so far, before the first ones by the files that are read.
+            row_bytes = written / first if first else stored
+            # A row group's share of the rows that were read may be too few to be encoded like it.
+            least = 1 if read == 1 else _FEWEST_ROWS
+            step = max(min(row_group_bytes, target_bytes) / row_bytes * read, least)
+            left = rows.num_rows - first
+            count = -(-left // max(round(left / step), 1))
+            encoded = encoder.encode(_as_written(rows.slice(first, count).combine_chunks()))
             data += encoded.parts.stored_bytes(0)
             written += encoded.size_bytes
             shape.add(encoded.parts)
+            first += count
         return Shrinkage(
             data=data / self._stored_bytes, written=written / self._stored_bytes, pages=shape.shape
         )

@@ -156,8 +156,12 @@ def foreseen(
     limits: SampleLimits,
     target_bytes: int = 512 * KIB,
     row_group_bytes: int = 64 * KIB,
+    conditions: Sequence[str] = (),
 ) -> list[Foreseen]:
-    """Conditions drawn by row from a table of so many small files, before and after it is clustered."""
+    """Conditions drawn by row from a table of so many small files, before and after it is clustered.
+
+    And those that are given as ``conditions``.
+    """
     rng = np.random.default_rng(seed)
     policy = FilesPolicy(row_group_size_bytes=row_group_bytes)
     before = context(folder, kind.columns, instant=FIRST, files=policy)
@@ -167,7 +171,7 @@ def foreseen(
     types = column_types(kind.columns)
     queries = [
         DeclaredQuery(name=str(n), where=where, predicate=parse_where(where, types=types, time_zone=UTC))
-        for n, where in enumerate(_drawn(rng, table, kind.asked, predicates))
+        for n, where in enumerate([*conditions, *_drawn(rng, table, kind.asked, predicates)])
     ]
     group = [_clustering_file(file) for file in written]
     forecaster = Forecaster(

@@ -1,0 +1,172 @@
+"""Between which values rows lie of which only some were drawn, once they are in order.
+
+Of a column that the order arranges, those that were drawn tell of the rows around them. Of one that it
+does not, any rows are as good: there as many are looked at as there will be, not only those of them that
+were drawn, since these have little of what is rare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parquetry.runtime.layout.file_statistics import ColumnStatistics
+
+Numbers = npt.NDArray[np.int64]
+
+_NEIGHBOURS: Final = 5
+_MOST_ROWS: Final = 16_384
+_FEWEST_PARTS: Final = 4
+
+_AS_SPREAD: Final = 2 / 3
+"""Rows count as spread when they are in this share, or more, of the parts that they would be in by chance."""
+
+
+class DrawnColumn:
+    """The values that were drawn of a column in the order of the rows, each for ``weight`` of them.
+
+    ``limits`` are the bounds of all rows, drawn or not; ``ordered`` says whether the order goes by it.
+    """
+
+    def __init__(
+        self, values: pa.Array, *, kind: str, weight: float, limits: ColumnStatistics | None, ordered: bool
+    ) -> None:
+        self._kind = kind
+        self._weight = weight
+        self._limits = limits
+        self._rows = len(values)
+        encoded = values.dictionary_encode()
+        order = pc.sort_indices(encoded.dictionary)
+        self._distinct = encoded.dictionary.take(order)
+        none = len(order)
+        is_null = values.is_null().to_numpy(zero_copy_only=False)
+        numbers = np.argsort(order.to_numpy())[encoded.indices.fill_null(0).to_numpy()] if none else none
+        nan = np.zeros(self._rows, bool)
+        if pa.types.is_floating(values.type):
+            nan = np.isnan(values.to_numpy(zero_copy_only=False)) & ~is_null
+        has_place = ~(is_null | nan)
+        self._nulls = _Side(np.where(is_null, 0, 1), none=1, ordered=ordered)
+        self._valued = _Side(np.where(is_null, 1, 0), none=1, ordered=ordered)
+        self._nan = _Side(np.where(nan, 0, 1), none=1, ordered=ordered)
+        self._least = _Side(np.where(has_place, numbers, none), none=none, ordered=ordered)
+        self._greatest = _Side(np.where(has_place, none - 1 - numbers, none), none=none, ordered=ordered)
+
+    def bounds(self, of_rows: range) -> ColumnStatistics:
+        """The bounds that some rows are expected to have, those of them too that were not drawn."""
+        rows = len(of_rows)
+        places = (of_rows.start, of_rows.stop)
+        first, end = (min(round(place / self._weight), self._rows) for place in places)
+        none_drawn = end == first
+        if none_drawn:
+            # They lie between the last one before and the first one behind.
+            first, end = max(first - 1, 0), min(end + 1, self._rows)
+        drawn = range(first, end)
+        if not self._valued.count(self._valued.window(drawn, rows)):
+            return ColumnStatistics(type=self._kind, nulls=rows)
+        window = self._nulls.window(drawn, rows)
+        nulls = self._nulls.count(window)
+        plain = ColumnStatistics(
+            type=self._kind, nulls=min(max(round(nulls * rows / len(window)), min(nulls, 1)), rows - 1)
+        )
+        # The writer records no bounds where there is a NaN.
+        if self._nan.count(self._nan.window(drawn, rows)):
+            return plain
+        low, high = (
+            self._outermost(side, values, side.window(drawn, rows), 0 if none_drawn else rows)
+            for side, values in ((self._least, self._distinct), (self._greatest, self._distinct[::-1]))
+        )
+        return _within(replace(plain, minimum=low, maximum=high), self._limits)
+
+    @staticmethod
+    def _outermost(side: _Side, values: pa.Array, window: range, rows: int) -> Any:
+        """The value that is furthest out of so many rows; None where none is known.
+
+        One that was not drawn is taken to lie as much further as those that were lie from each other.
+        """
+        numbers = side.outermost(window, _NEIGHBOURS)
+        if not len(numbers):
+            return None
+        found, inner = (values[int(numbers[at])].as_py() for at in (0, -1))
+        share = (1 - len(window) / rows) / max(len(numbers) - 1, 1) if len(window) < rows else 0.0
+        if not share or isinstance(found, bool):
+            return found
+        if isinstance(found, int):
+            return found + round((found - inner) * share)
+        if isinstance(found, Decimal):
+            return found + (found - inner) * Decimal(share)
+        # Texts have no distance, and infinities none that says anything.
+        return (
+            found + (found - inner) * share if isinstance(found, float) and isfinite(found - inner) else found
+        )
+
+
+class _Side:
+    """The ``numbers`` of rows, the smaller the further out on one side; ``none`` for those without one."""
+
+    def __init__(self, numbers: Numbers, *, none: int, ordered: bool) -> None:
+        self._numbers = numbers
+        self._none = none
+        self._ordered = ordered
+        self._spread: dict[int, bool] = {}
+
+    def window(self, drawn: range, rows: int) -> range:
+        """The rows that tell of so many, of which some were ``drawn``: those, or as many around them."""
+        size = max(min(rows, _MOST_ROWS, len(self._numbers)), len(drawn))
+        part_rows = 1 << (len(drawn).bit_length() - 1)
+        if part_rows not in self._spread:
+            self._spread[part_rows] = self._is_spread(part_rows)
+        if not self._spread[part_rows]:
+            return drawn
+        start = min(max((drawn.start + drawn.stop - size) // 2, 0), len(self._numbers) - size)
+        return range(start, start + size)
+
+    def outermost(self, window: range, most: int) -> Numbers:
+        """The smallest numbers there, at most so many, in their order."""
+        numbers = self._numbers[window.start : window.stop]
+        if len(numbers) > most:
+            numbers = np.partition(numbers, most - 1)[:most]
+        return np.sort(numbers[numbers < self._none])
+
+    def count(self, window: range) -> int:
+        """How many rows there have a number."""
+        return int(np.count_nonzero(self._numbers[window.start : window.stop] < self._none))
+
+    def _is_spread(self, part_rows: int) -> bool:
+        """Whether the rows furthest out lie as if they were thrown into parts of so many rows.
+
+        Of some of them, of twice as many and so on, it is counted in how many parts they are. Where there
+        is too little to be counted, only an order by the column speaks against it.
+        """
+        parts = len(self._numbers) // part_rows
+        if parts < _FEWEST_PARTS:
+            return False
+        numbers = self._numbers[: parts * part_rows]
+        outermost = numbers.reshape(parts, part_rows).min(axis=1)
+        upto = np.cumsum(np.bincount(numbers, minlength=self._none)[: self._none])
+        wanted = 2
+        while self._none and wanted <= min(int(upto[-1]), _FEWEST_PARTS * parts):
+            number = int(np.searchsorted(upto, wanted))
+            by_chance = parts * (1 - (1 - 1 / parts) ** int(upto[number]))
+            if np.count_nonzero(outermost <= number) < _AS_SPREAD * by_chance:
+                return False
+            wanted = 2 * int(upto[number])
+        return wanted > 2 or not self._ordered  # noqa: PLR2004 - nothing was counted
+
+
+def _within(bounds: ColumnStatistics, limits: ColumnStatistics | None) -> ColumnStatistics:
+    if limits is None or limits.minimum is None or limits.maximum is None or limits.type != bounds.type:
+        return bounds
+    if bounds.minimum is None or bounds.maximum is None:
+        return bounds
+    return replace(
+        bounds,
+        minimum=max(bounds.minimum, limits.minimum),
+        maximum=min(bounds.maximum, limits.maximum),
+    )
