@@ -168,10 +168,21 @@ def split_places(rows: pa.RecordBatch, before: pa.RecordBatch | None, order: Row
     if not order.split_by or not rows.num_rows:
         return []
     last = [] if before is None else [before.slice(before.num_rows - 1)]
-    together = pa.Table.from_batches([*last, rows])
-    keys = pa.table([values_of(together, name) for name in order.split_by], names=list(order.split_by))
+    keys = _split_keys(pa.Table.from_batches([*last, rows]), order)
     changes = np.flatnonzero(~_equals_next(keys)) + 1 - len(last)
     return [int(place) for place in changes]
+
+
+def values_apart(rows: pa.Table, order: RowOrder) -> int:
+    """How many different values rows have that may not share a file."""
+    if not order.split_by or not rows.num_rows:
+        return int(rows.num_rows > 0)
+    keys = _split_keys(rows, order)
+    return int(np.count_nonzero(~_equals_next(keys.take(sort_indices(keys)).combine_chunks()))) + 1
+
+
+def _split_keys(rows: pa.Table, order: RowOrder) -> pa.Table:
+    return pa.table([values_of(rows, name) for name in order.split_by], names=list(order.split_by))
 
 
 def gathered(pieces: list[pa.RecordBatch]) -> pa.Table:

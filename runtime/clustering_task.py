@@ -27,6 +27,7 @@ from parquetry.runtime.clustering_order import (
     declared_order,
     gathered,
     split_places,
+    values_apart,
 )
 from parquetry.runtime.clustering_runs import drained, in_order, in_order_by_ranges
 from parquetry.runtime.clustering_sample_file import KeptSample
@@ -198,18 +199,31 @@ def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches)
         start = 0
         for place in split_places(batch, before, order):
             values += 1
-            if values > _MOST_VALUES:
-                raise InvalidDataError(
-                    f"clustering.execution.split_by: rows of partition {group.partition!r} have more than "
-                    f"{_MOST_VALUES:,} different values of {', '.join(order.split_by)}, each of which takes "
-                    "a file of its own; name columns of few values"
-                )
+            _refuse_many(values, order, group)
             if place > start:
                 writer.append(with_origin(batch.slice(start, place - start), Origin.COPIED))
             writer.end_file()
             start = place
         writer.append(with_origin(batch.slice(start), Origin.COPIED))
         before = batch
+
+
+def check_values(group: GroupWork, sample: pa.Table) -> None:
+    """InvalidDataError when a sample alone has more values of ``split_by`` than tasks write files for.
+
+    Known before a file is written; what a sample does not have is noticed when it is appended.
+    """
+    assert group.order is not None
+    _refuse_many(values_apart(sample, group.order) // group.tasks, group.order, group)
+
+
+def _refuse_many(values: int, order: RowOrder, group: GroupWork) -> None:
+    if values > _MOST_VALUES:
+        raise InvalidDataError(
+            f"clustering.execution.split_by: rows of partition {group.partition!r} have more than "
+            f"{_MOST_VALUES:,} different values of {', '.join(order.split_by)}, each of which takes "
+            "a file of its own; name columns of few values"
+        )
 
 
 def _check(
@@ -288,11 +302,14 @@ def _sorted(
     else:
         if held:
             whole = gathered(held)
-            keys = OrderKeys(order, planned_sample(context, group) or _strided(whole))
+            sample = _strided(whole)
+            check_values(group, sample)
+            keys = OrderKeys(order, planned_sample(context, group) or sample)
             yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
         return
     stride = max(rows // SAMPLE_ROWS, 1)
     sample = sample_of(context, group.slices, order, stride=stride, most_bytes=run_bytes)
+    check_values(group, sample)
     keys = OrderKeys(order, planned_sample(context, group) or sample)
     # Files in front may be older than a wide column: rows take no less than in the file.
     expected_bytes = max(rows * size / sum(batch.num_rows for batch in held), stored_bytes)

@@ -16,7 +16,7 @@ from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
 from parquetry.runtime.clustering_fingerprint import MODULUS
 from parquetry.runtime.clustering_order import SAMPLE_ROWS
-from parquetry.runtime.clustering_task import GroupWork, planned_sample, run_bytes_of
+from parquetry.runtime.clustering_task import GroupWork, check_values, planned_sample, run_bytes_of
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.clustering_ranges import (
@@ -57,6 +57,7 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
         sampled = _sample(spark, context, work, shares)
         if sampled is None:
             return _NOTHING
+        check_values(work, sampled.sample)
         expected_bytes = sampled.rows * sampled.row_bytes
         ranges = int(expected_bytes // run_bytes_of(context)) + 1
         division = Division(

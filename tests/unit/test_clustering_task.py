@@ -16,7 +16,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime import clustering_task
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_task import GroupWork, group_rewriter, rewrite_group
+from parquetry.runtime.clustering_task import GroupWork, check_values, group_rewriter, rewrite_group
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.outcome import RetryWrite
@@ -253,8 +253,15 @@ def test_a_file_for_every_row_is_refused(small_files, monkeypatch):
     few = RowOrder(strategy="sort", columns=("n",), split_by=("place.city",))
     assert len(rewrite_group(ctx, work(files, order=few)).files) == 3
     many = RowOrder(strategy="sort", columns=("n",), split_by=("place.city", "day"))
-    with pytest.raises(InvalidDataError, match=r"partition 'p=1' have more than 3 different values of place"):
+    refused = r"partition 'p=1' have more than 3 different values of place"
+    with pytest.raises(InvalidDataError, match=refused):
         rewrite_group(ctx, work(files, order=many))
+    monkeypatch.setattr(SpreadingWriter, "append", None)
+    for budget_bytes in (512 * MIB, 300_000):
+        with pytest.raises(InvalidDataError, match=refused):
+            rewrite_group(replace(ctx, memory_budget_bytes=budget_bytes), work(files, order=many))
+    with pytest.raises(InvalidDataError, match=refused):
+        check_values(work(files, order=many, tasks=8), read(ctx, files))
 
 
 @pytest.mark.parametrize(("target", "files_expected"), [(1.0, 10), (0.75, 13), (4.0, 2), (20.0, 1)])
