@@ -89,7 +89,7 @@ def report_timeline(
     if instant is not None and not wanted:
         raise TableNotFoundError(
             f"the active timeline of {handle.config.name} has no instant {instant}; "
-            "`parquetry timeline` without it lists them"
+            "`parquetry timeline TABLE` lists them"
         )
     spec, zone = masked_by(handle.spec, declared), handle.config.timezone
     return TimelineReport(

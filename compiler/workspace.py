@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,7 @@ class Workspace:
 
     def is_protected(self, table: ResolvedTable) -> bool:
         """Whether the target refuses every breaking change of the table."""
-        return any(fnmatchcase(table.name, pattern) for pattern in self.project.target.protect)
+        return self.project.target.protects(table.name)
 
 
 def open_workspace(

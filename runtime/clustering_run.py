@@ -6,7 +6,9 @@ import warnings
 
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.job import SparkSettings
+from parquetry.runtime.services.clustering_plans import check_waiting
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timing import DEFAULT_TIMING
 
 
 def cluster_by_hand(
@@ -16,6 +18,8 @@ def cluster_by_hand(
 
     Errors are those of :func:`parquetry.runtime.spark.clustering.cluster` and ``execute``.
     """
+    if instant is not None:
+        check_waiting(table, instant, DEFAULT_TIMING)
     # PySpark warns of the pandas it finds; whoever runs a command cannot do anything about it.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
     from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy

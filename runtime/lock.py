@@ -172,7 +172,7 @@ class TableLock:
             if now_ms - waiting_since_ms > patience * 1000:
                 raise LockHeldError(
                     f"{self._store.uri}/{self._path} is held by {found.holder} since {patience:.0f} s; "
-                    "try again, or release it with `parquetry unlock` when that program has ended"
+                    "try again, or release it with `parquetry unlock TABLE` when that program has ended"
                 )
             self._session.heartbeat.ensure()
             timing.poll(round_number)

@@ -30,7 +30,7 @@ from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.pending import SCHEDULED, settle
+from parquetry.runtime.pending import SCHEDULED, settled_timeline
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.services.clustering_foreseen import foresee_groups, keep_samples, with_forecast
 from parquetry.runtime.services.clustering_survey import (
@@ -122,7 +122,7 @@ def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Tra
     try:
         with _session(table, timing, purpose="take up a clustering plan") as (session, _):
             with table_lock(table, session):
-                _check_waiting(table, instant, timing)
+                check_waiting(table, instant, timing)
                 heartbeat.start()
                 store.put(claim_path(instant), claim.to_bytes())
             session.acknowledge()
@@ -136,9 +136,7 @@ def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Tra
 def _session(table: TableHandle, timing: Timing, *, purpose: str) -> Iterator[tuple[Session, Timeline]]:
     """A session on a fresh instant, after what is dead was rolled back, and the timeline before it."""
     store = table.store
-    timeline = Timeline.load(store)
-    check_writable(table, timeline, store.now_ms())
-    timeline, _ = settle(table, timeline, timing=timing)
+    timeline = settled_timeline(table, timing=timing)
     zone = table.config.timezone
     with open_session(
         store, purpose=purpose, after=timeline.last_instant, zone=zone, timing=timing
@@ -222,8 +220,11 @@ def _standing(
     return tuple(group for group in groups if gone.isdisjoint(file.key for file in group.files))
 
 
-def _check_waiting(table: TableHandle, instant: str, timing: Timing) -> None:
-    """Return when a plan of that instant waits to be carried out, and nobody is at it."""
+def check_waiting(table: TableHandle, instant: str, timing: Timing) -> None:
+    """Return when a plan of that instant waits to be carried out, and nobody is at it.
+
+    InvalidDataError when none waits there, ConflictError when somebody carries it out already.
+    """
     store = table.store
     now = Timeline.load(store)
     if instant not in now.pending_clusterings:

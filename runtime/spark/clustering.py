@@ -153,7 +153,7 @@ class _Run:
         if plan is None:
             raise InvalidDataError(
                 f"{transaction.store.uri}: {transaction.instant} is no clustering plan; "
-                "see `parquetry timeline`"
+                "see `parquetry timeline TABLE`"
             )
         self.planned = frozenset((s.partition, s.file_id) for group in plan.groups for s in group.slices)
         self._planned = planned_work(transaction, plan)

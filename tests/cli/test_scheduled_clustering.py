@@ -57,6 +57,13 @@ def test_a_plan_is_left_on_the_timeline_for_another_process(table):
     assert len(Timeline.load(table.store).pending_clusterings) == 2
 
 
+def test_a_plan_that_does_not_wait_is_told_without_a_jvm(table, tmp_path):
+    path = table.store.uri.removeprefix("file://")
+    done = parquetry("service", "cluster", path, "--instant", "1", JAVA_HOME=str(tmp_path / "none"))
+    assert done.returncode == 1
+    assert "no clustering plan 1 waits here; those that wait: none" in done.stderr
+
+
 def test_the_steps_exclude_each_other(table):
     for options in (("--plan-only", "--schedule"), ("--schedule", "--instant", "1")):
         assert "exclude each other" in cluster(table, *options, code=2).stderr

@@ -220,7 +220,7 @@ def test_a_foreign_lock_is_waited_for_and_then_reported(store: ObjectStore) -> N
     store.put(DEFAULT_LOCK_PATH, b'{"lockCreateTime": "2026", "lockThreadName": "main"}')
     with (
         session(store, foreign_lock_seconds=0.1) as mine,
-        pytest.raises(LockHeldError, match=r"another program .*lockThreadName.*`parquetry unlock`") as error,
+        pytest.raises(LockHeldError, match=r"another program .*lockThreadName.*`parquetry unlock TABLE`") as error,
     ):
         lock(mine).acquire()
     assert error.value.exit_code == 5
