@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_applied, read_identity, write_applied
-from parquetry.runtime.claims import open_session
 from parquetry.runtime.column_paths import types_by_path, without
 from parquetry.runtime.column_rules import check_new_columns
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
@@ -21,7 +20,7 @@ from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.requirements import check_requirements, table_is_there
-from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle, create_table, open_table
@@ -121,16 +120,10 @@ def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> i
     From the record on no write by that spec is published.
     """
     table = open_table(store)
-    after = table.timeline().last_instant
-    with open_session(
-        store, purpose="apply", after=after, zone=table.config.timezone, timing=timing
-    ) as session:
-        with table_lock(table, session):
-            check_requirements(store, change.requirements, plan_id=change.plan_id)
-            stands = not change.alters_schema or _schema_stands(table, table.timeline(), change.spec)
-            number = _record(store, change) if stands else None
-        session.acknowledge()
-    return number
+    with locked_session(table, table.timeline(), purpose="apply", timing=timing):
+        check_requirements(store, change.requirements, plan_id=change.plan_id)
+        stands = not change.alters_schema or _schema_stands(table, table.timeline(), change.spec)
+        return _record(store, change) if stands else None
 
 
 def _record(store: ObjectStore, change: TableChange) -> int:

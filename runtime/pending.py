@@ -18,15 +18,14 @@ from parquetry.runtime.claims import (
     claim_path,
     heartbeat_path,
     is_alive,
-    open_session,
     read_claim,
 )
 from parquetry.runtime.clustering_sample_file import sample_path
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore
 from parquetry.runtime.services.undo import finish_rollback, roll_back
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table import TableHandle, check_writable
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import Timing
@@ -60,33 +59,38 @@ class Unfinished:
         return bool(self.ours or self.dead or self.undone)
 
 
-def settle(table: TableHandle, timeline: Timeline, *, timing: Timing) -> tuple[Timeline, tuple[str, ...]]:
-    """The timeline with everything dead of ours rolled back, and the instants that were.
+def settled_timeline(table: TableHandle, *, timing: Timing) -> Timeline:
+    """The timeline of a table that is to be changed, with everything dead of ours rolled back.
+
+    Raises UnsupportedTableError when it may not be written to, ConflictError as :func:`settle` does.
+    """
+    timeline = Timeline.load(table.store)
+    check_writable(table, timeline, table.store.now_ms())
+    return settle(table, timeline, timing=timing)
+
+
+def settle(table: TableHandle, timeline: Timeline, *, timing: Timing) -> Timeline:
+    """The timeline with everything dead of ours rolled back.
 
     Raises ConflictError when another program has left a write, a rollback or a restore pending
     that nobody may take for dead, with the command that removes it.
     """
-    store, zone = table.store, table.config.timezone
-    rolled_back: list[str] = []
+    store = table.store
     started_ms = store.now_ms()
     round_number = 0
     while True:
         unfinished = find_unfinished(timeline, timing)
         _refuse_silent(timeline, unfinished.foreign, timing)
         if unfinished.needs_lock:
-            with open_session(
-                store, purpose="recovery", after=timeline.last_instant, zone=zone, timing=timing
-            ) as session:
-                with table_lock(table, session):
-                    rolled_back += _finish(table, session, timeline.reload())
-                session.acknowledge()
+            with locked_session(table, timeline, purpose="recovery", timing=timing) as (session, _):
+                _finish(table, session, timeline.reload())
         elif unfinished.blocking:
             if store.now_ms() - started_ms > timing.foreign_lock_seconds * 1000:
                 raise _blocked(timeline, unfinished.blocking[0])
             timing.poll(round_number)
             round_number += 1
         else:
-            return timeline, tuple(rolled_back)
+            return timeline
         timeline = timeline.reload()
 
 
@@ -128,25 +132,21 @@ def _waits(timeline: Timeline, instant: Instant, claim: Claim, timing: Timing) -
     return timeline.store.now_ms() - requested.modified_ms <= timing.plan_expires_seconds * 1000
 
 
-def _finish(table: TableHandle, session: Session, timeline: Timeline) -> list[str]:
-    """Finish and roll back what is unfinished now; the lock is held. Answers the instants undone."""
+def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
+    """Finish and roll back what is unfinished now; the lock is held."""
     store, zone = table.store, table.config.timezone
     timing = session.timing
-    undone: list[str] = []
     for restore in find_unfinished(timeline, timing).ours:
         if restore.action is Action.RESTORE:
             partitions = table.view(timeline).partitions()
             finish_restore(session, timeline, restore, zone=zone, partitions=partitions)
-            undone += [victim.time for victim in timeline.restore_plan(restore.time).instants]
             timeline = timeline.reload()
     for rollback in find_unfinished(timeline, timing).ours:
-        undone.append(finish_rollback(store, timeline, rollback).instant)
+        finish_rollback(store, timeline, rollback)
     unfinished = find_unfinished(timeline.reload(), timing)
     for instant in (*unfinished.dead, *unfinished.undone):
         result = roll_back(session, timeline.reload(), instant, zone=zone)
         _LOG.warning("rolled back %s, whose writer is gone: %d files", instant.time, result.files_deleted)
-        undone.append(instant.time)
-    return undone
 
 
 def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -> str | None:

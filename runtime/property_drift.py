@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_identity
-from parquetry.runtime.claims import open_session
 from parquetry.runtime.creation import table_properties
 from parquetry.runtime.key_generator import choose_key_generator
 from parquetry.runtime.properties import CHECKSUM_KEY, read_table_properties, update_table_properties
-from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table_config import TableConfig
@@ -76,20 +75,15 @@ def restore_properties(store: ObjectStore, spec: TableSpec, *, timing: Timing = 
     handle = open_table(store)
     if not property_drift(handle, spec):
         return
-    timeline = handle.timeline()
-    with open_session(
-        store, purpose="properties", after=timeline.last_instant, zone=handle.config.timezone, timing=timing
-    ) as session:
-        with table_lock(handle, session):
-            found = property_drift(handle, spec)
-            gone = [drift.key for drift in found if drift.applied is None]
-            update_table_properties(
-                store,
-                {drift.key: drift.applied for drift in found if drift.applied is not None},
-                remove=[*gone, *(_OTHER_SPELLING[d.key] for d in found if d.key in _OTHER_SPELLING)],
-                comment="put back by parquetry apply",
-            )
-        session.acknowledge()
+    with locked_session(handle, handle.timeline(), purpose="properties", timing=timing):
+        found = property_drift(handle, spec)
+        gone = [drift.key for drift in found if drift.applied is None]
+        update_table_properties(
+            store,
+            {drift.key: drift.applied for drift in found if drift.applied is not None},
+            remove=[*gone, *(_OTHER_SPELLING[d.key] for d in found if d.key in _OTHER_SPELLING)],
+            comment="put back by parquetry apply",
+        )
 
 
 def _expected(spec: TableSpec, made_with: TableSpec | None) -> dict[str, str]:

@@ -26,13 +26,13 @@ from parquetry.runtime.markers import MarkerKind, put_markers
 from parquetry.runtime.outcome import Footprint, RetryWrite
 from parquetry.runtime.parallel import for_each
 from parquetry.runtime.partition_metadata import put_partition_metadata
-from parquetry.runtime.pending import clustered_by_hudi, settle
+from parquetry.runtime.pending import clustered_by_hudi, settled_timeline
 from parquetry.runtime.services.given_up import is_given_up
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.spec import KeyScope
 from parquetry.runtime.storage import ObjectStore, PutOutcome
-from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
@@ -270,10 +270,8 @@ def begin(
     that no incremental reader passes it by.
     """
     store = table.store
-    timeline = Timeline.load(store)
     zone = table.config.timezone
-    check_writable(table, timeline, store.now_ms())
-    timeline, _ = settle(table, timeline, timing=timing)
+    timeline = settled_timeline(table, timing=timing)
     has_paused = False
     while True:
         with open_session(

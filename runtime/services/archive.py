@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.base_file_name import BaseFileName
-from parquetry.runtime.claims import open_session
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.pending import settle
+from parquetry.runtime.pending import settled_timeline
 from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writes_to_keep
-from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import DAY_MS, find_orphans, sweep_statistics, undone_entries
 from parquetry.runtime.services.undo import instant_of_file
 from parquetry.runtime.sources import LEDGER_FOLDER
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectInfo
-from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
@@ -46,26 +45,20 @@ def archive(
     Raises as :func:`parquetry.runtime.pending.settle` does.
     """
     store, zone = table.store, table.config.timezone
-    timeline = Timeline.load(store)
-    check_writable(table, timeline, store.now_ms())
-    timeline, _ = settle(table, timeline, timing=timing)
+    timeline = settled_timeline(table, timing=timing)
     policy = policy or retention_of(table)
     # Files first, the timeline afterwards: a file that appears later belongs to a pending write.
     files = [info for listing in map_each(table.view(timeline).partitions(), store.list) for info in listing]
     entries = store.list(LEDGER_FOLDER, recursive=True)
     before = timeline
-    with open_session(
-        store, purpose="archive", after=timeline.last_instant, zone=zone, timing=timing
-    ) as session:
-        with table_lock(table, session) as lock:
-            timeline = timeline.reload()
-            leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms())
-            if leaving:
-                store.delete_all(undone_entries(entries, timeline))
-                _log(table, timeline, leaving)
-                if lock.is_held():
-                    _delete_states(timeline, leaving)
-        session.acknowledge()
+    with locked_session(table, timeline, purpose="archive", timing=timing) as (_, lock):
+        timeline = timeline.reload()
+        leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms())
+        if leaving:
+            store.delete_all(undone_entries(entries, timeline))
+            _log(table, timeline, leaving)
+            if lock.is_held():
+                _delete_states(timeline, leaving)
     if leaving:
         _sweep_statistics(before, files, timeline.reload())
     return ArchiveResult(instants=tuple(instant.time for instant in leaving))

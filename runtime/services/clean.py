@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.claims import open_session
-from parquetry.runtime.pending import completed_being_undone, settle
+from parquetry.runtime.pending import completed_being_undone, settle, settled_timeline
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
     note_progress,
@@ -28,11 +28,11 @@ from parquetry.runtime.services.cleaning import (
     plan_expiry,
 )
 from parquetry.runtime.services.given_up import partitions_given_up
-from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.locking import locked_session, table_lock
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import sweep_leftovers, sweep_partitions, sweep_statistics
 from parquetry.runtime.spec import RetentionPolicy
-from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clean_records import CleanerPlan
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
@@ -85,17 +85,11 @@ def clean_if_due(
 
 def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole_table: bool) -> CleanResult:
     store, zone = table.store, table.config.timezone
-    timeline = Timeline.load(store)
-    check_writable(table, timeline, store.now_ms())
-    timeline, _ = settle(table, timeline, timing=timing)
+    timeline = settled_timeline(table, timing=timing)
     instant, deleted = None, 0
     if pending_cleans(timeline, ours=True):
-        with open_session(
-            store, purpose="clean", after=timeline.last_instant, zone=zone, timing=timing
-        ) as session:
-            with table_lock(table, session):
-                deleted += finish_cleans(table, timeline.reload())
-            session.acknowledge()
+        with locked_session(table, timeline, purpose="clean", timing=timing):
+            deleted += finish_cleans(table, timeline.reload())
         timeline = timeline.reload()
     expiry = _plan(table, timeline, policy, whole_table=whole_table)
     if expiry is not None and expiry.count > 0:
@@ -185,7 +179,7 @@ def _delete_expired(
         count = 0 if plan is None else execute_clean(table, requested, plan)
         session.acknowledge()
     if is_overtaken:
-        timeline, _ = settle(table, timeline.reload(), timing=timing)
+        timeline = settle(table, timeline.reload(), timing=timing)
         return _delete_expired(table, timeline, None, policy, timing, whole_table=whole_table)
     return (None, 0) if plan is None else (requested.time, count)
 

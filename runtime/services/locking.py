@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from parquetry.runtime.claims import Session, open_session
 from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.lock import LockInfo, TableLock, break_lock, lock_path, read_lock
@@ -21,6 +24,26 @@ def table_lock(table: TableHandle, session: Session) -> TableLock:
         lock_path(table.config.raw),
         fence=lambda instant: _roll_back_pending(table, session, instant),
     )
+
+
+@contextmanager
+def locked_session(
+    table: TableHandle, timeline: Timeline, *, purpose: str, timing: Timing
+) -> Iterator[tuple[Session, TableLock]]:
+    """A session on an instant behind the timeline, and the table's lock, held until the block ends.
+
+    Who ends the block without an error has completed the instant, or has not used it.
+    """
+    with open_session(
+        table.store,
+        purpose=purpose,
+        after=timeline.last_instant,
+        zone=table.config.timezone,
+        timing=timing,
+    ) as session:
+        with table_lock(table, session) as lock:
+            yield session, lock
+        session.acknowledge()
 
 
 def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.runtime.claims import open_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.pending import settle
+from parquetry.runtime.pending import settled_timeline
 from parquetry.runtime.services.cleaning import finish_cleans
-from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore
-from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore_records import RestorePlan
 from parquetry.runtime.timeline.rollback_records import InstantInfo
@@ -35,31 +34,24 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
     files it protects are missing; ConflictError when the lock was lost before anything was undone.
     """
     store, zone = table.store, table.config.timezone
-    timeline = Timeline.load(store)
-    check_writable(table, timeline, store.now_ms())
-    timeline, _ = settle(table, timeline, timing=timing)
-    with open_session(
-        store, purpose="restore", after=timeline.last_instant, zone=zone, timing=timing
-    ) as session:
-        with table_lock(table, session) as lock:
-            timeline = timeline.reload()
-            finish_cleans(table, timeline)
-            timeline = timeline.reload()
-            _check_savepoint(table, timeline, savepoint)
-            victims = _victims(timeline, savepoint)
-            if not victims:
-                session.acknowledge()
-                return RestoreResult(savepoint=savepoint, instant=None)
-            requested = Instant(time=session.instant, action=Action.RESTORE, state=State.REQUESTED)
-            plan = RestorePlan(instants=victims, savepoint=savepoint)
-            store.put_if_absent(requested.path, plan.encode())
-            if not lock.is_held():
-                # A write may have been published on what is about to go.
-                store.delete(requested.path)
-                raise ConflictError(f"{store.uri}: the lock was lost, nothing was restored; run again")
-            partitions = table.view(timeline).partitions()
-            files = finish_restore(session, timeline.reload(), requested, zone=zone, partitions=partitions)
-        session.acknowledge()
+    timeline = settled_timeline(table, timing=timing)
+    with locked_session(table, timeline, purpose="restore", timing=timing) as (session, lock):
+        timeline = timeline.reload()
+        finish_cleans(table, timeline)
+        timeline = timeline.reload()
+        _check_savepoint(table, timeline, savepoint)
+        victims = _victims(timeline, savepoint)
+        if not victims:
+            return RestoreResult(savepoint=savepoint, instant=None)
+        requested = Instant(time=session.instant, action=Action.RESTORE, state=State.REQUESTED)
+        plan = RestorePlan(instants=victims, savepoint=savepoint)
+        store.put_if_absent(requested.path, plan.encode())
+        if not lock.is_held():
+            # A write may have been published on what is about to go.
+            store.delete(requested.path)
+            raise ConflictError(f"{store.uri}: the lock was lost, nothing was restored; run again")
+        partitions = table.view(timeline).partitions()
+        files = finish_restore(session, timeline.reload(), requested, zone=zone, partitions=partitions)
     return RestoreResult(
         savepoint=savepoint,
         instant=session.instant,

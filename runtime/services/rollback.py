@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from parquetry.runtime.claims import is_alive, open_session, read_claim
+from parquetry.runtime.claims import is_alive, read_claim
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
-from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.undo import (
     RollbackResult,
     find_rollback_of,
@@ -32,25 +32,19 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
     """
     store, zone = table.store, table.config.timezone
     timeline = Timeline.load(store)
-    with open_session(
-        store, purpose="rollback", after=timeline.last_instant, zone=zone, timing=timing
-    ) as session:
-        with table_lock(table, session):
+    with locked_session(table, timeline, purpose="rollback", timing=timing) as (session, _):
+        timeline = timeline.reload()
+        begun = find_rollback_of(timeline, instant)
+        if begun is not None:
+            return finish_rollback(store, timeline, begun)
+        victim = _checked(store, timeline, instant, timing)
+        if victim.is_completed:
+            finish_cleans(table, timeline)
             timeline = timeline.reload()
-            begun = find_rollback_of(timeline, instant)
-            if begun is not None:
-                session.acknowledge()
-                return finish_rollback(store, timeline, begun)
-            victim = _checked(store, timeline, instant, timing)
-            if victim.is_completed:
-                finish_cleans(table, timeline)
-                timeline = timeline.reload()
-                _check_uncovered(table, timeline, victim)
-            # Another program may not have left markers.
-            partitions = table.view(timeline).partitions()
-            result = roll_back(session, timeline, victim, zone=zone, partitions=partitions)
-        session.acknowledge()
-    return result
+            _check_uncovered(table, timeline, victim)
+        # Another program may not have left markers.
+        partitions = table.view(timeline).partitions()
+        return roll_back(session, timeline, victim, zone=zone, partitions=partitions)
 
 
 def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) -> Instant:

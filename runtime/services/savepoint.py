@@ -8,13 +8,13 @@ from __future__ import annotations
 import getpass
 from dataclasses import dataclass
 
-from parquetry.runtime.claims import open_session, read_claim
+from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.pending import completed_being_undone, settle, withdraw_waiting
+from parquetry.runtime.pending import completed_being_undone, settle, settled_timeline, withdraw_waiting
 from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
-from parquetry.runtime.services.locking import table_lock
-from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.services.locking import locked_session
+from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore_records import SavepointMetadata
 from parquetry.runtime.timeline.timeline import Timeline
@@ -47,62 +47,52 @@ def create_savepoint(
     Raises InvalidDataError when there is no such write, or when some of its files were cleaned;
     ConflictError while an older write is unfinished, or another program may be cleaning its files.
     """
-    store, zone = table.store, table.config.timezone
-    timeline = Timeline.load(store)
-    check_writable(table, timeline, store.now_ms())
-    timeline, _ = settle(table, timeline, timing=timing)
-    with open_session(
-        store, purpose="savepoint", after=timeline.last_instant, zone=zone, timing=timing
-    ) as session:
-        with table_lock(table, session) as lock:
-            while True:
-                timeline = timeline.reload()
-                if completed_being_undone(timeline):
-                    lock.release()
-                    settle(table, timeline, timing=timing)
-                    lock.acquire()
-                    continue
-                finish_cleans(table, timeline)
-                timeline = timeline.reload()
-                time = _checked(table, timeline, instant)
-                if time in timeline.savepoints:
-                    files = timeline.savepoint_metadata(time).files
-                    break
-                files = _files_as_of(table, timeline, time)
-                _withdraw_plans_before(timeline, time)
-                metadata = SavepointMetadata(
-                    by=user or getpass.getuser(), at_ms=store.now_ms(), comments=comment, files=files
-                )
-                inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
-                # Hudi leaves this file empty and never reads it: here it says whose it is.
-                store.put_if_absent(inflight.path, session.claim.to_bytes())
-                store.put_if_absent(inflight.with_state(State.COMPLETED).path, metadata.encode())
-                # Who took the lock from a holder that slept may have cleaned what the savepoint names,
-                # or published an older write.
-                if lock.is_held() or _is_as_of(table, timeline.reload(), time):
-                    break
-                delete_files(table, time)
+    store = table.store
+    timeline = settled_timeline(table, timing=timing)
+    with locked_session(table, timeline, purpose="savepoint", timing=timing) as (session, lock):
+        while True:
+            timeline = timeline.reload()
+            if completed_being_undone(timeline):
                 lock.release()
+                settle(table, timeline, timing=timing)
                 lock.acquire()
-        session.acknowledge()
+                continue
+            finish_cleans(table, timeline)
+            timeline = timeline.reload()
+            time = _checked(table, timeline, instant)
+            if time in timeline.savepoints:
+                files = timeline.savepoint_metadata(time).files
+                break
+            files = _files_as_of(table, timeline, time)
+            _withdraw_plans_before(timeline, time)
+            metadata = SavepointMetadata(
+                by=user or getpass.getuser(), at_ms=store.now_ms(), comments=comment, files=files
+            )
+            inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
+            # Hudi leaves this file empty and never reads it: here it says whose it is.
+            store.put_if_absent(inflight.path, session.claim.to_bytes())
+            store.put_if_absent(inflight.with_state(State.COMPLETED).path, metadata.encode())
+            # Who took the lock from a holder that slept may have cleaned what the savepoint names,
+            # or published an older write.
+            if lock.is_held() or _is_as_of(table, timeline.reload(), time):
+                break
+            delete_files(table, time)
+            lock.release()
+            lock.acquire()
     return SavepointResult(instant=time, files=sum(len(names) for names in files.values()))
 
 
 def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING) -> None:
     """Give a savepoint up; its files go with the next clean. InvalidDataError when there is none."""
-    store, zone = table.store, table.config.timezone
+    store = table.store
     timeline = Timeline.load(store)
-    with open_session(
-        store, purpose="savepoint", after=timeline.last_instant, zone=zone, timing=timing
-    ) as session:
-        with table_lock(table, session):
-            if not timeline.reload().contains(instant, Action.SAVEPOINT):
-                raise InvalidDataError(
-                    f"{store.uri}: there is no savepoint of {instant}; the savepoints are "
-                    f"{', '.join(timeline.savepoints) or 'none'}"
-                )
-            delete_files(table, instant)
-        session.acknowledge()
+    with locked_session(table, timeline, purpose="savepoint", timing=timing):
+        if not timeline.reload().contains(instant, Action.SAVEPOINT):
+            raise InvalidDataError(
+                f"{store.uri}: there is no savepoint of {instant}; the savepoints are "
+                f"{', '.join(timeline.savepoints) or 'none'}"
+            )
+        delete_files(table, instant)
 
 
 def delete_files(table: TableHandle, time: str) -> None:
