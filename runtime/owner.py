@@ -69,7 +69,8 @@ class Owner:
         """Whether the process is provably over as seen from here."""
         if not self.boot_id or (self.host, self.boot_id, self.pid_namespace) != _machine():
             return False
-        return self.process_start != _process_start(self.pid)
+        started = _process_start(self.pid)
+        return started != self.process_start and (started is not None or _sees_processes())
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -92,6 +93,11 @@ def _machine() -> tuple[str, str, str]:
     except OSError:
         boot_id = namespace = ""
     return socket.gethostname(), boot_id, namespace
+
+
+def _sees_processes() -> bool:
+    """Whether other users' processes are in sight, of which there is always one: ``hidepid`` hides them."""
+    return _process_start(1) is not None
 
 
 def _process_start(pid: int) -> str | None:

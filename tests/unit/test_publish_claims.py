@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.runtime import owner
 from parquetry.runtime.claims import (
     Claim,
     claim_instant,
@@ -114,6 +115,20 @@ def test_a_dead_process_is_known_to_be_gone_and_a_reused_pid_is_not_it() -> None
     process.communicate()
     assert owner.is_known_gone
     assert forgotten(owner, pid=os.getpid()).is_process_gone
+
+
+@pytest.mark.parametrize("in_sight", [{}, {1: "5"}], ids=["hidden", "in sight"])
+def test_a_process_that_is_not_seen_is_gone_where_those_of_other_users_are_seen(
+    in_sight, monkeypatch
+) -> None:
+    """A /proc that is mounted with hidepid shows nobody else's processes."""
+    there = forgotten(Owner.here(), pid=4711, process_start="900")
+    monkeypatch.setattr(owner, "_process_start", in_sight.get)
+    assert there.is_process_gone == bool(in_sight)
+    monkeypatch.setattr(owner, "_process_start", {**in_sight, 4711: "901"}.get)
+    assert there.is_process_gone
+    monkeypatch.setattr(owner, "_process_start", {**in_sight, 4711: "900"}.get)
+    assert not there.is_process_gone
 
 
 def test_many_writers_never_share_an_instant(store: ObjectStore) -> None:
@@ -220,7 +235,9 @@ def test_a_foreign_lock_is_waited_for_and_then_reported(store: ObjectStore) -> N
     store.put(DEFAULT_LOCK_PATH, b'{"lockCreateTime": "2026", "lockThreadName": "main"}')
     with (
         session(store, foreign_lock_seconds=0.1) as mine,
-        pytest.raises(LockHeldError, match=r"another program .*lockThreadName.*`parquetry unlock TABLE`") as error,
+        pytest.raises(
+            LockHeldError, match=r"another program .*lockThreadName.*`parquetry unlock TABLE`"
+        ) as error,
     ):
         lock(mine).acquire()
     assert error.value.exit_code == 5
