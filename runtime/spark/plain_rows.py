@@ -70,11 +70,11 @@ class PlainRows:
     def read(self, pieces: Sequence[FilePiece]) -> Iterator[pa.RecordBatch]:
         """Batches with the table's columns, the partition path, and the record key unless a column is it.
 
-        NotPlainError for a file that pyarrow cannot read.
+        NotPlainError for a file that pyarrow cannot read, and for partition values that are no text.
         """
         try:
             yield from self._read(pieces)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise NotPlainError(str(error)) from error
 
     def _read(self, pieces: Sequence[FilePiece]) -> Iterator[pa.RecordBatch]:

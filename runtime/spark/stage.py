@@ -27,11 +27,14 @@ from parquetry.runtime.base_file_model import DELETE, HASH
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.required_fields import required_holes
 from parquetry.runtime.spark.stage_place import StagePlace
+from parquetry.runtime.spark.text_faults import with_readable_text
 
 REFERENCE = "__ref"
 PARTITION = "__partition"
 ORDERING = "__ordering"
 GENERATED_WRONG = "__generated_wrong"
+
+_TEXTS = {RECORD_KEY: "the record key", PARTITION: "the partition path"}
 
 REFERENCE_SHIFT = 40
 RUN_BYTES = 48 * 1024 * 1024
@@ -159,7 +162,9 @@ class _PartWriter:
 
     def add(self, run: list[pa.RecordBatch]) -> None:
         """One run: checked, in the stage's types, grouped by partition, written."""
-        table = pa.concat_batches(run) if len(run) > 1 else run[0]
+        table, unreadable = with_readable_text(pa.concat_batches(run) if len(run) > 1 else run[0])
+        for name, mask in unreadable.items():
+            self._count(f"{_TEXTS.get(name, f'column {name!r}')} is no UTF-8 text", table, mask)
         codes = table.column(PARTITION).dictionary_encode()
         partitions = codes.dictionary.to_pylist()
         counts = np.bincount(codes.indices.to_numpy(zero_copy_only=False), minlength=len(partitions))

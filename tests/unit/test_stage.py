@@ -153,6 +153,32 @@ def test_faults_of_tasks_are_one_message(tmp_path):
         staged.check("rows")
 
 
+def text(*values):
+    """Any bytes as text, as Spark has it."""
+    return pa.Array.from_buffers(pa.string(), len(values), pa.array(values, pa.binary()).buffers())
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"k": text(b"ok", b"a\xff")}, r"column 'k' is no UTF-8 text in 1 of 2 rows, first in record key 'a"),
+        ({PARTITION: text(b"\xff", b"ok")}, "the partition path is no UTF-8 text in 1 of 2 rows"),
+        (
+            {"s": pa.StructArray.from_arrays([text(b"ok", b"\xff")], ["t"])},
+            "column 's' is no UTF-8 text in 2 of 2 rows",
+        ),
+    ],
+)
+def test_text_that_other_readers_refuse_is_a_fault(tmp_path, changed, says):
+    """hudi-rs reads no file with such a value in it."""
+    rows = batch([("a", 1, "p"), ("b", 2, "p")])
+    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    stage = spec(tmp_path)
+    staged = staged_rows(stage, summaries(stage, [[pa.RecordBatch.from_pydict(given | changed)]]))
+    with pytest.raises(InvalidDataError, match=says):
+        staged.check("rows for t")
+
+
 def test_a_task_that_gave_up_has_no_name():
     (row,) = fault_batch(3, "not so").to_pylist()
     staged = staged_rows(None, [row])
