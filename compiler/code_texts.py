@@ -141,7 +141,8 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC502": _text(
         "Somebody applied a spec from a commit that your branch lacks. Applying yours would take that back.",
-        "Merge or rebase onto the commit that is named, and plan again.",
+        "Merge or rebase onto the commit that is named, and plan again. In a clone that has a part of the "
+        "history alone fetch all of it first.",
     ),
     "SC503": _text(
         "The table has a version, a metadata table or another feature under which writing would lose rows "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,22 @@ class GitWorkTree:
         if self.commit is None or commit == self.commit:
             return True
         return _git(self.directory, "merge-base", "--is-ancestor", commit, self.commit) is not None
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether the clone lacks a part of its history, as those of continuous integration often do."""
+        return (_git(self.directory, "rev-parse", "--is-shallow-repository") or "").strip() == "true"
+
+    def committed_at(self, commit: str) -> int | None:
+        """When a commit was made, in seconds since 1970; None where it is not known here."""
+        said = _git(self.directory, "log", "-1", "--format=%ct", commit)
+        return int(said) if said else None
+
+    def commits_since(self, seconds: int, paths: Iterable[str], *, at_most: int) -> tuple[str, ...]:
+        """Commits of the checked-out history that touch the paths, none older than that; newest first."""
+        said = _git(self.directory, "log", f"-{at_most}", "--format=%H %ct", "--", *paths) or ""
+        found = (line.split() for line in said.splitlines())
+        return tuple(commit for commit, made in found if int(made) >= seconds)
 
     def has_file(self, commit: str, file: str) -> bool:
         """Whether ``file``, a path below the directory, was there at ``commit``."""

@@ -53,12 +53,17 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanContext:
-    """What all tables of a plan have in common; ``byte_ceiling`` None is no limit to what is rewritten."""
+    """What all tables of a plan have in common; ``byte_ceiling`` None is no limit to what is rewritten.
+
+    ``is_declared_since`` is asked where the applied spec comes from a commit that the checked-out one does
+    not contain: whether one that it contains declares the same.
+    """
 
     project: str
     target: str
     tree: GitWorkTree
     now_ms: int
+    is_declared_since: Callable[[Observation], bool]
     byte_ceiling: int | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from parquetry.compiler.allowing import Allowance
 from parquetry.compiler.drift import Drift, observed_drift, unusable
@@ -26,6 +27,7 @@ from parquetry.compiler.plan import (
 )
 from parquetry.compiler.plan_inputs import Declared, Due, Elsewhere, PlanContext, TableReader
 from parquetry.compiler.planner import make_plan
+from parquetry.compiler.squashed import is_declared_since
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
@@ -53,6 +55,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         target=target.name,
         tree=workspace.tree,
         now_ms=now_ms,
+        is_declared_since=partial(is_declared_since, workspace),
         byte_ceiling=target.budget.per_apply_bytes,
     )
     budget_bytes = target.budget.services_bytes

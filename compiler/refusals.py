@@ -62,7 +62,7 @@ def refuse_reverting(
         "SC502",
         reason=f"the applied spec comes from commit {applied[:12]}, which {_head(context.tree)} does not "
         "contain: applying would revert it",
-        remedy=f"merge or rebase onto {applied[:12]} and plan again",
+        remedy=f"{_reaching(applied, context.tree)} and plan again",
         changes=changes,
     )
 
@@ -78,7 +78,7 @@ def refuse_forgetting(table: Undeclared, context: PlanContext) -> Blocked | None
         code="SC502",
         reason=f"commit {commit[:12]} declares this table and {_head(context.tree)} does not contain it: "
         "applying would forget it",
-        remedy=f"merge or rebase onto {commit[:12]} and plan again, or plan your tables with --select",
+        remedy=f"{_reaching(commit, context.tree)} and plan again, or plan your tables with --select",
     )
 
 
@@ -126,7 +126,16 @@ def _holding(commit: str | None, table: Declared, context: PlanContext) -> str |
 def _commit_not_contained(observation: Observation, context: PlanContext) -> str | None:
     record = observation.handle.applied
     applied = record.git_commit if record else None
-    return None if applied is None or context.tree.contains(applied) else applied
+    if applied is None or context.tree.contains(applied) or context.is_declared_since(observation):
+        return None
+    return applied
+
+
+def _reaching(commit: str, tree: GitWorkTree) -> str:
+    """What makes the checked-out commit contain another one."""
+    if tree.is_shallow:
+        return "this clone has a part of the history alone: fetch all of it (`git fetch --unshallow`)"
+    return f"merge or rebase onto {commit[:12]}"
 
 
 def _because(change: Change) -> str:

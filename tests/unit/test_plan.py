@@ -359,6 +359,56 @@ def test_a_branch_without_the_applied_commit_would_revert(folder):
     assert plan(folder).intent.blocked == ()
 
 
+def test_a_branch_that_was_squashed_after_its_apply_is_contained(folder):
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    (folder.root / ".gitignore").write_text("warehouse\n")
+    commit(folder, "first")
+    git(folder, "switch", "--quiet", "-c", "theirs")
+    folder.orders(description="Theirs.")
+    commit(folder, "theirs")
+    apply(folder)
+    git(folder, "switch", "--quiet", "main")
+    git(folder, "merge", "--quiet", "--squash", "theirs")
+    commit(folder, "squashed")
+    git(folder, "branch", "--quiet", "-D", "theirs")
+    folder.orders(description="And mine.")
+    assert plan(folder).intent.blocked == ()
+
+
+def test_an_older_commit_that_declares_what_somebody_went_back_to_does_not_contain_it(folder, monkeypatch):
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    (folder.root / ".gitignore").write_text("warehouse\n")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-01T00:00:00Z")
+    commit(folder, "first")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-02T00:00:00Z")
+    folder.orders(description="Second.")
+    commit(folder, "second")
+    apply(folder)
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-03T00:00:00Z")
+    git(folder, "switch", "--quiet", "-c", "back")
+    git(folder, "revert", "--no-edit", "HEAD")
+    apply(folder)
+    git(folder, "switch", "--quiet", "main")
+    folder.orders(description="Mine.")
+    assert [blocked.code for blocked in plan(folder).intent.blocked] == ["SC502"]
+
+
+def test_a_clone_with_a_part_of_the_history_is_told_to_fetch_it(folder, tmp_path):
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    (folder.root / ".gitignore").write_text("warehouse\n")
+    commit(folder, "first")
+    apply(folder)
+    folder.orders(description="Second.")
+    commit(folder, "second")
+    shallow = tmp_path / "shallow"
+    git(folder, "clone", "--quiet", "--depth=1", f"file://{folder.root}", str(shallow))
+    shutil.copytree(folder.root / "warehouse", shallow / "warehouse")
+    (blocked,) = plan(ProjectFolder(shallow)).intent.blocked
+    assert (blocked.code, "git fetch --unshallow" in blocked.remedy) == ("SC502", True)
+    git(ProjectFolder(shallow), "fetch", "--quiet", "--unshallow")
+    assert plan(ProjectFolder(shallow)).intent.blocked == ()
+
+
 def test_a_saved_plan_round_trips(folder):
     apply(folder)
     folder.orders(columns=columns_with(note={"type": "string"}))

@@ -1,0 +1,55 @@
+"""Whether what somebody applied reached the checked-out history by another commit.
+
+A branch that is squashed, amended or rebased leaves its commits behind, and its specs stand in new ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from parquetry import project
+from parquetry.compiler.observation import Observation
+from parquetry.compiler.revisions import project_at
+from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.project import UndeclaredVariableError
+from parquetry.project.folder import PROJECT_FILE
+from parquetry.runtime.applied import applied_history
+from parquetry.runtime.spec import TableSpec
+
+_SPECS: Final = (PROJECT_FILE, "policies", "tables")
+_LOOKED_AT: Final = 20
+_MS: Final = 1000
+
+
+def is_declared_since(workspace: Workspace, observation: Observation) -> bool:
+    """Whether a commit of the checked-out history declares what is applied to the table.
+
+    Only commits count that are no older than the one that it was applied from, or, where that is not
+    known here, than the apply: an older one may be what somebody went back to since. At most the newest
+    20 that touch specs are looked at.
+    """
+    applied, spec = observation.handle.applied, observation.spec
+    if applied is None or applied.git_commit is None or spec is None:
+        return False
+    since = workspace.tree.committed_at(applied.git_commit)
+    if since is None:
+        since = next(applied_history(observation.handle.store))[0] // _MS
+    commits = workspace.tree.commits_since(since, _SPECS, at_most=_LOOKED_AT)
+    return any(_declares(workspace, commit, spec) for commit in commits)
+
+
+def _declares(workspace: Workspace, commit: str, spec: TableSpec) -> bool:
+    with project_at(workspace.project.root, commit) as folder:
+        return any(found == spec for found in _specs(workspace, folder, spec.name))
+
+
+def _specs(workspace: Workspace, folder: Path, name: str) -> list[TableSpec]:
+    """The table of that name as the folder declares it for the target; none where it does not."""
+    target = workspace.project.target.name
+    try:
+        loaded = project.load(folder, target=target, variables=workspace.variables)
+    except UndeclaredVariableError:
+        return []
+    tables = () if loaded.project is None else loaded.project.tables
+    return [spec_of(table) for table in tables if table.name == name]
