@@ -43,16 +43,21 @@ def _outputs(
     cut = cut[:1] if execution.strategy == _LINEAR else cut
     parts = max(1, round(count ** (1 / len(cut)))) if cut else 1
     names = {name.lower(): name for name in whole.columns}
+    rows, data_bytes = max(whole.rows // count, 1), whole.data_bytes // count
+    # How nulls are spread is not known, but where there is none or nothing else.
+    shared = {
+        name: replace(column, nulls=rows if column.nulls == whole.rows else column.nulls and None)
+        for name, column in whole.columns.items()
+    }
     for index in range(count):
-        columns = dict(whole.columns)
+        columns = dict(shared)
         for position, name in enumerate(names[c.lower()] for c in cut if c.lower() in names):
             step = index // parts**position % parts
             columns[name] = _part(columns[name], step, parts)
-        rows, data_bytes = whole.rows // count, whole.data_bytes // count
         yield FileStatistics(
             path=f"{group.partition}/{index}",
             size_bytes=group.size_bytes // count,
-            row_groups=(RowGroupStatistics(rows=max(rows, 1), data_bytes=data_bytes, columns=columns),),
+            row_groups=(RowGroupStatistics(rows=rows, data_bytes=data_bytes, columns=columns),),
         )
 
 
