@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -22,6 +22,8 @@ from parquetry.runtime.storage_paths import checked_path, escape_glob, temporary
 
 Entries = list[os.DirEntry[str]]
 Identity = tuple[int, int]
+
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class LocalStore(ObjectStore):
@@ -322,8 +324,8 @@ def _link(temporary: Path, file_path: Path) -> bool:
         with suppress(FileNotFoundError):
             return temporary.samefile(file_path)
         return False
-    except PermissionError as error:
-        if not os.access(file_path.parent, os.W_OK):
+    except OSError as error:
+        if error.errno not in _NO_LINKS or not os.access(file_path.parent, os.W_OK):
             raise
         msg = (
             f"cannot write {file_path}: its file system refuses hard links, which keep two "

@@ -232,9 +232,10 @@ def test_missing_permission_names_the_path_and_the_remedy(store):
     assert everything(store.root) == ["p/f"]
 
 
-def test_a_file_system_without_hard_links_is_named(store, monkeypatch):
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP], ids=errno.errorcode.get)
+def test_a_file_system_without_hard_links_is_named(number, store, monkeypatch):
     def refuse(source, target):
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source)
+        raise OSError(number, os.strerror(number), source)
 
     store.put("p/f", b"")
     monkeypatch.setattr(os, "link", refuse)
