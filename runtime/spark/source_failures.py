@@ -22,6 +22,8 @@ _MALFORMED = "MALFORMED_RECORD_IN_PARSING"
 _NO_COLUMNS = "UNABLE_TO_INFER_SCHEMA"
 _TWICE = "COLUMN_ALREADY_EXISTS"
 _NOT_MERGED = "CANNOT_MERGE_SCHEMAS"
+_NO_SPARK_TYPE = "Parquet type"
+_OF_ORC = "org.apache.orc."
 _GONE = re.compile(r"PATH_NOT_FOUND\] Path does not exist: (?P<file>.+?)\.?(?: SQLSTATE|$)", re.MULTILINE)
 _MISSING_FORMAT = re.compile(r"Failed to find data source: (?P<format>\w+)|DATA_SOURCE_NOT_FOUND")
 
@@ -77,7 +79,10 @@ def is_of_missing_format(error: Exception) -> bool:
 def is_nameless(error: Exception) -> bool:
     """Whether Spark failed while it looked for columns, where it names no file."""
     text = str(error)
-    return any(sign in text for sign in (_MALFORMED, _NO_COLUMNS, _TWICE)) and _FILE.search(text) is None
+    return (
+        any(sign in text for sign in (_MALFORMED, _NO_COLUMNS, _TWICE, _NO_SPARK_TYPE, _OF_ORC))
+        and _FILE.search(text) is None
+    )
 
 
 @contextmanager

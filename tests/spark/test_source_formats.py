@@ -400,6 +400,28 @@ def test_a_half_written_json_file_among_others_is_named_with_the_remedy(world):
     assert set(world.rows()) == {0, 1, 2, 9}
 
 
+@pytest.mark.parametrize(
+    ("file_format", "reason"), [("parquet", "Illegal Parquet type: INT64"), ("orc", "Protocol message")]
+)
+def test_a_file_whose_columns_cannot_be_found_out_is_named_among_others(world, file_format, reason):
+    """Here too Spark does not say which it is: nanoseconds, as pandas writes them, and half a file of ORC."""
+    write = {"parquet": pq.write_table, "orc": orc.write_table}[file_format]
+    rows = pa.table({"id": range(3000), "at": pa.array(range(3000), pa.timestamp("ns"))})
+    broken = world.root / f"in/1.{file_format}"
+    write(rows, broken)
+    if file_format == "orc":
+        broken.write_bytes(broken.read_bytes()[:-9])
+    for number in (0, 2):
+        write(pa.table({"id": [number]}), world.root / f"in/{number}.{file_format}")
+    declared = source(format=file_format, path="in/*")
+    files = list_files(declared.path, base=str(world.root))
+    with (
+        pytest.raises(InvalidDataError, match=rf"in/1\.{file_format} cannot be read: .*{reason}"),
+        source_failures("here"),
+    ):
+        read_files(world.spark, declared, files, columns=COLUMNS, storage={})
+
+
 def test_a_parquet_file_without_a_byte_is_named_with_the_remedy(world):
     world.create(source(format="parquet", path="in/*.parquet"))
     (world.root / "in/a.parquet").touch()
