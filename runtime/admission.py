@@ -13,12 +13,14 @@ from parquetry.runtime.key_generator import KeyGenerator
 from parquetry.runtime.readable import check_readable
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.table_handle import TableHandle
+from parquetry.runtime.table_schema import recorded_schema
 from parquetry.runtime.timeline.instant import Timezone, parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
 
 MAX_CLOCK_SKEW_MS: Final = 5_000
 
 _LATEST_INTERNAL_SCHEMA: Final = "latest_schema"
+_MILLISECONDS: Final = '"timestamp-millis"'
 
 
 def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None:
@@ -30,7 +32,7 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
     check_readable(handle.store, handle.config)
     for problem in writing_problems(handle.config):
         raise UnsupportedTableError(f"{handle.store.uri}: {problem}")
-    _check_schema_history(handle, timeline)
+    _check_schema(handle, timeline)
     ahead = ahead_ms(timeline, handle.config.timezone, now_ms)
     if ahead > MAX_CLOCK_SKEW_MS:
         raise UnsupportedTableError(_future_instant(handle, timeline, ahead))
@@ -103,7 +105,12 @@ def _key_generator_problems(config: TableConfig) -> Iterator[str]:
         )
 
 
-def _check_schema_history(handle: TableHandle, timeline: Timeline) -> None:
+def _check_schema(handle: TableHandle, timeline: Timeline) -> None:
+    if _MILLISECONDS in (recorded_schema(timeline, handle.config) or ""):
+        raise UnsupportedTableError(
+            f"{handle.store.uri}: its schema has timestamp-millis, and readers would take the microseconds "
+            f"that are written here for milliseconds; write the table anew with timestamp-micros"
+        )
     if not timeline.completed_writes:
         return
     newest = timeline.completed_writes[-1]

@@ -36,6 +36,8 @@ class Pruner:
     ) -> None:
         self._config = table.config
         self._paths_hold_values = table.paths_hold_values
+        # Other programs may count milliseconds there.
+        self._unread = frozenset[str]() if table.first_instant else frozenset({"timestamp"})
         self._types = column_types(columns)
         self._predicate: Predicate = Unknown()
         if where is not None:
@@ -67,7 +69,7 @@ class Pruner:
         for field, level in zip(config.partition_by, levels, strict=True):
             text = level.removeprefix(f"{field}=") if config.hive_style else level
             kind = self._types.get(field)
-            if kind is not None:
+            if kind is not None and kind not in self._unread:
                 bounds = _bounds_of_text(unquote(text) if config.url_encode else text, kind)
                 found |= {} if bounds is None else {field: bounds}
         return found

@@ -27,6 +27,10 @@ def kept(tmp_path, kind: str, where: str, path: str, *, generator: str, ours: bo
     handle = TableHandle(
         store=open_store(tmp_path),
         config=TableConfig.from_properties(raw, place="t"),
+        spec=None,
+        applied=None,
+        table_id=None,
+        project=None,
         first_instant="20260101000000000" if ours else None,
     )
     pruner = Pruner(SPARK, handle, (Column(name="p", type=kind),), where)
@@ -53,6 +57,14 @@ def test_the_folder_of_null_may_hold_its_own_name_as_a_text_and_empty_text(tmp_p
         assert kept(tmp_path, "string", where, path, generator="SimpleKeyGenerator"), where
     assert not kept(tmp_path, "string", "p > 'a'", path, generator="SimpleKeyGenerator")
     assert not kept(tmp_path, "int", "p = 1", path, generator="SimpleKeyGenerator")
+
+
+def test_a_moment_in_a_path_is_read_of_tables_that_count_microseconds(tmp_path):
+    """A schema with timestamp-millis makes paths of milliseconds."""
+    where = "p = '2024-01-02 00:00:00'"
+    for path, is_it in (("p=1704153600000000", True), ("p=1704153600000", False)):
+        assert kept(tmp_path, "timestamp", where, path, generator="SimpleKeyGenerator")
+        assert kept(tmp_path, "timestamp", where, path, generator="SimpleKeyGenerator", ours=True) is is_it
 
 
 @pytest.mark.parametrize("text", ["0.7", "0.1", "1.1"])

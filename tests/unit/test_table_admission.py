@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.handmade import CREATED, HandmadeTable, at, spec
 
 PROPERTIES = ".hoodie/hoodie.properties"
 NOW = parse_instant_ms(CREATED, Timezone.UTC) + 3_600_000
+MILLISECONDS = {"type": "long", "logicalType": "timestamp-millis"}
 GENERATORS = "org.apache.hudi.keygen."
 
 
@@ -141,6 +143,15 @@ def test_a_schema_history_is_refused(table):
         f".hoodie/{at('1')}.commit", CommitMetadata(operation="ALTER_SCHEMA", extra=extra).to_json()
     )
     with pytest.raises(UnsupportedTableError, match=rf"commit {at('1')} carries a schema history"):
+        admit(table)
+
+
+def test_a_schema_of_milliseconds_is_refused(table):
+    schema = json.dumps({**json.loads(table.schema), "fields": [{"name": "at", "type": MILLISECONDS}]})
+    table.request("1")
+    content = CommitMetadata(operation="UPSERT", extra={"schema": schema}).to_json()
+    table.store.put(f".hoodie/{at('1')}.commit", content)
+    with pytest.raises(UnsupportedTableError, match=r"timestamp-millis, .* anew with timestamp-micros"):
         admit(table)
 
 
