@@ -74,7 +74,9 @@ def read_project_file(root: Path) -> bytes | Diagnostic:
     if not (root / PROJECT_FILE).exists() and not (root / PROJECT_FILE).is_symlink():
         place = SourceText(path=PROJECT_FILE, text="")
         summary = f"there is no {PROJECT_FILE} in {root}" if root.is_dir() else f"there is no folder {root}"
-        return diagnostic("PQ001", summary, source=place, hint="name the project's folder with --project")
+        above = next((folder for folder in root.parents if (folder / PROJECT_FILE).is_file()), None)
+        hint = "name the project's folder with --project" if above is None else f"give --project {above}"
+        return diagnostic("PQ001", summary, source=place, hint=hint)
     return read(root, PROJECT_FILE)
 
 

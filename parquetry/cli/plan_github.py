@@ -11,24 +11,31 @@ from parquetry.compiler.plan import Change, Plan
 _PARTS = 3
 
 
-def render_github(plan: Plan) -> str:
-    """Workflow commands: an error for each blocked table, warnings, a notice for each changed field."""
-    return "".join(f"{line}\n" for line in _lines(told(plan, carried_by(plan))))
+def render_github(plan: Plan, *, prefix: str = "") -> str:
+    """Workflow commands: an error for each blocked table, warnings, a notice for each changed field.
+
+    ``prefix`` leads from the repository to the project.
+    """
+    return "".join(f"{line}\n" for line in _lines(told(plan, carried_by(plan)), prefix))
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: Plan, prefix: str) -> Iterator[str]:
+    def there(origin: str | None) -> str | None:
+        return f"{prefix}/{origin}" if prefix and origin else origin
+
     for blocked in plan.intent.blocked:
         place = next((change.origin for change in blocked.changes if change.origin), None)
         message = f"{blocked.reason}; {blocked.remedy}"
-        yield _command("error", place, f"{blocked.table} blocked {blocked.code}", message)
+        yield _command("error", there(place), f"{blocked.table} blocked {blocked.code}", message)
     for warning in plan.evidence.warnings:
-        yield _command("warning", warning.origin, f"{warning.table} {warning.code}", warning.message)
+        title = f"{warning.table} {warning.code}"
+        yield _command("warning", there(warning.origin), title, warning.message)
     for action in plan.intent.actions:
         title = f"{action.table} {kind_of(action)}"
         if not action.changes:
             yield _command("notice", None, title, f"{action.table} at {action.location}")
         for change in action.changes:
-            yield _command("notice", change.origin, title, _change(change))
+            yield _command("notice", there(change.origin), title, _change(change))
     yield _command("notice", None, "parquetry plan", summary(plan))
 
 

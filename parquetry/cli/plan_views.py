@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from parquetry.cli.diagnostics_view import path_in_repository
 from parquetry.cli.output import Output
 from parquetry.cli.plan_commands import carried_by
 from parquetry.cli.plan_github import render_github
@@ -13,6 +14,7 @@ from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.plan import Plan
+from parquetry.project.folder import PROJECT_FILE
 
 
 def show_plan(plan: Plan, output: Output, *, saved: Path, max_bytes: int) -> None:
@@ -23,7 +25,12 @@ def show_plan(plan: Plan, output: Output, *, saved: Path, max_bytes: int) -> Non
         case "html":
             click.echo(render_html(plan), nl=False)
         case "github":
-            click.echo(render_github(plan), nl=False)
+            click.echo(render_github(plan, prefix=path_in_repository(_project_of(saved))), nl=False)
         case _:
             view = PlanView(saved=saved, carried=carried_by(plan), verbose=output.verbose)
             output.show(view, plan)
+
+
+def _project_of(saved: Path) -> Path:
+    """The folder of the project that the plan was saved in, else the current one."""
+    return next((folder for folder in saved.resolve().parents if (folder / PROJECT_FILE).is_file()), Path())

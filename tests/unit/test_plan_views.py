@@ -9,9 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parquetry.cli.main import command_line
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_github import render_github
 from parquetry.cli.plan_html import render_html
@@ -43,6 +45,7 @@ from parquetry.runtime.job import Requirements
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.clustering_policy import Scope
 from parquetry.runtime.spec import Column, TableSpec
+from tests.support.project_folder import ProjectFolder
 
 SPEC = TableSpec(name="t", columns=(Column(name="a", type="int"),), record_key=("a",))
 EXISTS = Requirements(exists=True)
@@ -449,3 +452,26 @@ def test_a_plan_that_is_empty_and_debt_that_is_not_leads_to_run():
     paid = dataclasses.replace(DEBT, rewrite_bytes=0, expired_files=0)
     assert "Next" not in PlanView().text(plan(due={"orders": paid}), Paint(enabled=False))
     assert isinstance(owing, Plan)
+
+
+def test_annotations_lead_from_the_checkout_to_a_project_below_it(tmp_path, monkeypatch):
+    folder = ProjectFolder.create(tmp_path / "checkout" / "lake")
+    run = CliRunner().invoke
+    place = ["-p", str(folder.root)]
+    assert run(command_line, ["apply", *place, "--auto-approve"]).exit_code == 0
+    folder.orders(description="Another one.")
+    inside, outside = folder.root / "target" / "plan.json", tmp_path / "plan.json"
+    for saved in (inside, outside):
+        assert run(command_line, ["plan", *place, "--out", str(saved)]).exit_code == 0
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path / "checkout"))
+
+    def file_of(saved):
+        (changed,) = re.findall(
+            r"^::notice file=([^,]*),", run(command_line, ["show", str(saved), "--format", "github"]).stdout
+        )
+        return changed
+
+    assert file_of(inside) == "lake/tables/orders.yml"
+    assert file_of(outside) == "tables/orders.yml"
+    monkeypatch.chdir(folder.root)
+    assert file_of(outside) == "lake/tables/orders.yml"

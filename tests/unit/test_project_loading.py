@@ -85,6 +85,9 @@ def test_no_project_file(tmp_path):
     result = project.load(tmp_path / "nowhere")
     assert result.project is None
     assert "no folder" in result.diagnostics[0].summary
+    (tmp_path / "parquetry.yaml").unlink()
+    (below,) = project.load(tmp_path / "tables").diagnostics
+    assert below.hint == f"give --project {tmp_path.resolve()}"
 
 
 def test_every_error_of_every_file_in_one_pass(tmp_path):
