@@ -69,6 +69,17 @@ def _check_struct(found: Struct, wanted: Struct, place: str) -> None:
             )
 
 
+def are_spelled_alike(found: ColumnType | None, wanted: ColumnType) -> bool:
+    """Whether every field of a struct has the name of one of the wanted letter by letter."""
+    match found, wanted:
+        case Struct(), Struct():
+            fields = {f.name: f.type for f in wanted.fields}
+            return all(f.name in fields and are_spelled_alike(f.type, fields[f.name]) for f in found.fields)
+        case (Array(element=one), Array(element=other)) | (Map(value=one), Map(value=other)):
+            return are_spelled_alike(one, other)
+    return True
+
+
 def _fits(found: ColumnType, wanted: ColumnType) -> bool:
     match found, wanted:
         case Decimal(), Decimal():

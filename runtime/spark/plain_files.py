@@ -25,7 +25,13 @@ _PIECES_PER_CORE: Final = 3
 _LEAST_PIECE_BYTES: Final = 4 * 1024 * 1024
 _HARMLESS_OPTIONS: Final = frozenset({"path", "paths", "recursivefilelookup", "mergeschema", "basepath"})
 _FORGIVING_OPTIONS: Final = ("ignorecorruptfiles", "ignoremissingfiles")
-_FORGIVING_SETTINGS: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+_PLAIN_SETTINGS: Final[Mapping[str, tuple[str | None, ...]]] = {
+    "spark.sql.files.ignoreCorruptFiles": (None, "false"),
+    "spark.sql.files.ignoreMissingFiles": (None, "false"),
+    "spark.sql.parquet.datetimeRebaseModeInRead": (None, "EXCEPTION", "CORRECTED"),
+}
+"""Settings under which Spark reads files as pyarrow does, and what they may be."""
+
 _LEGACY_KEYS: Final = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION: Final = b"org.apache.spark.version"
 
@@ -46,7 +52,7 @@ def plain_files(frame: DataFrame) -> PlainFiles | None:
     types than the frame's, a missing column) or that cannot be read leaves the frame to Spark.
     """
     spark = frame.sparkSession
-    if any(spark.conf.get(key, "false") != "false" for key in _FORGIVING_SETTINGS):
+    if any(spark.conf.get(key, None) not in plain for key, plain in _PLAIN_SETTINGS.items()):
         return None
     try:
         sources = _columns_of_scan(frame._jdf.queryExecution().analyzed())  # noqa: SLF001 - see above

@@ -15,6 +15,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.attempt import TableState
+from parquetry.runtime.spark.conversion import are_spelled_alike, type_of
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.materialise import materialise, run_stage, stage_spec
 from parquetry.runtime.spark.plain_files import NOT_PLAIN, plain_files, stage_plain_rows
@@ -28,6 +29,7 @@ from parquetry.runtime.spark.prepare import (
     prepare_matches,
     prepare_rows,
 )
+from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.stage import PARTITION, SUMMARY_SQL, StageSpec
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
@@ -100,7 +102,7 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
     keyed = bool(state.rules.record_key)
     deduplicates = request.drop_duplicates and keyed
     if request.drop_duplicates and not keyed:
-        frame = distinct_rows(frame)
+        frame = distinct_rows(frame.drop(*META_COLUMNS))
     prepared = _prepared(incoming, frame, state, hash_rows=deduplicates)
     spec = stage_spec(
         state.spec.columns,
@@ -118,7 +120,8 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
     rows = prepared.frame
     rows = rows.where(~F.col(DELETE)) if may_delete else rows
     if request.sort_by:
-        rows = rows.orderBy(PARTITION, *map(quoted, request.sort_by))
+        with failures_translated(f"{incoming.what}: sort_by"):
+            rows = rows.orderBy(PARTITION, *map(quoted, request.sort_by))
     return materialise(rows.drop(DELETE), spec, what=incoming.what)
 
 
@@ -129,13 +132,18 @@ def _stage_plain(incoming: Incoming, state: TableState, spec: StageSpec) -> Stag
     spelled = (*rules.record_key, *rules.partition_by)
     if any(column.generated for column in columns) or any(kinds.get(f) not in KEY_TYPES for f in spelled):
         return None
-    files = plain_files(incoming.frame.drop(*META_COLUMNS))
+    frame = incoming.frame.drop(*META_COLUMNS)
+    given = {field.name.lower(): type_of(field.dataType, field.name) for field in frame.schema}
+    # What is read past Spark finds fields by their names as they are; Spark takes any case.
+    if not all(are_spelled_alike(given.get(c.name.lower()), parse_type(c.type)) for c in columns):
+        return None
+    files = plain_files(frame)
     if files is None:
         return None
-    given = {name.lower(): source for name, source in files.sources.items()}
+    stored = {name.lower(): source for name, source in files.sources.items()}
     rows = PlainRows(
         columns=columns,
-        sources={c.name: given[c.name.lower()] for c in columns if c.name.lower() in given},
+        sources={c.name: stored[c.name.lower()] for c in columns if c.name.lower() in stored},
         rules=rules,
         computes_key=spec.key_column == RECORD_KEY,
     )

@@ -16,6 +16,7 @@ from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark import staging
 from parquetry.runtime.spark.plain_files import plain_files
 from parquetry.runtime.spark.plain_rows import partition_paths
+from parquetry.runtime.spark.session import session_settings
 from parquetry.runtime.spark.source_failures import source_failures
 from parquetry.runtime.spec import Column, TableSpec
 from tests.support.judges import HudiRs
@@ -212,10 +213,21 @@ def test_files_that_spark_reads_in_its_own_way(spark, tmp_path):
     assert plain_files(frame(plain.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}))) is None
     assert plain_files(frame(plain.replace_schema_metadata({"org.apache.spark.version": "2.4.8"}))) is None
     assert plain_files(frame(pa.table({"n": pa.array([1], pa.int32())}), schema="n bigint")) is None
+    with session_settings(spark, {"spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY"}):
+        assert plain_files(frame(plain)) is None
     partitioned = tmp_path / "partitioned"
     pq.write_to_dataset(pa.table({"id": ["a"], "p": [1]}), partitioned, partition_cols=["p"])
     assert plain_files(spark.read.parquet(str(partitioned))) is None
     assert plain_files(spark.range(3)) is None
+
+
+def test_fields_that_differ_in_case_are_one(spark, tmp_path):
+    rows = "SELECT 'a' AS id, named_struct('N', 1, 'in', array(named_struct('X', 2))) AS s"
+    spark.sql(rows).write.parquet(str(tmp_path / "source"))
+    columns = (COLUMNS[0], Column(name="s", type="struct<n:int,in:array<struct<x:bigint>>>"))
+    table = parquetry.create(tmp_path / "t", TableSpec(name="t", columns=columns, record_key=("id",)))
+    table.insert(spark.read.parquet(str(tmp_path / "source")))
+    assert HudiRs().read(str(tmp_path / "t")).column("s").to_pylist() == [{"n": 1, "in": [{"x": 2}]}]
 
 
 def test_years_that_only_java_spells(spark, tmp_path):
