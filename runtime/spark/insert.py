@@ -10,7 +10,7 @@ from parquetry.runtime.spark.deliver import write_routed, write_slices
 from parquetry.runtime.spark.lookup import FoundKeys, find_nothing
 from parquetry.runtime.spark.routing import route
 from parquetry.runtime.spark.staged import StagedRows
-from parquetry.runtime.spec import Operation
+from parquetry.runtime.spec import KeyScope, Operation
 
 _OVERWRITES = (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE)
 
@@ -31,7 +31,8 @@ def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> W
     fill = operation is Operation.INSERT
     slices = attempt.state.slices(staged.totals) if operation not in _OVERWRITES else {}
     by_row = staged.spec.drop_duplicates or staged.spec.parquet
-    found = find_nothing(attempt.spark, staged) if by_row else None
+    partitioned = attempt.state.spec.key_scope is KeyScope.PARTITION
+    found = find_nothing(attempt.spark, staged, partitioned=partitioned) if by_row else None
     try:
         inserts, hash_sums = _profile(staged, found)
         plan = attempt.plan(staged, inserts=inserts, slices=slices, changes={}, fill=fill)

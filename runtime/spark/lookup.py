@@ -33,7 +33,7 @@ class KeyTotals:
     """What rows of a batch do, in numbers.
 
     ``changes`` is by partition and file id, ``hash_sums`` by the partition the rows go to, modulo
-    2**64; ``unmatched_deletes`` go nowhere.
+    2**64; ``unmatched_deletes`` go nowhere, nor do ``late_rows`` that lost against rows of other partitions.
     """
 
     changes: Mapping[str, Mapping[str, Changes]]
@@ -41,6 +41,7 @@ class KeyTotals:
     inserted_keys: Mapping[str, KeyRange]
     hash_sums: Mapping[str, int]
     unmatched_deletes: int = 0
+    late_rows: int = 0
 
     @property
     def count(self) -> int:
@@ -54,7 +55,7 @@ class FoundKeys(KeyTotals):
     """The rows to be written, one per place they go to, and their totals.
 
     ``rows`` have reference, partition, hash, delete flag, and the file name and position they were
-    found at (null for new rows and unmatched deletes).
+    found at (null for new rows and those that go nowhere).
     """
 
     rows: DataFrame
@@ -64,11 +65,11 @@ class FoundKeys(KeyTotals):
         self.rows.unpersist()
 
 
-def find_nothing(spark: SparkSession, staged: StagedRows) -> FoundKeys:
-    """Every staged row as a new one; where rows have keys, one per key and partition."""
+def find_nothing(spark: SparkSession, staged: StagedRows, *, partitioned: bool) -> FoundKeys:
+    """Every staged row as a new one; without duplicates one per key, ``partitioned``: and partition."""
     keys = key_rows(spark, staged)
     if staged.spec.drop_duplicates:
-        keys = winners(keys, partitioned=True)
+        keys = winners(keys, partitioned=partitioned)
     tagged = keys.select(
         "*",
         F.lit(None).cast("string").alias(FILE),
@@ -93,10 +94,11 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
     inserts: dict[str, int] = {}
     ranges: dict[str, KeyRange] = {}
     sums: dict[str, int] = {}
-    unmatched = 0
+    unmatched = late = 0
     for row in counted:
         if row[FILE] is None and row["__home"] is None:
-            unmatched = row["rows"]
+            unmatched = row["deletes"]
+            late = row["rows"] - unmatched
             continue
         file = by_name[row[FILE]] if row[FILE] is not None else None
         partition = file.partition if file else row["__home"]
@@ -116,6 +118,7 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
         inserted_keys=ranges,
         hash_sums=sums,
         unmatched_deletes=unmatched,
+        late_rows=late,
     )
 
 

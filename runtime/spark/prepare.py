@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
@@ -18,11 +19,11 @@ from parquetry.runtime.base_file_model import DELETE, HASH
 from parquetry.runtime.column_rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.column_types import Primitive, parse_type
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
-from parquetry.runtime.partition_path import KeyRules
+from parquetry.runtime.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from parquetry.runtime.partition_path import KeyRules, path_of_texts
 from parquetry.runtime.spark.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.generated import with_generated
-from parquetry.runtime.spark.keys import partition_path_sql, quoted, record_key_sql
+from parquetry.runtime.spark.keys import literal, partition_path_sql, quoted, record_key_sql
 from parquetry.runtime.spark.row_hash import has_map, hashable, hashable_value
 from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, failures_translated, session_settings
 from parquetry.runtime.spark.stage import GENERATED_WRONG, PARTITION
@@ -100,7 +101,7 @@ def prepare_keys(
         given = [by_name[name] for name in by_name if name in roots and _find(rows.schema, name)]
         typed = rows.select(
             *(_conform(rows.schema, c) for c in given),
-            *(quoted(name) for name in META_COLUMNS[2:4] if _find(rows.schema, name)),
+            *(_text(rows.schema, name) for name in META_COLUMNS[2:4] if _find(rows.schema, name)),
         )
         names = {c.name for c in given}
         key = _key_or_meta(rules.record_key, names, typed, RECORD_KEY)
@@ -112,8 +113,9 @@ def prepare_keys(
             )
         located = not rules.partition_by or _covers(rules.partition_by, names)
         path = partition_path_sql(rules, typed.schema) if located else None
-        if path is None and _find(typed.schema, META_COLUMNS[3]):
-            path = quoted(META_COLUMNS[3])
+        if path is None and _find(typed.schema, PARTITION_PATH):
+            nowhere = path_of_texts(rules, [(None, True) for _ in rules.partition_by])
+            path = f"coalesce({quoted(PARTITION_PATH)}, {literal(nowhere)})"
         kept = [c.name for c in given if ordering and c.name == ordering.split(".")[0]]
         selected = typed.select(
             *(quoted(name) for name in kept),
@@ -139,8 +141,9 @@ def prepare_matches(
             raise InvalidDataError(
                 f"match column {name!r} holds maps, which cannot be compared; leave it out"
             )
-    rows = _where(frame, delete_when)
-    typed = rows.select(*(_conform(rows.schema, by_name[name]) for name in match))
+    with session_settings(frame.sparkSession, EXPRESSION_SETTINGS):
+        rows = _where(frame, delete_when)
+        typed = rows.select(*(_conform(rows.schema, by_name[name]) for name in match))
     selected = typed.select(
         *map(quoted, match),
         F.lit("").alias(PARTITION),
@@ -182,6 +185,18 @@ def _key_or_meta(fields: Sequence[str], names: set[str], frame: DataFrame, meta:
             "pass it, or delete by match columns"
         )
     return None
+
+
+def _text(schema: T.StructType, name: str) -> SparkColumn:
+    """One of Hudi's columns that is there; InvalidDataError unless it holds text."""
+    field = _find(schema, name)
+    assert field is not None
+    if not isinstance(field.dataType, T.StringType | T.NullType):
+        raise InvalidDataError(
+            f"column {name!r} is {field.dataType.simpleString()} in the rows, and text in the table; "
+            "cast it to string, or pass the columns that it is made of"
+        )
+    return F.expr(f"CAST({quoted(field.name)} AS STRING)").alias(name)
 
 
 def _covers(paths: Sequence[str], names: set[str]) -> bool:

@@ -119,8 +119,9 @@ def same_key(*, by_partition: bool) -> Column:
 def moved(tagged: DataFrame, *, ordering: bool) -> DataFrame:
     """Rows found in another partition than their own, as a delete there and an insert here.
 
-    A row that is older than a stored one changes nothing elsewhere; a delete stays a delete where the
-    row lies. A key that inserts have put into several partitions ends up once, where it belongs.
+    A row that is older than a stored one changes nothing elsewhere: found nowhere else, it is left with
+    a null delete flag. A delete stays a delete where the row lies. A key that inserts have put into
+    several partitions ends up once, where it belongs.
     """
     here = F.col(STORED_PARTITION).isNull() | (F.col(STORED_PARTITION) == F.col(PARTITION)) | F.col(DELETE)
     stale = F.expr("false")
@@ -141,12 +142,19 @@ def moved(tagged: DataFrame, *, ordering: bool) -> DataFrame:
         F.lit(None).cast("string").alias(FILE),
         F.lit(None).cast("bigint").alias(POSITION),
     )
+    late = F.struct(
+        F.lit(None).cast("boolean").alias(DELETE),
+        F.lit(None).cast("string").alias(FILE),
+        F.lit(None).cast("bigint").alias(POSITION),
+    )
     delete = F.struct(F.expr("true").alias(DELETE), F.col(FILE).alias(FILE), F.col(POSITION).alias(POSITION))
     stay = F.struct(F.col(DELETE).alias(DELETE), F.col(FILE).alias(FILE), F.col(POSITION).alias(POSITION))
+    settled = F.col("__at_home") | (F.col("__copy") > 1)
     steps = (
         F.when(here, F.array(stay))
-        .when(F.col("__late"), F.array())
-        .when(F.col("__at_home") | (F.col("__copy") > 1), F.array(delete))
+        .when(F.col("__late") & settled, F.array())
+        .when(F.col("__late"), F.array(late))
+        .when(settled, F.array(delete))
         .otherwise(F.array(delete, insert))
     )
     kept = [c for c in tagged.columns if c not in (DELETE, FILE, POSITION, STORED_ORDERING)]

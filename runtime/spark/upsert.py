@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.arrow_schema import arrow_type
+from parquetry.runtime.arrow_schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
-from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
@@ -75,7 +74,7 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
             routed = route(found.rows, files=plan.files(), inserts=plan.inserts)
             results = write_routed(context, plan, staged, routed, rows=found.count)
         check_results(plan, results, found.hash_sums)
-        attempt.late_rows = results.late_rows
+        attempt.late_rows += results.late_rows
     finally:
         found.release()
     return attempt.outcome(
@@ -196,7 +195,7 @@ def _found(
     if home is not None:
         tagged = roam(tagged, found, home=home)
     located = count_found(tagged, files=candidates)
-    attempt.unmatched_deletes = located.unmatched_deletes
+    attempt.unmatched_deletes, attempt.late_rows = located.unmatched_deletes, located.late_rows
     return located
 
 
@@ -225,8 +224,11 @@ def _places(
     spark, store = attempt.spark, attempt.state.handle.store
     columns = [c for c in attempt.state.spec.columns if c.name == ordering]
     if is_small(staged.rows, _longest_key(staged)):
+        stored = arrow_schema(columns)
+        # By the types in files, where small integers are ints: that is what tasks hand over.
         with_ordering = [
-            StoredOrdering(column=c.name, arrow=arrow_type(parse_type(c.type)), ddl=c.type) for c in columns
+            StoredOrdering(column=c.name, arrow=stored.field(c.name).type, ddl=c.type)
+            for c in columns_from_arrow(stored)
         ]
         return F.broadcast(
             matches(

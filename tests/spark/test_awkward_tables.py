@@ -47,9 +47,64 @@ def test_a_key_that_lies_in_several_partitions_ends_up_once(spark, tmp_path, ord
         ordering=ordering,
     )
     table.insert(spark.createDataFrame([("k", "a", 1), ("k", "b", 3), ("other", "a", 1)], PLACED))
-    table.upsert(spark.createDataFrame([row], PLACED))
+    done = table.upsert(spark.createDataFrame([row], PLACED))
     rows = sorted(tuple(found) for found in table.read(spark).collect())
     assert rows == [*expected, ("other", "a", 1)]
+    assert done.late_rows == (row not in expected)
+
+
+def test_small_integers_order_rows_that_change_partition(spark, tmp_path):
+    table = make(
+        tmp_path,
+        ("p", "string"),
+        ("n", "tinyint"),
+        partition_by=("p",),
+        key_scope=KeyScope.TABLE,
+        ordering="n",
+    )
+    rows = "SELECT 'k' AS id, '{}' AS p, CAST({} AS tinyint) AS n"
+    late = [table.upsert(spark.sql(rows.format(p, n))).late_rows for p, n in (("a", 1), ("b", 2), ("c", 1))]
+    assert [tuple(row) for row in table.read(spark).collect()] == [("k", "b", 2)]
+    assert late == [0, 0, 1]
+
+
+@pytest.mark.parametrize(("scope", "kept"), [(KeyScope.TABLE, [2]), (KeyScope.PARTITION, [1, 2])])
+def test_duplicates_are_rows_of_one_key_where_keys_are_unique(spark, tmp_path, scope, kept):
+    table = make(
+        tmp_path, ("p", "string"), ("n", "bigint"), partition_by=("p",), key_scope=scope, ordering="n"
+    )
+    table.insert(spark.createDataFrame([("k", "a", 1), ("k", "b", 2)], PLACED), drop_duplicates=True)
+    assert sorted(row.n for row in table.read(spark).collect()) == kept
+
+
+def test_rows_of_a_table_without_key_are_equal_whatever_hudi_says_of_them(spark, tmp_path):
+    spec = TableSpec(name="t", columns=(Column(name="n", type="bigint"),))
+    table = parquetry.create(tmp_path / "t", spec)
+    table.insert(spark.sql("SELECT 1L AS n UNION ALL SELECT 1L"))
+    table.insert_overwrite_table(table.read(spark, meta=True), drop_duplicates=True)
+    assert [row.n for row in table.read(spark).collect()] == [1]
+
+
+def test_deletes_by_hudis_own_columns(spark, tmp_path):
+    """A partition path that is null says as little of the place as null partition columns."""
+    table = make(tmp_path, ("p", "string"), ("n", "bigint"), partition_by=("p",))
+    table.upsert(spark.createDataFrame([("1", "a", 1), ("2", "b", 1), ("3", "b", 1)], PLACED))
+    with pytest.raises(InvalidDataError, match=r"'_hoodie_record_key' is int in the rows, and text"):
+        table.delete(spark.sql("SELECT 1 AS _hoodie_record_key"))
+    places = "_hoodie_record_key string, _hoodie_partition_path string"
+    gone = spark.createDataFrame([("1", None), ("2", "p=b"), ("3", "p=a")], places)
+    assert table.delete(gone).deleted_rows == 2
+    assert [row.id for row in table.read(spark).collect()] == ["3"]
+
+
+def test_a_condition_on_deletes_means_one_time_in_every_session(spark, tmp_path):
+    table = make(tmp_path, ("at", "timestamp"))
+    with session_settings(spark, {"spark.sql.session.timeZone": "America/Los_Angeles"}):
+        rows = spark.sql("SELECT 'k' AS id, timestamp'2020-01-01 00:00:00' AS at")
+        later = "at > timestamp'2020-01-01 07:59:59'"
+        for match in ((), ("at",)):
+            table.upsert(rows)
+            assert table.delete(rows, match=match, delete_when=later).deleted_rows == 1
 
 
 def test_the_session_cannot_make_files_be_read_wrong_or_passed_over(spark, tmp_path):
