@@ -132,22 +132,14 @@ def files_to_read(
     return [f for f in files if any(_groups_to_read(f, predicate, types, known.get(f.path, {})))]
 
 
-def touched(
-    files: Iterable[FileStatistics],
-    predicate: Predicate,
-    types: Types,
-    *,
-    partitions: BoundsByPath | None = None,
-) -> Touched:
+def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types) -> Touched:
     """How much of the files a reader of the condition's rows has to look at."""
-    known = partitions or {}
     total = NOTHING
     for file in files:
-        of_file = known.get(file.path, {})
-        groups = [*_groups_to_read(file, predicate, types, of_file)]
+        groups = [*_groups_to_read(file, predicate, types, {})]
         if not groups:
             continue
-        left = [rows_to_read(group, predicate, types, known=of_file) for group in groups]
+        left = [rows_to_read(group, predicate, types) for group in groups]
         total += Touched(
             files=1,
             row_groups=len(groups),
@@ -158,18 +150,13 @@ def touched(
     return total
 
 
-def rows_to_read(
-    group: RowGroupStatistics, predicate: Predicate, types: Types, *, known: Mapping[str, Bounds]
-) -> RowsLeft:
-    """The rows of a row group that a reader of the condition's rows has to read: all, or those of pages.
-
-    ``known`` is what is known of the file besides its statistics.
-    """
+def rows_to_read(group: RowGroupStatistics, predicate: Predicate, types: Types) -> RowsLeft:
+    """The rows of a row group that a reader of the condition's rows has to read: all, or those of pages."""
     pages = group.pages
     if pages is None:
         return RowsLeft(ranges=(range(group.rows),), data_bytes=group.data_bytes)
     by_page = {}
-    for name in columns_of(predicate) - known.keys():
+    for name in columns_of(predicate):
         column = pages.columns.get(name)
         if column is not None and _comparable(column.bounds[0].type, types[name]):
             ends = (*column.firsts[1:], group.rows)
@@ -177,8 +164,8 @@ def rows_to_read(
                 _bounds(bounds, types[name], end - first)
                 for first, end, bounds in zip(column.firsts, ends, column.bounds, strict=True)
             ]
-    whole = {**bounds_of(group, types), **known}
-    return rows_left(predicate, pages, rows=group.rows, known=whole, by_page=by_page)
+    known = bounds_of(group, types)
+    return rows_left(predicate, pages, rows=group.rows, known=known, by_page=by_page)
 
 
 def all_of(files: Sequence[FileStatistics]) -> Touched:

@@ -34,7 +34,6 @@ def create_savepoint(
     table: TableHandle,
     instant: str | None = None,
     *,
-    user: str | None = None,
     comment: str = "",
     timing: Timing = DEFAULT_TIMING,
 ) -> SavepointResult:
@@ -66,7 +65,7 @@ def create_savepoint(
             files = _files_as_of(table, timeline, time)
             _withdraw_plans_before(timeline, time)
             metadata = SavepointMetadata(
-                by=user or getpass.getuser(), at_ms=store.now_ms(), comments=comment, files=files
+                by=getpass.getuser(), at_ms=store.now_ms(), comments=comment, files=files
             )
             inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
             # Hudi leaves this file empty and never reads it: here it says whose it is.

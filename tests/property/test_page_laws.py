@@ -56,7 +56,7 @@ def test_no_page_with_a_matching_row_is_skipped(tmp_path_factory, rows, conditio
             first = number * ROWS_OF_A_GROUP
             of_group = rows[first : first + ROWS_OF_A_GROUP]
             matching = {n for n, row in enumerate(of_group) if condition.holds(row) is True}
-            left = rows_to_read(group, predicate, TYPES, known={})
+            left = rows_to_read(group, predicate, TYPES)
             # What a file's own decoder gives for a row of the page has to be read together with it.
             assert matching <= {row for part in left.ranges for row in part}, condition.text
             assert left.rows <= group.rows
@@ -81,5 +81,5 @@ def test_pages_do_skip(tmp_path):
         "i > 1 AND s < 'b'": (),
         "d IS NOT NULL": (),
     }.items():
-        left = rows_to_read(group, parse_where(where, types=TYPES), TYPES, known={})
+        left = rows_to_read(group, parse_where(where, types=TYPES), TYPES)
         assert left.ranges == ranges, where

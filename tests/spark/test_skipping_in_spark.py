@@ -188,7 +188,7 @@ def test_spark_reads_the_rows_of_the_pages_that_are_counted(spark, tmp_path):
     for where in PAGED:
         read = spark.read.parquet(str(path)).where(where)
         matching = {row.id for row in read.select("id").collect()}
-        left = rows_to_read(group, parse_where(where, types=types, time_zone=UTC), types, known={})
+        left = rows_to_read(group, parse_where(where, types=types, time_zone=UTC), types)
         assert matching <= {row for part in left.ranges for row in part}, where
         assert left.rows == scanned_rows(read), where
         few += left.rows < group.rows / 4

@@ -191,8 +191,9 @@ def test_another_programs_clean_is_left_to_it(table: SmallTable) -> None:
     assert not table.handle.timeline().contains(instant, Action.CLEAN, state=State.COMPLETED)
 
 
-def test_a_savepoint_protects_its_files_until_it_is_deleted(table: SmallTable) -> None:
-    saved = create_savepoint(table.handle, user="me", comment="before", timing=FAST)
+def test_a_savepoint_protects_its_files_until_it_is_deleted(table: SmallTable, monkeypatch) -> None:
+    monkeypatch.setenv("LOGNAME", "me")
+    saved = create_savepoint(table.handle, comment="before", timing=FAST)
     assert create_savepoint(table.handle, saved.instant, timing=FAST) == saved
     assert saved.files == 2
     rewrite(table, 4)
