@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fastavro.schema import SchemaParseException
 from py4j.protocol import Py4JJavaError
 from pyarrow import orc
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
@@ -265,7 +266,7 @@ def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
     with _opened(file, storage) as handle:
         try:
             return str(fastavro.reader(handle).metadata["avro.schema"])
-        except (ValueError, KeyError, EOFError) as error:
+        except (ValueError, LookupError, EOFError, SchemaParseException) as error:
             raise UnreadableFileError(file.file.path, f"it is no Avro file ({error})") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import threading
@@ -497,9 +498,21 @@ def test_sql_over_columns_that_a_source_does_not_have_is_said_to_be_wrong(world,
         world.ingest()
 
 
-def test_a_file_that_is_no_avro_is_named_with_the_remedy(world):
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda whole: b"nope",
+        lambda whole: b"",
+        lambda whole: whole[: whole.index(b"avro.schema") + 12],
+        lambda whole: whole.replace(b'"type": "long"', b'"tyqe": "long"'),
+    ],
+)
+def test_a_file_that_is_no_avro_is_named_with_the_remedy(world, spoil):
     world.create(source(format="avro", path="in/*.avro"))
-    (world.root / "in/a.avro").write_bytes(b"nope")
+    schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}
+    whole = io.BytesIO()
+    writer(whole, parse_schema(schema), [{"id": 1}])
+    (world.root / "in/a.avro").write_bytes(spoil(whole.getvalue()))
     with pytest.raises(
         InvalidDataError, match=r"source s of t: in/a\.avro cannot be read: it is no Avro file"
     ):
