@@ -28,14 +28,14 @@ def check_sources(resolution: Resolution) -> None:
 
 
 def _check_unique(resolution: Resolution, section: str, noun: str) -> None:
-    first: set[str] = set()
+    first: dict[str, str] = {}
     for index, entry in enumerate(resolution.file.value.get(section, ())):
-        if entry["name"] in first:
+        name = entry["name"]
+        if (earlier := first.get(name.lower())) is not None:
             node = resolution.file.node.at((section, index, "name"))
-            resolution.report_at(
-                "PQ301", f"{noun} '{entry['name']}' is there twice", node, "rename one of them"
-            )
-        first.add(entry["name"])
+            also = "" if earlier == name else f", also as '{earlier}'"
+            resolution.report_at("PQ301", f"{noun} '{name}' is there twice{also}", node, "rename one of them")
+        first.setdefault(name.lower(), name)
 
 
 def _check_operation(resolution: Resolution, source: Source) -> None:
@@ -66,6 +66,9 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
     if source.read == "full" and source.operation in (Operation.INSERT, Operation.BULK_INSERT):
         summary = f"read: full with operation: {source.operation} adds all rows again at every run"
         resolution.report("PQ706", summary, f"{path}.read", "use read: new or operation: upsert")
+    if source.path in (resolution.table.location, resolution.table.location_declared):
+        summary = f"source '{source.name}' reads the table itself, whose every commit is new to it"
+        resolution.report("PQ706", summary, f"{path}.path", "name the path of another table")
     if (
         source.operation is Operation.INSERT_OVERWRITE
         and not resolution.table.partition_by

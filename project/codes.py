@@ -221,8 +221,8 @@ _ALL = (
     _code(
         "PQ301",
         "Name used twice",
-        "Two tables or two columns of a table (both in any case of letters, as catalogs and some file "
-        "systems tell none apart), two policies, two sources or two queries of a table have one name.",
+        "Two tables, or two columns, sources or queries of a table (in any case of letters, as catalogs and "
+        "some file systems tell none apart), or two policies have one name.",
         "Rename one of them.",
     ),
     _code(
@@ -422,8 +422,8 @@ _ALL = (
         "PQ706",
         "Every run adds the rows again",
         "read: full reads all files at every run, and insert keeps what is there: rows will be there many"
-        " times.",
-        "Use read: new, operation: upsert or insert_overwrite_table.",
+        " times. A source that reads the table itself finds its own last commit at every run.",
+        "Use read: new, operation: upsert or insert_overwrite_table; name another table's path.",
         warning=True,
     ),
     _code(

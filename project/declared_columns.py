@@ -87,5 +87,5 @@ def _schema(path: str, read: Read) -> Any:
     document = parse(path, data)
     if document.root is None or document.diagnostics:
         first = document.diagnostics[0]
-        raise AvroProblem(f"line {first.line}: {first.summary}")
+        raise AvroProblem(f"line {first.line}: {first.summary.replace('not YAML', 'not JSON', 1)}")
     return document.root.value

@@ -243,6 +243,9 @@ def test_columns_from_an_avro_schema(tmp_path):
         ("n", "int", True),
     ]
     assert str(table.origin("columns.id.type")) == "tables/flights.yml:4:1"
+    (root / "schemas" / "f.avsc").write_text("{")
+    (broken,) = project.load(root).diagnostics
+    assert broken.summary.startswith("Avro schema 'schemas/f.avsc': line 2: not JSON: ")
 
 
 def test_names_in_an_avro_schema_are_checked(tmp_path):
