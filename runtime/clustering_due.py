@@ -136,17 +136,19 @@ def is_time(table: TableHandle, trigger: Trigger) -> bool:
 
     It does when ``every_commits`` writes have been completed since the last one, and also right after
     one: what that had to leave is then paid on. Writes that cluster inline look again only after as
-    many writes when there was nothing that could be done.
+    many writes when there was nothing that could be done. Writes that were archived cannot be counted:
+    as many as the timeline keeps are always enough.
     """
-    spec = _applied(table)
-    if spec.trigger is not trigger:
+    policy = _applied(table)
+    if table.spec is None or policy.trigger is not trigger:
         return False
     timeline = table.timeline()
     commits = commits_since_clustering(timeline)
-    if 0 < commits < spec.every_commits:
+    enough = min(policy.every_commits, table.spec.retention.archive_keep_commits)
+    if 0 < commits < enough:
         return False
     looked = commits_since_look(table, timeline) if trigger is Trigger.INLINE and commits else None
-    return looked is None or looked >= spec.every_commits
+    return looked is None or looked >= enough
 
 
 def trigger_of(table: TableHandle) -> Trigger:

@@ -212,6 +212,24 @@ def test_writes_look_only_every_so_often_when_nothing_can_be_done(table, monkeyp
     assert looks == [1, 4, 7, 9]
 
 
+def test_more_commits_than_the_timeline_keeps_are_waited_for_to_no_end(tmp_path, monkeypatch):
+    """Those behind the last clustering are counted on the timeline, which has at most a dozen of them."""
+    table = make_table(tmp_path / "table", keep_commits=1, archive_keep_commits=3)
+    apply_clustering(table, replace(INLINE, every_commits=20))
+    table.services = True
+    looks = []
+    real = clustering_inline.cluster
+    monkeypatch.setattr(
+        clustering_inline, "cluster", lambda *a, **k: (looks.append(number), real(*a, **k))[1]
+    )
+    for number in range(1, 21):
+        written = table.insert({f"k{number}": (number, "a")})
+        # One byte in the first rounds: less than any file.
+        budget_bytes = 1 if len(looks) < 2 else None
+        cluster_inline(OneProcessSpark(), table.handle, written, budget_bytes=budget_bytes, timing=FAST)
+    assert looks == [*range(2, 21, 3)]
+
+
 class _Answer(dict):
     def items(self):
         raise KeyError("lazy")
