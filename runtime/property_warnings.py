@@ -12,7 +12,7 @@ def property_warnings(store: ObjectStore) -> tuple[str, ...]:
     """What is wrong with the properties of a table, each with its remedy; two requests.
 
     A table that parquetry made has its instants in UTC, and says so. Hudi 0.15 drops that property in
-    ``CREATE TABLE ... LOCATION`` and takes local time from then on (table-format notes: time zone trap).
+    ``CREATE TABLE ... LOCATION`` and takes local time from then on.
     """
     identity = read_identity(store)
     if identity is None or identity.first_instant is None or TIMEZONE_KEY in read_table_properties(store):

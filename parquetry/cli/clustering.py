@@ -50,11 +50,11 @@ def _budget(request: ProjectRequest, table: str) -> int:
 
 def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) -> ClusteringResult:
     """What was done: a run within the target's budget, or the pending plan of an instant."""
-    from parquetry.cli.launch import launcher_for, new_run_id
+    from parquetry.cli.launch import hide_pandas_warnings, launcher_for, new_run_id
     from parquetry.cli.workspaces import is_location, workspace_of
     from parquetry.compiler.running import cluster_job
+    from parquetry.runtime.clustering_by_hand import cluster_by_hand
     from parquetry.runtime.clustering_execution import ClusteringResult
-    from parquetry.runtime.clustering_run import cluster_by_hand
     from parquetry.runtime.job import SparkSettings
 
     settings = SparkSettings()
@@ -66,4 +66,5 @@ def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) 
             return launch(job).clustering or ClusteringResult()
         settings = job.spark
     handle, _ = opened(request, table)
+    hide_pandas_warnings()
     return cluster_by_hand(handle, settings, instant=instant, budget_bytes=_budget(request, table))

@@ -48,8 +48,12 @@ def _in_process(jobs: tuple[JobPlan, ...]) -> Launch:
     packages = tuple(dict.fromkeys(package for job in jobs for package in job.spark.packages))
 
     def session(job: JobPlan) -> Any:
-        # PySpark warns of the pandas it finds; whoever runs a command cannot do anything about it.
-        warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
+        hide_pandas_warnings()
         return start_spark(replace(job, spark=replace(job.spark, packages=packages)))
 
     return lambda job: execute(job, session=session)
+
+
+def hide_pandas_warnings() -> None:
+    """PySpark's warnings of the pandas it finds are not shown: who runs a command can do nothing about it."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.project import model
-from parquetry.runtime import clustering_run
+from parquetry.runtime import clustering_by_hand
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.layout.clustering_policy import PlanPolicy
 from parquetry.runtime.timeline.timeline import Timeline
@@ -77,7 +77,7 @@ def test_a_table_at_a_place_has_the_budget_of_a_target_that_declares_none(table,
         return ClusteringResult()
 
     monkeypatch.setattr(model, "SERVICES_BYTES", 1)
-    monkeypatch.setattr(clustering_run, "cluster_by_hand", by_hand)
+    monkeypatch.setattr(clustering_by_hand, "cluster_by_hand", by_hand)
     planned = CliRunner().invoke(command_line, ["service", "cluster", path, "--plan-only"])
     assert "Nothing is due." in planned.stdout
     assert CliRunner().invoke(command_line, ["service", "cluster", path]).exit_code == 0

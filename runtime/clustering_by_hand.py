@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.job import SparkSettings
 from parquetry.runtime.services.clustering_plans import check_waiting
@@ -20,8 +18,6 @@ def cluster_by_hand(
     """
     if instant is not None:
         check_waiting(table, instant, DEFAULT_TIMING)
-    # PySpark warns of the pandas it finds; whoever runs a command cannot do anything about it.
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
     from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
     from parquetry.runtime.spark.start import start_session  # noqa: PLC0415 - heavy
 
