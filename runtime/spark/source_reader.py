@@ -33,7 +33,7 @@ from parquetry.runtime.spark.source_failures import (
 )
 from parquetry.runtime.spark.source_types import check_one_type, with_undeclared_fields
 from parquetry.runtime.spark.sql_guard import check_query
-from parquetry.runtime.spec import Column, Source
+from parquetry.runtime.spec import Column, Operation, Source
 
 _VIEW = "source"
 _HEADER_BYTES = 64 * 1024
@@ -61,7 +61,7 @@ def read_files(
     table that only names of folders have.
     """
     frame = _read(spark, source, files, columns, storage)
-    if source.select is None:
+    if source.select is None and source.operation is not Operation.DELETE:  # which may do with a key
         _check_folders(frame, files, columns)
     return frame
 

@@ -203,6 +203,8 @@ def test_a_column_that_only_folders_name_is_told_and_the_remedy_works(world):
     files = list_files(declared.path, base=str(world.root))
     with pytest.raises(InvalidDataError, match="the column 'name' is in names of folders only") as caught:
         read_files(world.spark, declared, files, columns=COLUMNS, storage={})
+    deletes = source(format="parquet", path="in/**", operation=Operation.DELETE)
+    assert read_files(world.spark, deletes, files, columns=COLUMNS, storage={}).columns == ["id"]
     base = str(caught.value).partition("basePath: ")[2].partition(" ")[0]
     declared = source(format="parquet", path="in/**", options={"basePath": base})
     rows = read_files(world.spark, declared, files, columns=COLUMNS, storage={}).collect()
