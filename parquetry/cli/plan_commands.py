@@ -33,9 +33,9 @@ def told(plan: Plan, carried: Carried) -> Plan:
 
 
 def commands_again(plan: Plan) -> tuple[str, ...]:
-    """What plans the same tables again and, where there is something to apply, what applies just that."""
+    """What plans the same tables again and, where that may be applied, what applies just that."""
     carried = carried_by(plan)
     again = (carried.into("parquetry plan"),)
-    if plan.is_empty:
+    if plan.is_empty or plan.intent.blocked:
         return again
     return (*again, f"{carried.into('parquetry apply')} --approved {plan.plan_id}")

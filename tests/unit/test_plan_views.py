@@ -139,7 +139,8 @@ def test_a_comment_begins_with_the_marker_and_says_what_there_is_to_know():
     assert "-  max_file_size: 120MiB\n+  max_file_size: 64MiB\n" in text
     assert "| up to 10 % | 20 | 0 |" in text
     assert "   cp a b\n" in text
-    assert f"--approved {FULL.plan_id}" in text
+    assert f"plan `{FULL.plan_id}`" in text
+    assert "--approved" not in text, "a blocked plan is not applied"
     assert "commit 0123456789ab" in text
 
 
