@@ -22,6 +22,7 @@ from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.personal_data import masked_clustering, masked_commit, masked_message
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.requirements import check_requirements
+from parquetry.runtime.secret_values import without_secrets
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.sweeping import REPORTS_FOLDER
@@ -81,7 +82,8 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
     try:
         return _shown(_execute(job, session or start_spark), job)
     except ParquetryError as failure:
-        failure.args = (masked_message(str(failure), job.spec, location=job.location),)
+        told = without_secrets(str(failure))
+        failure.args = (masked_message(told, job.spec, location=job.location),)
         raise
 
 

@@ -68,6 +68,8 @@ def probe_put_if_absent(store: ObjectStore) -> None:
     Without that two writers could both believe to have committed.
     """
     path = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
+    # A store that cannot be reached tells a look so in seconds; a put is repeated for minutes.
+    store.stat(path)
     nonces = [uuid.uuid4().hex, uuid.uuid4().hex]
     try:
         outcomes = [store.put_if_absent(path, n.encode(), nonce=n) for n in nonces]

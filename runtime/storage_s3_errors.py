@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.secret_values import without_secrets
 from parquetry.runtime.storage_errors import storage_error
 
 _FINAL = frozenset(
@@ -94,7 +95,7 @@ def failure(doing: str, where: str, error: BaseException) -> StorageError:
         return NotFoundError(f"cannot {doing} {where}: there is no such object; check the path")
     if answer.status is not None and isinstance(error, OSError):
         return storage_error(doing, where, error)
-    reason = str(error) or type(error).__name__
+    reason = without_secrets(str(error) or type(error).__name__)
     return StorageError(
         f"cannot {doing} {where}: {reason}; check the endpoint, the credentials and the connection"
     )

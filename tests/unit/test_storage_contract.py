@@ -171,6 +171,9 @@ def test_the_probe_refuses_a_store_that_overwrites():
         def __init__(self):
             self.objects = {}
 
+        def stat(self, path):
+            return None
+
         def put_if_absent(self, path, data, *, nonce):
             self.objects[path] = data
             return PutOutcome.WON
@@ -183,6 +186,15 @@ def test_the_probe_refuses_a_store_that_overwrites():
 
     with pytest.raises(StorageError, match="conditional puts"):
         probe_put_if_absent(Overwriting())
+
+
+def test_the_probe_of_a_store_that_cannot_be_reached_puts_nothing():
+    class Unreachable:
+        def stat(self, path):
+            raise StorageError(f"cannot look at {path}: no connection")
+
+    with pytest.raises(StorageError, match="no connection"):
+        probe_put_if_absent(Unreachable())
 
 
 def test_a_created_file_appears_whole_when_the_block_ends(store):

@@ -1,0 +1,43 @@
+"""No value of a secret variable is in a message."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from parquetry.compiler.applying import apply_plan
+from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.workspace import jobs_of
+from parquetry.runtime.errors import SparkStartError
+from parquetry.runtime.main import execute
+from parquetry.runtime.secret_values import without_secrets
+from parquetry.runtime.storage_s3_errors import failure
+from tests.support.project_folder import ProjectFolder
+
+
+def test_values_are_masked_whole_and_those_that_are_too_short_to_be_told_from_words_stay():
+    values = {f"PARQUETRY_SECRET_{name}": name.lower() for name in ("ABCD", "ABCDEF", "XY")} | {
+        "HOME": "home"
+    }
+    assert without_secrets("abcdef, abcd, xy, home", values) == "***, ***, xy, home"
+
+
+def test_an_endpoint_that_is_secret_is_not_named(monkeypatch):
+    monkeypatch.setenv("PARQUETRY_SECRET_HOST", "10.1.2.3:9000")
+    error = EndpointConnectionError(endpoint_url="http://10.1.2.3:9000/lake/x")
+    assert 'endpoint URL: "http://***/lake/x"' in str(failure("read", "s3://lake/x", error))
+
+
+def test_the_failure_of_a_job_does_not_name_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARQUETRY_SECRET_TOKEN", "hunter22")
+    folder = ProjectFolder.create(tmp_path / "shop")
+    assert apply_plan(plan_workspace(folder.workspace(), now_ms=0), folder.workspace()).failure is None
+    folder.deliver("a.csv", "order_id,city\n1,Turin\n")
+    workspace = folder.workspace()
+    ingest = next(job for job in jobs_of(workspace, workspace.table("orders")) if job.source)
+
+    def session(_):
+        raise SparkStartError("Spark cannot be started with spark.a=hunter22")
+
+    with pytest.raises(SparkStartError, match=r"with spark\.a=\*\*\*$"):
+        execute(ingest, session=session)
