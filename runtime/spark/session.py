@@ -33,6 +33,10 @@ _DATA_FAULTS = re.compile(
     r"ArithmeticException|NumberFormatException|DateTimeException|DateTimeParseException"
     r"|AnalysisException|SparkRuntimeException|IllegalArgumentException|BadRecordException"
 )
+_CALLED = re.compile(r"^An error occurred while calling .*\n: ")
+_SQL_STATE = re.compile(r"SQLSTATE: (?P<kind>\w\w)")
+_DATA_STATES = frozenset({"21", "22"})
+"""Classes of SQL's states: cardinality violation and data exception."""
 
 
 def spark_version(spark: SparkSession) -> tuple[int, int]:
@@ -153,7 +157,10 @@ def _translated(error: Exception, what: str) -> Exception:
         told = _NO_FILE.search(line)
         said = " ".join((told[0] if told else line).split())
         return NotFoundError(f"{what}: {said}; run again, and read what is there now")
-    if _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(text.partition("\n")[0]):
-        first = " ".join(text.strip().splitlines()[0].split())
+    message = _CALLED.sub("", text.strip()).partition("\n")[0]
+    state = _SQL_STATE.search(text)
+    blames_data = state is not None and state["kind"] in _DATA_STATES
+    if blames_data or _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(message):
+        first = " ".join(message.split())
         return InvalidDataError(f"{what}: Spark cannot compute the rows: {first}; mend the query or the data")
     return error
