@@ -38,7 +38,7 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
             return open_footer(source)[0]
         except (pa.ArrowInvalid, OSError) as error:
             msg = (
-                f"{store.uri}/{path} is not a whole parquet file: {error}; "
+                f"{store.uri}/{path} is not a whole parquet file: {str(error).rstrip('.')}; "
                 "restore the file, or the table to a savepoint before it"
             )
             raise CorruptTableError(msg) from error
