@@ -79,13 +79,12 @@ class DrawnColumn:
         if self._nan.count(self._nan.window(drawn, rows)):
             return plain
         low, high = (
-            self._outermost(side, values, side.window(drawn, rows), 0 if none_drawn else rows)
-            for side, values in ((self._least, self._distinct), (self._greatest, self._distinct[::-1]))
+            self._outermost(side, side.window(drawn, rows), 0 if none_drawn else rows)
+            for side in (self._least, self._greatest)
         )
         return _within(replace(plain, minimum=low, maximum=high), self._limits)
 
-    @staticmethod
-    def _outermost(side: _Side, values: pa.Array, window: range, rows: int) -> Any:
+    def _outermost(self, side: _Side, window: range, rows: int) -> Any:
         """The value that is furthest out of so many rows; None where none is known.
 
         One that was not drawn is taken to lie as much further as those that were lie from each other.
@@ -93,7 +92,8 @@ class DrawnColumn:
         numbers = side.outermost(window, _NEIGHBOURS)
         if not len(numbers):
             return None
-        found, inner = (values[int(numbers[at])].as_py() for at in (0, -1))
+        places = numbers if side is self._least else len(self._distinct) - 1 - numbers
+        found, inner = (self._distinct[int(places[at])].as_py() for at in (0, -1))
         share = (1 - len(window) / rows) / max(len(numbers) - 1, 1) if len(window) < rows else 0.0
         if not share or isinstance(found, bool):
             return found
