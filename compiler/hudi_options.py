@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from parquetry.compiler.words import format_age, format_size
 from parquetry.runtime.key_generator import KeyGenerator, choose_key_generator
+from parquetry.runtime.properties import boolean_text
 from parquetry.runtime.spec import KeyScope, RetentionPolicy, TableSpec
 
 _ARCHIVE_BATCH: Final = 10
@@ -55,8 +56,8 @@ def _identity(spec: TableSpec) -> dict[str, str]:
         "hoodie.datasource.write.partitionpath.field": ",".join(fields),
         "hoodie.datasource.write.precombine.field": spec.ordering or "",
         "hoodie.datasource.write.keygenerator.class": generator.class_name,
-        "hoodie.datasource.write.hive_style_partitioning": _flag(value=spec.hive_style),
-        "hoodie.datasource.write.partitionpath.urlencode": _flag(value=spec.url_encode),
+        "hoodie.datasource.write.hive_style_partitioning": boolean_text(value=spec.hive_style),
+        "hoodie.datasource.write.partitionpath.urlencode": boolean_text(value=spec.url_encode),
         "hoodie.table.timeline.timezone": "UTC",
     }
     if spec.record_key and spec.key_scope is KeyScope.TABLE:
@@ -86,7 +87,7 @@ def _sizing(spec: TableSpec) -> dict[str, str]:
     }
     if sizing.insert_split_size is not None:
         options["hoodie.copyonwrite.insert.split.size"] = str(sizing.insert_split_size)
-    options["hoodie.copyonwrite.insert.auto.split"] = _flag(value=sizing.insert_split_size is None)
+    options["hoodie.copyonwrite.insert.auto.split"] = boolean_text(value=sizing.insert_split_size is None)
     if sizing.record_size_bytes is not None:
         options["hoodie.copyonwrite.record.size.estimate"] = str(sizing.record_size_bytes)
     return options
@@ -207,10 +208,6 @@ def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
         found["clustering.execution.columns"] = [name.strip() for name in columns.split(",") if name.strip()]
         found["clustering.execution.strategy"] = _NAMES_OF_CURVES.get(curve, "sort")
     return found
-
-
-def _flag(*, value: bool) -> str:
-    return "true" if value else "false"
 
 
 def _number(text: str) -> int | None:

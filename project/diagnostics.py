@@ -11,6 +11,7 @@ from typing import Any
 
 from parquetry.project.codes import CODES
 from parquetry.project.source import START, SourceText, Span
+from parquetry.project.workflow_commands import workflow_command
 
 _MOST_CANDIDATES = 200
 _SHOWN = 10
@@ -205,10 +206,16 @@ def render_github(diagnostics: Sequence[Diagnostic], *, prefix: str = "") -> str
     """The findings as GitHub workflow commands; ``prefix`` leads from repository to project."""
     lines = []
     for found in diagnostics:
-        file = _property(f"{prefix.rstrip('/')}/{found.file}" if prefix else found.file)
         start, end = found.span
-        place = f"file={file},line={start.line},col={start.column},endLine={end.line},endColumn={end.column}"
-        lines.append(f"::{found.severity.word} {place},title={found.code}::{_data(found.message)}\n")
+        properties = {
+            "file": f"{prefix.rstrip('/')}/{found.file}" if prefix else found.file,
+            "line": start.line,
+            "col": start.column,
+            "endLine": end.line,
+            "endColumn": end.column,
+            "title": found.code,
+        }
+        lines.append(f"{workflow_command(found.severity.word, properties, found.message)}\n")
     return "".join(lines)
 
 
@@ -245,11 +252,3 @@ def _visible(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -31,8 +31,8 @@ from parquetry.runtime.layout.file_statistics import (
     truncated,
 )
 from parquetry.runtime.layout.packing import files_near
-from parquetry.runtime.layout.predicate import Predicate, may_hold
-from parquetry.runtime.layout.skipping import Types, bounds_of
+from parquetry.runtime.layout.predicate import Predicate
+from parquetry.runtime.layout.skipping import Types, may_match
 
 _COPIED_SHARE: Final = 0.5
 """Row groups of at least this share of the usual size are copied as they are when files are stitched."""
@@ -89,7 +89,7 @@ def arranged_files(
             data_bytes=round((cut.end - cut.first) * row_bytes * shrinkage.data),
             columns={name: truncated(bounds(name, range(cut.first, cut.end))) for name in leaves},
         )
-        if shrinkage.pages is not None and _may_match(group, predicates, types):
+        if shrinkage.pages is not None and may_match(group, predicates, types):
             group = shrinkage.pages.divided(group, bounds, first=cut.first, weight=sample.weight)
         groups.append(group)
     return _as_files(groups, [cut.file for cut in cuts])
@@ -151,11 +151,6 @@ def _merged(groups: Sequence[RowGroupStatistics], shrinkage: Shrinkage) -> RowGr
         return replace(found, nulls=len(of_rows) if is_null else found.nulls and None)
 
     return shrinkage.pages.divided(whole, bounds)
-
-
-def _may_match(group: RowGroupStatistics, predicates: Sequence[Predicate], types: Types) -> bool:
-    bounds = bounds_of(group, types)
-    return any(may_hold(predicate, bounds) for predicate in predicates)
 
 
 def _as_files(groups: Sequence[RowGroupStatistics], numbers: Sequence[int]) -> tuple[FileStatistics, ...]:

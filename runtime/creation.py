@@ -29,6 +29,7 @@ from parquetry.runtime.partition_metadata import partition_metadata_path
 from parquetry.runtime.properties import (
     CHECKSUM_KEY,
     PROPERTIES_PATH,
+    boolean_text,
     format_properties,
     read_table_properties,
     table_checksum,
@@ -132,8 +133,8 @@ def table_properties(spec: TableSpec) -> dict[str, str]:
         "hoodie.table.keygenerator.class": choose_key_generator(
             spec.record_key, spec.partition_by
         ).class_name,
-        "hoodie.datasource.write.hive_style_partitioning": _text(value=spec.hive_style),
-        "hoodie.datasource.write.partitionpath.urlencode": _text(value=spec.url_encode),
+        "hoodie.datasource.write.hive_style_partitioning": boolean_text(value=spec.hive_style),
+        "hoodie.datasource.write.partitionpath.urlencode": boolean_text(value=spec.url_encode),
         "hoodie.datasource.write.drop.partition.columns": "false",
     }
     optional = {
@@ -257,7 +258,3 @@ def refuse_lost_properties(store: ObjectStore, identity: TableIdentity) -> None:
         raise CorruptTableError(
             f"{store.uri}: {PROPERTIES_PATH} is lost, but there is an instant {later}; restore it from a copy"
         )
-
-
-def _text(*, value: bool) -> str:
-    return "true" if value else "false"

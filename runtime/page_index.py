@@ -26,8 +26,8 @@ from parquetry.runtime.layout.file_statistics import (
     RowGroupPages,
     RowGroupStatistics,
 )
-from parquetry.runtime.layout.predicate import Predicate, may_hold
-from parquetry.runtime.layout.skipping import Types, bounds_of, columns_of
+from parquetry.runtime.layout.predicate import Predicate
+from parquetry.runtime.layout.skipping import Types, columns_of, may_match
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts, PartChunk
 from parquetry.runtime.parquet_thrift import decode_struct
@@ -138,7 +138,7 @@ def _wanted(
         numbers = [
             number
             for number, group in enumerate(file.row_groups)
-            if group.rows > usual and not file.encrypted and _may_match(group, asking, types)
+            if group.rows > usual and not file.encrypted and may_match(group, asking, types)
         ]
         if numbers:
             pages = sum(-(-file.row_groups[number].rows // usual) for number in numbers)
@@ -151,11 +151,6 @@ def _wanted(
             chosen[path] = numbers
             total += pages
     return chosen
-
-
-def _may_match(group: RowGroupStatistics, asking: Sequence[Predicate], types: Types) -> bool:
-    bounds = bounds_of(group, types)
-    return any(may_hold(predicate, bounds) for predicate in asking)
 
 
 def _group_pages(

@@ -20,6 +20,11 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
 
 
+def boolean_text(*, value: bool) -> str:
+    """The value as properties and options of Hudi spell it."""
+    return "true" if value else "false"
+
+
 def table_checksum(properties: Mapping[str, str]) -> str:
     """Hudi's checksum: the CRC-32 of ``<database>.<table>`` in decimal digits."""
     names = f"{properties.get('hoodie.database.name', '')}.{properties.get('hoodie.table.name', '')}"

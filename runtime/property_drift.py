@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from parquetry.runtime.applied import read_identity
 from parquetry.runtime.creation import table_properties
 from parquetry.runtime.key_generator import choose_key_generator
-from parquetry.runtime.properties import CHECKSUM_KEY, read_table_properties, update_table_properties
+from parquetry.runtime.properties import (
+    CHECKSUM_KEY,
+    boolean_text,
+    read_table_properties,
+    update_table_properties,
+)
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
@@ -94,14 +99,10 @@ def _expected(spec: TableSpec, made_with: TableSpec | None) -> dict[str, str]:
         _PARTITIONS: ",".join(spec.partition_by),
     }
     if spec.partition_by:
-        expected |= {_HIVE: _text(value=spec.hive_style), _ENCODE: _text(value=spec.url_encode)}
+        expected |= {_HIVE: boolean_text(value=spec.hive_style), _ENCODE: boolean_text(value=spec.url_encode)}
     if made_with is not None:
         known = table_properties(made_with)
         del known[CHECKSUM_KEY]
         expected = known | expected
         expected[_GENERATOR] = choose_key_generator(spec.record_key, spec.partition_by).class_name
     return expected
-
-
-def _text(*, value: bool) -> str:
-    return "true" if value else "false"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from parquetry.cli.plan_commands import carried_by, told
 from parquetry.cli.plan_words import kind_of, summary, value_text
 from parquetry.compiler.plan import Change, Plan
+from parquetry.project.workflow_commands import workflow_command
 
 _PARTS = 3
 
@@ -44,20 +45,10 @@ def _change(change: Change) -> str:
 
 
 def _command(kind: str, origin: str | None, title: str, message: str) -> str:
-    properties = {**_place(origin), "title": title}
-    said = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{kind} {said}::{_data(message)}"
+    return workflow_command(kind, {**_place(origin), "title": title}, message)
 
 
 def _place(origin: str | None) -> dict[str, str]:
     """``file:line:column`` as properties; nothing for a value that no file says."""
     parts = [] if origin is None else origin.rsplit(":", 2)
     return dict(zip(("file", "line", "col"), parts, strict=True)) if len(parts) == _PARTS else {}
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -150,6 +150,12 @@ def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types)
     return total
 
 
+def may_match(group: RowGroupStatistics, predicates: Iterable[Predicate], types: Types) -> bool:
+    """Whether a row group may hold a row for which one of the conditions is true, by its bounds."""
+    bounds = bounds_of(group, types)
+    return any(may_hold(predicate, bounds) for predicate in predicates)
+
+
 def rows_to_read(group: RowGroupStatistics, predicate: Predicate, types: Types) -> RowsLeft:
     """The rows of a row group that a reader of the condition's rows has to read: all, or those of pages."""
     pages = group.pages

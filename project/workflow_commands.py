@@ -1,0 +1,22 @@
+"""Lines of a GitHub workflow's log that become annotations of a pull request.
+
+Source: ``command.ts`` of the package ``@actions/core``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def workflow_command(kind: str, properties: Mapping[str, object], message: str) -> str:
+    """The line, without its end; ``kind`` is ``error``, ``warning`` or ``notice``."""
+    said = ",".join(f"{name}={_property(str(value))}" for name, value in properties.items())
+    return f"::{kind} {said}::{_data(message)}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
