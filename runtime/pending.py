@@ -146,7 +146,8 @@ def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
     unfinished = find_unfinished(timeline.reload(), timing)
     for instant in (*unfinished.dead, *unfinished.undone):
         result = roll_back(session, timeline.reload(), instant, zone=zone)
-        _LOG.warning("rolled back %s, whose writer is gone: %d files", instant.time, result.files_deleted)
+        if result is not None:
+            _LOG.warning("rolled back %s, whose writer is gone: %d files", instant.time, result.files_deleted)
 
 
 def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -> str | None:

@@ -213,8 +213,9 @@ def _publish(
                     raise _Lost(conflict)  # noqa: TRY301 - the lock is to be released on the way
                 if published is None and lock.is_held() and _put_commit(transaction, outcome, content, now):
                     published = now
-                # After a pause longer than the lease somebody else may have published beside us.
-                if published is not None and lock.is_held():
+                # After a pause longer than the lease somebody else may have published beside us, or be about
+                # to take the lock away and have begun with the rollback.
+                if published is not None and lock.is_held() and not _was_rolled_back(transaction):
                     break
     except _Lost:
         raise

@@ -111,6 +111,8 @@ def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timel
     reason = _lost_files(transaction, now)
     if reason is None and completed.file_name not in now.files:
         reason = f"another writer has rolled {transaction.instant} back after it was published"
+    if reason is None and transaction.instant in completed_being_undone(now):
+        reason = f"{transaction.instant} is being taken back"
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
     visible_ms = now.files[completed.file_name].modified_ms

@@ -32,7 +32,7 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
     """
     store, zone = table.store, table.config.timezone
     timeline = Timeline.load(store)
-    with locked_session(table, timeline, purpose="rollback", timing=timing) as (session, _):
+    with locked_session(table, timeline, purpose="rollback", timing=timing) as (session, lock):
         timeline = timeline.reload()
         begun = find_rollback_of(timeline, instant)
         if begun is not None:
@@ -44,7 +44,10 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
             _check_uncovered(table, timeline, victim)
         # Another program may not have left markers.
         partitions = table.view(timeline).partitions()
-        return roll_back(session, timeline, victim, zone=zone, partitions=partitions)
+        result = roll_back(session, timeline, victim, zone=zone, lock=lock, partitions=partitions)
+    if result is None:
+        raise ConflictError(f"{store.uri}: other writers went on meanwhile, {instant} stands; look again")
+    return result
 
 
 def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) -> Instant:

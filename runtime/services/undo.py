@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from parquetry.runtime.applied import SIDECAR_FOLDER
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.claims import Session, claim_instant, claim_path, heartbeat_path
+from parquetry.runtime.lock import TableLock
 from parquetry.runtime.markers import marked_files, remove_markers
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.storage import ObjectStore
@@ -47,14 +48,18 @@ def roll_back(
     victim: Instant,
     *,
     zone: Timezone,
+    lock: TableLock | None = None,
     also: Iterable[str] = (),
     partitions: Iterable[str] = (),
-) -> RollbackResult:
+) -> RollbackResult | None:
     """Undo a write, pending or completed; the session holds the lock, or the right to remove it.
 
     Its files are those that its markers or its commit name, those in ``also``, and whatever bears
     its instant in their partitions and in ``partitions``. A rollback of it that this project began
     is taken up; another program's is left to it.
+
+    None, and nothing is undone, when the pending write was completed at this moment, as its writer only
+    slept, or the ``lock`` was lost, so that others may have built on the write.
     """
     store = session.store
     begun = find_rollback_of(timeline, victim.time)
@@ -71,6 +76,13 @@ def roll_back(
     plan = plan_rollback(store, timeline, victim, also=also, partitions=partitions)
     requested = Instant(time=claim.instant, action=Action.ROLLBACK, state=State.REQUESTED)
     store.put_if_absent(requested.path, plan.encode())
+    # A writer looks for this request when it has put its completed file: one of the two sees the other's.
+    was_pending = not victim.is_completed
+    is_published = was_pending and store.stat(victim.with_state(State.COMPLETED).path) is not None
+    if is_published or (lock is not None and not lock.is_held()):
+        store.delete(requested.path)
+        store.delete(claim_path(claim.instant))
+        return None
     result = _execute(store, requested, plan)
     store.delete(claim_path(claim.instant))
     return result

@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.runtime.claims import open_session
+from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
+from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, Instant
+from parquetry.runtime.timeline.timeline import Timeline
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import Kind, Stopped, WrappedStore
 
@@ -39,10 +43,16 @@ class MeanwhileStore(WrappedStore):
 
 
 class DyingStore(WrappedStore):
-    """Ends its user when a rollback is requested, before anything is deleted."""
+    """Ends its user when a rollback is requested, before anything is deleted, or at ``point``."""
+
+    def __init__(
+        self, inner: ObjectStore, point: tuple[Kind, str] = (Kind.PUT_IF_ABSENT, ".rollback.requested")
+    ) -> None:
+        super().__init__(inner)
+        self.point = point
 
     def after(self, kind: Kind, path: str) -> None:
-        if kind is Kind.PUT_IF_ABSENT and path.endswith(".rollback.requested"):
+        if kind is self.point[0] and path.endswith(self.point[1]):
             raise Stopped
 
 
@@ -165,3 +175,55 @@ def test_a_published_write_without_files_that_may_not_stand_is_undone_whole(tabl
     assert table.store.stat(published[0]) is None
     assert [i.time for i in table.handle.timeline().of(Action.REPLACECOMMIT)] == [result.instant]
     assert rows_of(path) == view_rows(path) == {"z": (1, "b")}
+
+
+TAKES_ALL_FOR_DEAD = replace(FAST, dead_after_seconds=-1.0)
+
+
+class TestOfAHolderOfTheLockThatSleeps:
+    """Another takes it for dead, and it wakes up with its next step."""
+
+    @pytest.mark.parametrize(
+        "point",
+        [(Kind.PUT_IF_ABSENT, ".rollback.requested"), (Kind.LIST, "/stats")],
+        ids=["before", "after its files are deleted"],
+    )
+    def test_a_write_whose_rollback_was_begun_by_one_that_died_over_it_is_done_again(
+        self, point: tuple[Kind, str], table, path
+    ) -> None:
+        def take_the_lock_and_die() -> None:
+            with pytest.raises(Stopped):
+                replace(table, store=DyingStore(table.store, point), timing=TAKES_ALL_FOR_DEAD).upsert(
+                    {"x": (1, "d")}
+                )
+
+        store = MeanwhileStore(table.store, Kind.PUT_IF_ABSENT, ".commit", take_the_lock_and_die)
+        result = replace(table, store=store).upsert({"k2": (9, "a")})
+        assert result.retries == 1
+        table.upsert({"y": (1, "d")})
+        assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a"), "y": (1, "d")}
+        assert table.handle.timeline().is_completed(result.instant)
+
+    def test_a_rollback_leaves_a_write_that_others_have_built_on(self, table, path) -> None:
+        victim = table.overwrite({"n": (1, "a")}).instant
+
+        def build_on_it() -> None:
+            replace(table, timing=TAKES_ALL_FOR_DEAD).overwrite({"m": (2, "a")})
+
+        store = MeanwhileStore(table.store, Kind.PUT_IF_ABSENT, ".rollback.requested", build_on_it)
+        with pytest.raises(ConflictError, match=f"{victim} stands"):
+            rollback(replace(table, store=store).handle, victim, timing=FAST)
+        table.upsert({"x": (1, "d")})
+        assert rows_of(path) == view_rows(path) == {"m": (2, "a"), "z": (1, "b"), "x": (1, "d")}
+
+    def test_a_rollback_of_what_is_published_by_then_is_given_up(self, table, path) -> None:
+        seen: list[Timeline] = []
+        writer = replace(table, before_publish=lambda txn: seen.append(txn.timeline.reload()))
+        published = writer.upsert({"k2": (9, "a")}).instant
+        zone = table.handle.config.timezone
+        pending = seen[0].write_at(published)
+        with open_session(table.store, purpose="x", after=published, zone=zone, timing=FAST) as session:
+            assert roll_back(session, seen[0], pending, zone=zone) is None
+            session.acknowledge()
+        assert table.handle.timeline().of(Action.ROLLBACK) == ()
+        assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a")}
