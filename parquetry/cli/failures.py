@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -31,6 +32,11 @@ def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) 
     ``arguments`` are those of the command line, which say how messages are to look.
     """
     log_format = wanted_format(sys.argv[1:] if arguments is None else arguments)
+    for name in ("stdin", "stdout", "stderr"):
+        # Closed by whoever started us, as `>&-` and some schedulers do.
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  # the process's own
     try:
         code = body()
         sys.stdout.flush()
@@ -55,7 +61,18 @@ def diagnosed(failure: Exception) -> ParquetryError:
 
     if isinstance(failure, OSError) and failure.errno in _REMEDIES:
         return ParquetryError(_machine_refuses(failure))
+    if isinstance(failure, FileNotFoundError) and _is_nowhere():
+        return ParquetryError("the current directory is gone; change to one that is there")
     return UnexpectedError(report_bug(failure))
+
+
+def _is_nowhere() -> bool:
+    """Whether the current directory was removed."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _machine_refuses(error: OSError) -> str:

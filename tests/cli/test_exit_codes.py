@@ -281,6 +281,27 @@ def test_a_result_for_which_there_is_no_room(folder, arguments):
     )
 
 
+def test_streams_that_are_closed_are_no_bug(folder):
+    command = f"'{SCRIPT}' ls -p '{folder.root}' <&- >&-"
+    done = subprocess.run(
+        ["sh", "-c", command], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_current_directory_that_is_gone_is_no_bug(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"cd '{gone}' && rmdir '{gone}' && '{SCRIPT}' plan"
+    done = subprocess.run(
+        ["sh", "-c", command], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: the current directory is gone; change to one that is there\n",
+    )
+
+
 def test_help_imports_nothing_heavy():
     heavy = (
         "yaml",
