@@ -8,7 +8,7 @@ from parquetry.compiler.scaffold import scaffold
 from parquetry.project.schema import Kind, bundled, write_schemas
 from parquetry.project.template_syntax import is_template
 from tests.interop.environment import yaml_language_server
-from tests.support.spec_cases import CASES
+from tests.support.spec_cases import CASES, name_of
 from tests.support.yaml_language_server import ERROR, MODELINE, YamlLanguageServer
 
 pytestmark = pytest.mark.interop
@@ -38,10 +38,6 @@ def places(server, folder, case):
 
 def has_templates(case):
     return is_template(case.path.read_text(encoding="utf-8"))
-
-
-def name_of(case):
-    return f"{case.verdict}/{case.kind}/{case.path.stem}"
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.verdict == "positive"], ids=name_of)

@@ -3,11 +3,7 @@ from __future__ import annotations
 import pytest
 
 from parquetry.project.diagnostics import errors
-from tests.support.spec_cases import CASES, Case, diagnostics_of
-
-
-def name_of(case: Case) -> str:
-    return f"{case.verdict}/{case.kind}/{case.path.stem}"
+from tests.support.spec_cases import CASES, diagnostics_of, name_of
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.verdict == "positive"], ids=name_of)

@@ -71,6 +71,11 @@ def write_project(root: Path, files: dict[str, str | bytes]) -> Path:
     return root
 
 
+def name_of(case: Case) -> str:
+    """What tests call the case."""
+    return f"{case.verdict}/{case.kind}/{case.path.stem}"
+
+
 def diagnostics_of(case: Case, root: Path) -> tuple[Diagnostic, ...]:
     """What loading says about a case in its surroundings."""
     text = case.path.read_text(encoding="utf-8")

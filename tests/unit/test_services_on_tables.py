@@ -102,10 +102,8 @@ def test_replaced_files_go_when_their_replacement_is_old_enough(table: SmallTabl
     assert rows_of(root(table)) == view_rows(root(table))
 
 
-def test_a_clean_after_a_write_looks_only_where_something_may_have_expired(table: SmallTable) -> None:
-    rewrite(table, 3)
-    assert clean_if_due(table.handle, timing=FAST) is not None
-    rewrite(table, 2, key="k0")
+def watching(table: SmallTable) -> tuple[SmallTable, list[str]]:
+    """The table, and its partitions whenever they are listed by it."""
     listed: list[str] = []
 
     class Watched(WrappedStore):
@@ -113,7 +111,14 @@ def test_a_clean_after_a_write_looks_only_where_something_may_have_expired(table
             if kind is Kind.LIST and path.startswith("p="):
                 listed.append(path)
 
-    watched = replace(table, store=Watched(table.store))
+    return replace(table, store=Watched(table.store)), listed
+
+
+def test_a_clean_after_a_write_looks_only_where_something_may_have_expired(table: SmallTable) -> None:
+    rewrite(table, 3)
+    assert clean_if_due(table.handle, timing=FAST) is not None
+    rewrite(table, 2, key="k0")
+    watched, listed = watching(table)
     result = clean_if_due(watched.handle, timing=FAST)
     assert result is not None
     assert result.files_deleted == 2
@@ -130,14 +135,7 @@ def test_a_clean_after_a_write_looks_only_where_something_may_have_expired(table
 
 
 def test_a_table_that_only_grows_is_not_looked_through_at_every_write(table: SmallTable) -> None:
-    listed: list[str] = []
-
-    class Watched(WrappedStore):
-        def before(self, kind: Kind, path: str) -> None:
-            if kind is Kind.LIST and path.startswith("p="):
-                listed.append(path)
-
-    watched = replace(table, store=Watched(table.store))
+    watched, listed = watching(table)
     for partition in "cdef":
         table.insert({f"x{partition}": (1, partition)})
         clean_if_due(watched.handle, timing=FAST)
