@@ -77,6 +77,11 @@ class FileSystemView:
         """The snapshot that decides what is committed."""
         return self._timeline
 
+    @property
+    def newest(self) -> str:
+        """The newest completed write; the empty text before the first."""
+        return self._commit_times[-1] if self._commit_times else ""
+
     def partitions(self) -> list[str]:
         """The paths of all partitions, sorted; the empty path for a table without partitions.
 
@@ -86,7 +91,7 @@ class FileSystemView:
 
     def slices(self, partition: str, as_of: str | None = None) -> list[FileSlice]:
         """The current version of every file group of a partition, or those of a time; by file id."""
-        newest = self._newest if as_of is None else as_of
+        newest = self.newest if as_of is None else as_of
         found = (group.as_of(newest) for group in self.file_groups(partition))
         return [part for part in found if part is not None]
 
@@ -130,15 +135,15 @@ class FileSystemView:
         or kept less, is held against the commits of the time.
         """
         times, timeline = self._commit_times, self._timeline
-        if as_of >= self._newest:
+        if as_of >= self.newest:
             return
         seen = max((time for time in times if time <= as_of), default=None)
         earliest = timeline.earliest_retained
         if earliest is not None and as_of < earliest and seen not in timeline.savepoints:
-            whole = next((time for time in times if time >= earliest), self._newest)
+            whole = next((time for time in times if time >= earliest), self.newest)
         elif timeline.may_be_cleaned(as_of) and (seen is None or self._cleaned_as_of(seen)):
-            later = (time for time in times if as_of < time < self._newest)
-            whole = next((time for time in later if not self._cleaned_as_of(time)), self._newest)
+            later = (time for time in times if as_of < time < self.newest)
+            whole = next((time for time in later if not self._cleaned_as_of(time)), self.newest)
         else:
             return
         raise InvalidDataError(
@@ -194,15 +199,11 @@ class FileSystemView:
         return tuple(instant.time for instant in self._timeline.completed_writes)
 
     @property
-    def _newest(self) -> str:
-        return self._commit_times[-1] if self._commit_times else ""
-
-    @property
     def _first(self) -> str:
         return self._timeline.unbroken_since or ""
 
     def _is_committed(self, time: str) -> bool:
-        if time > self._newest:
+        if time > self.newest:
             return False
         return self._timeline.is_completed(time) or self._timeline.is_left_behind(time)
 

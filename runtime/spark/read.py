@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from pyspark.sql import Column as Condition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME, META_COLUMNS
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.reading import look_while_whole
 from parquetry.runtime.spark.pruning import Pruner
 from parquetry.runtime.spark.scan import scan_files
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.sql_guard import check_expression
+from parquetry.runtime.spec import Column
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Timezone, format_instant
-from parquetry.runtime.view import FileSystemView
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.view import Changes, FileSystemView
 
 When: TypeAlias = str | dt.date
 _DIGITS: Final = re.compile(r"\d{14}(\d{3})?")
@@ -54,37 +54,37 @@ def read_table(
         raise InvalidDataError("as_of and since/until exclude each other; give one of them")
     if where is not None:
         check_expression(spark, where, place="where")
-    timeline = handle.timeline()
-    view = handle.view(timeline)
     zone = handle.config.timezone
-    columns = handle.effective_spec(timeline).columns
-    pruner = Pruner(spark, handle, columns, where)
-    rows: Condition | None = None
-    if since is None and until is None:
-        time = None if as_of is None else instant_of(as_of, zone, ends=True)
-        files = _current_files(view, pruner, time)
-    else:
-        begin = "0" if since is None else instant_of(since, zone, ends=False)
-        changes = view.changed_between(begin, None if until is None else instant_of(until, zone, ends=True))
-        rows = (F.col(COMMIT_TIME) > changes.begin) & (F.col(COMMIT_TIME) <= changes.end)
-        files = changes.slices
-    kept = files if where is None else pruner.files(handle.store, files)
+    is_increment = since is not None or until is not None
+    begin = "0" if since is None else instant_of(since, zone, ends=False)
+    given = until if is_increment else as_of
+    end = None if given is None else instant_of(given, zone, ends=True)
+
+    def look(view: FileSystemView) -> tuple[Changes, tuple[Timeline, tuple[Column, ...], Pruner]]:
+        columns = handle.effective_spec(view.timeline).columns
+        pruner = Pruner(spark, handle, columns, where)
+        changes = view.changed_between(begin, end) if is_increment else _all_rows(view, pruner, end)
+        return changes, (view.timeline, columns, pruner)
+
+    changes, (timeline, columns, pruner) = look_while_whole(handle, look)
+    kept = changes.slices if where is None else pruner.files(handle.store, changes.slices)
     frame = scan_files(spark, handle.store, timeline, kept, columns, meta=META_COLUMNS)
-    if rows is not None:
-        frame = frame.where(rows)
+    if is_increment:
+        frame = frame.where((F.col(COMMIT_TIME) > changes.begin) & (F.col(COMMIT_TIME) <= changes.end))
     if where is not None:
         with failures_translated(f"where={where!r}"):
             frame = frame.where(where)
     return frame if meta else frame.drop(*META_COLUMNS)
 
 
-def _current_files(view: FileSystemView, pruner: Pruner, as_of: str | None) -> Sequence[FileSlice]:
+def _all_rows(view: FileSystemView, pruner: Pruner, as_of: str | None) -> Changes:
     """The files of a time in the partitions that may hold a wanted row; other folders are not listed."""
     if as_of is not None:
         view.check_time_travel(as_of)
     partitions = pruner.partitions(view.partitions())
     slices = map_each(partitions, lambda partition: view.slices(partition, as_of))
-    return [file for part in slices for file in part]
+    end = view.newest if as_of is None else min(as_of, view.newest)
+    return Changes(begin="", end=end, slices=tuple(file for part in slices for file in part))
 
 
 def _is_in_calendar(parts: re.Match[str]) -> bool:

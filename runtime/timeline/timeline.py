@@ -243,6 +243,13 @@ class Timeline:
                     return True
         return False
 
+    def is_cleaned_since(self, before: Timeline, time: str) -> bool:
+        """Whether a clean begun after that snapshot may have taken versions that readers saw at that time."""
+        fresh = [clean for clean in self.of(Action.CLEAN) if not before.contains(clean.time, Action.CLEAN)]
+        found = map_each(fresh, self._limits_of)
+        limits = (None if limit is None else limit.earliest_commit_to_retain for limit in found)
+        return any(limit is None or time < limit for limit in limits)
+
     @cached_property
     def has_undone(self) -> bool:
         """Whether a rollback or restore is on the timeline: it may have uncovered versions cleaned before."""
