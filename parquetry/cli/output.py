@@ -92,7 +92,8 @@ class Output:
         else:
             text = view.text(outcome, self.paint)
             said = text if verbatim else fitted(self.carried.told(text))
-            click.echo(said, color=self.paint.enabled)
+            if said:  # an empty line would be a name to whoever reads `ls --format name`
+                click.echo(said, color=self.paint.enabled)
 
     def note(self, message: str, **facts: Any) -> None:
         """Tell what is going on, on stderr, unless the user wants quiet."""

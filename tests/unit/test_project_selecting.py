@@ -139,3 +139,9 @@ def test_a_revision_holds_no_links_and_nothing_but_specs(committed):
     with project_at(committed.root, "HEAD") as there:
         found = sorted(str(path.relative_to(there)) for path in there.rglob("*") if path.is_file())
     assert found == ["columns.avsc", "parquetry.yml", "tables/customers.yml", "tables/orders.yml"]
+
+
+def test_no_table_is_no_line(folder):
+    arguments = ["ls", "-p", str(folder.root), "--exclude", "*", "--format", "name"]
+    listed = CliRunner().invoke(command_line, arguments)
+    assert (listed.exit_code, listed.stdout) == (0, "")
