@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
-from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
+from parquetry.runtime.column_types import (
+    Array,
+    ColumnType,
+    Decimal,
+    Map,
+    Primitive,
+    Struct,
+    StructField,
+    parse_type,
+)
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.type_evolution import is_widening
+
+_VOID = Primitive(name="void")
+"""The type of elements, values or fields of which there is none but NULL."""
 
 _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
@@ -19,6 +31,13 @@ def type_of(data_type: T.DataType, place: str) -> ColumnType | None:
             return None
         case T.CharType() | T.VarcharType():
             return Primitive(name="string")
+        case T.ArrayType():
+            return Array(element=type_of(data_type.elementType, place) or _VOID)
+        case T.MapType(keyType=T.NullType() | T.StringType()):
+            return Map(value=type_of(data_type.valueType, place) or _VOID)
+        case T.StructType():
+            types = [(field.name, type_of(field.dataType, place)) for field in data_type]
+            return Struct(fields=tuple(StructField(name=name, type=kind or _VOID) for name, kind in types))
         case _:
             try:
                 return parse_type(data_type.simpleString())
@@ -28,7 +47,7 @@ def type_of(data_type: T.DataType, place: str) -> ColumnType | None:
 
 def check_type(found: ColumnType | None, wanted: ColumnType, place: str) -> None:
     """Return when a column of one type fits the other; InvalidDataError naming ``place`` when not."""
-    if found is None:
+    if found is None or found == _VOID:
         return
     match found, wanted:
         case Struct(), Struct():
@@ -96,7 +115,7 @@ def _fits(found: ColumnType, wanted: ColumnType) -> bool:
 
 def convert(column: str, found: ColumnType | None, wanted: ColumnType, depth: int = 0) -> str:
     """SQL for ``column`` of one type as another that holds it; struct fields go by name."""
-    if found is None:
+    if found in (None, _VOID, Map(value=_VOID)):
         return f"CAST({column} AS {wanted})"
     if found == wanted:
         return column

@@ -59,14 +59,15 @@ def with_generated(
             fault = f"generated column {name!r} has another value than {said}"
             differs = ~F.col(quoted(name)).eqNullSafe(value) & F.col(quoted(name)).isNotNull()
             faults.append(F.when(differs & written, F.lit(fault)))
-    if faults:
-        frame = frame.withColumn(GENERATED_WRONG, F.coalesce(*faults))
-    return frame.select(
-        *(
-            computed[name].value.alias(name) if name in computed else F.col(quoted(name))
-            for name in frame.columns
+    with failures_translated(f"generated columns {', '.join(computed)}"):
+        if faults:
+            frame = frame.withColumn(GENERATED_WRONG, F.coalesce(*faults))
+        return frame.select(
+            *(
+                computed[name].value.alias(name) if name in computed else F.col(quoted(name))
+                for name in frame.columns
+            )
         )
-    )
 
 
 def _computed(frame: DataFrame, column: Column) -> _Computed:
@@ -97,7 +98,8 @@ def _nested(found: T.DataType, column: Column) -> SparkColumn:
             f"generated column {column.name!r} is {wanted}, which does not hold every {kind} that its "
             f"expression may give; cast it to {wanted} there"
         ) from None
-    return F.expr(convert(f"({column.generated})", kind, wanted))
+    # Within another expression Spark refuses what would make several rows of one.
+    return F.expr(f"coalesce({convert(f'({column.generated})', kind, wanted)})")
 
 
 def _expression(column: Column, columns: Sequence[Column]) -> str:

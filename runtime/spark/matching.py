@@ -25,6 +25,7 @@ from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.parquet_input import read_parquet
+from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings
 from parquetry.runtime.spark.stage import PARTITION, keys_name
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
@@ -72,7 +73,8 @@ def matches(
     ddl = f"{STORED_KEY} string, {STORED_PARTITION} string, {FILE} string, {POSITION} bigint"
     if ordering is not None:
         ddl += f", {STORED_ORDERING} {ordering.ddl}"
-    return spark.range(0, tasks, 1, tasks).mapInArrow(task, ddl)
+    with session_settings(spark, TYPE_SETTINGS):
+        return spark.range(0, tasks, 1, tasks).mapInArrow(task, ddl)
 
 
 def _matcher(

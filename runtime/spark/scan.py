@@ -25,7 +25,7 @@ from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spark.conversion import convert
 from parquetry.runtime.spark.encrypted_files import encrypted_frame
 from parquetry.runtime.spark.keys import quoted
-from parquetry.runtime.spark.session import spark_version
+from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings, spark_version
 from parquetry.runtime.spark.tagging import FILE, read_files
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import ObjectStore
@@ -72,14 +72,15 @@ def scan_files(
         signature = tuple((name, str(kind)) for name, kind in differing.items())
         groups.setdefault(signature, []).append(file)
         casts[signature] = differing
-    frames = [
-        _scan(spark, store, group, wanted, casts[signature], meta=meta, positions=positions)
-        for signature, group in groups.items()
-    ]
-    if encrypted:
-        frame = encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta)
-        frames.append(frame if positions else frame.drop(FILE, POSITION))
-    return reduce(DataFrame.unionAll, frames)
+    with session_settings(spark, TYPE_SETTINGS):
+        frames = [
+            _scan(spark, store, group, wanted, casts[signature], meta=meta, positions=positions)
+            for signature, group in groups.items()
+        ]
+        if encrypted:
+            frame = encrypted_frame(spark, store, encrypted, _ddl((), wanted), meta)
+            frames.append(frame if positions else frame.drop(FILE, POSITION))
+        return reduce(DataFrame.unionAll, frames)
 
 
 def _scan(
@@ -110,7 +111,8 @@ def _positions() -> tuple[object, object]:
 
 def _no_rows(spark: SparkSession, wanted: _Types, meta: Sequence[str], *, positions: bool) -> DataFrame:
     ddl = _ddl(meta, wanted)
-    return spark.createDataFrame([], f"{ddl}, {FILE} string, {POSITION} bigint" if positions else ddl)
+    with session_settings(spark, TYPE_SETTINGS):
+        return spark.createDataFrame([], f"{ddl}, {FILE} string, {POSITION} bigint" if positions else ddl)
 
 
 def _ddl(meta: Sequence[str], types: _Types) -> str:

@@ -30,8 +30,9 @@ _NO_FILE = re.compile(
 )
 _OURS = re.compile(r"parquetry\.(?:runtime\.)?errors\.(?P<name>\w+Error): (?P<message>.*)")
 _DATA_FAULTS = re.compile(
-    r"ArithmeticException|NumberFormatException|DateTimeException|DateTimeParseException"
-    r"|AnalysisException|SparkRuntimeException|IllegalArgumentException|BadRecordException"
+    r"ArithmeticException|ArrayIndexOutOfBoundsException|NumberFormatException|DateTimeException"
+    r"|ParseException|AnalysisException|SparkRuntimeException|SparkUpgradeException"
+    r"|IllegalArgumentException|BadRecordException"
 )
 _CALLED = re.compile(r"^An error occurred while calling .*\n: ")
 _SQL_STATE = re.compile(r"SQLSTATE: (?P<kind>\w\w)")
@@ -66,7 +67,13 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
                 spark.conf.set(key, old)
 
 
+TYPE_SETTINGS: Mapping[str, str] = {
+    # A table's timestamps are points in time, whatever the bare word means in the session.
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+
 EXPRESSION_SETTINGS: Mapping[str, str] = {
+    **TYPE_SETTINGS,
     # The text of a key, and what a generated column says, must not depend on who runs the write.
     "spark.sql.session.timeZone": "UTC",
     # Hudi's text of a decimal is java.math.BigDecimal.toString, which is what a cast gives here.

@@ -123,6 +123,24 @@ def test_the_session_cannot_make_files_be_read_wrong_or_passed_over(spark, tmp_p
             table.read(spark).collect()
 
 
+def test_timestamps_are_points_in_time_whatever_the_session_means_by_the_word(spark, tmp_path):
+    table = make(
+        tmp_path,
+        ("p", "string"),
+        ("n", "timestamp"),
+        ("none", "struct<at:timestamp>"),
+        partition_by=("p",),
+        key_scope=KeyScope.TABLE,
+        ordering="n",
+    )
+    with session_settings(spark, {"spark.sql.timestampType": "TIMESTAMP_NTZ"}):
+        for p, n in (("a", 2), ("b", 3), ("c", 1)):
+            table.upsert(spark.sql(f"SELECT 'k' AS id, '{p}' AS p, timestamp_seconds({n}) AS n"))
+        rows = table.read(spark)
+        assert [(row.p, row.none) for row in rows.collect()] == [("b", None)]
+        assert dict(rows.dtypes)["n"] == "timestamp"
+
+
 def test_a_generated_column_may_not_run_programs(spark, tmp_path):
     parquetry_column = Column(
         name="g", type="string", generated="reflect('java.lang.System', 'getProperty', 'user.name')"

@@ -13,6 +13,7 @@ from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark.prepare import prepare_rows
+from parquetry.runtime.spark.session import session_settings
 from parquetry.runtime.spec import Column, TableSpec
 from tests.support.handmade import HandmadeTable
 
@@ -238,6 +239,8 @@ def test_generated_values_that_their_type_does_not_hold(spark, shrunk):
         ),
         ("int", "nowhere + 1", "generated column 'g': Spark cannot compute.*nowhere"),
         ("date", "n", "generated column 'g': Spark cannot compute.*TRY_CAST"),
+        ("bigint", "sum(n)", "generated columns g: Spark cannot compute.*MISSING_GROUP_BY"),
+        ("array<int>", "explode(array(array(1)))", "generated columns g: Spark cannot compute.*GENERATOR"),
     ],
 )
 def test_expressions_that_a_column_cannot_hold(spark, kind, expression, says):
@@ -261,6 +264,22 @@ def test_columns_that_order_nothing(spark, tmp_path, name):
     table = parquetry.create(tmp_path / "t", TableSpec(name="t", columns=columns, record_key=("id",)))
     with pytest.raises(InvalidDataError, match=rf"rows for t: sort_by: .*{name}"):
         table.bulk_insert(spark.sql("SELECT 'k' AS id, map('a', 1) AS m"), sort_by=[name])
+
+
+def test_what_is_empty_or_null_fits_everything(spark, tmp_path):
+    columns = (
+        COLUMNS[0],
+        Column(name="l", type="array<struct<a:int>>"),
+        Column(name="m", type="map<string,bigint>"),
+        Column(name="s", type="struct<a:int,l:array<string>,m:map<string,date>>"),
+    )
+    table = parquetry.create(tmp_path / "t", TableSpec(name="t", columns=columns, record_key=("id",)))
+    struct = "named_struct('a', null, 'l', array(null), 'm', map('k', null))"
+    table.upsert(spark.sql(f"SELECT 'k' AS id, array() AS l, map() AS m, {struct} AS s"))
+    found = table.read(spark).first()
+    assert (found.l, found.m, found.s.asDict()) == ([], {}, {"a": None, "l": [None], "m": {"k": None}})
+    with pytest.raises(InvalidDataError, match=r"column 'l' is map<string,void> in the rows"):
+        table.upsert(spark.sql("SELECT 'k' AS id, map() AS l"))
 
 
 def test_required_fields_inside_structs(spark, tmp_path):
@@ -288,6 +307,23 @@ def test_a_query_that_fails(spark, table):
         InvalidDataError, match=r"rows for t: Spark cannot compute the rows: .*CAST_INVALID_INPUT"
     ):
         table.upsert(rows)
+    assert_untouched(table, spark)
+
+
+@pytest.mark.parametrize(
+    ("number", "options", "says"),
+    [
+        ("array(1L)[CAST(id AS int)]", {}, "rows for t: .*INVALID_ARRAY_INDEX"),
+        ("(SELECT id FROM range(3))", {}, "rows for t: .*SCALAR_SUBQUERY_TOO_MANY_ROWS.* expression"),
+        ("1L", {"delete_when": "n = = 1"}, "delete_when: .*PARSE_SYNTAX_ERROR"),
+        ("1L", {"delete_when": "sum(n) > 1"}, "delete_when: "),
+    ],
+)
+def test_a_query_that_fails_is_no_bug_of_ours(spark, table, number, options, says):
+    with session_settings(spark, {"spark.sql.ansi.enabled": "true"}):
+        rows = spark.sql(f"SELECT CAST(id AS string) AS id, 'x' AS p, {number} AS n FROM range(3)")
+    with pytest.raises(InvalidDataError, match=says):
+        table.upsert(rows, **options)
     assert_untouched(table, spark)
 
 
