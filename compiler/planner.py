@@ -23,7 +23,7 @@ from parquetry.compiler.plan import (
 )
 from parquetry.compiler.plan_codec import plan_of
 from parquetry.compiler.plan_inputs import Declared, Due, PlanContext, TableReader, Undeclared
-from parquetry.compiler.recipes import remedy_afresh
+from parquetry.compiler.recipes import REMEDY, remedy_afresh
 from parquetry.compiler.refusals import (
     refuse_breaking,
     refuse_foreign,
@@ -117,7 +117,7 @@ def _planned(
         live = reader.live_columns(observation)
         changes = with_live(outcome.changes, columns=live, config=observation.handle.config)
         outcome = replace(outcome, changes=changes)
-    if isinstance(outcome, Blocked) and outcome.recipe and reader.was_never_written(observation):
+    if isinstance(outcome, Blocked) and outcome.remedy == REMEDY and reader.was_never_written(observation):
         outcome = replace(outcome, remedy=remedy_afresh(table.location))
     return outcome, reader.measure(table, observation) if isinstance(outcome, Action) else None
 

@@ -16,6 +16,15 @@ def remedy_afresh(location: str) -> str:
     )
 
 
+def remedy_renamed(old: str, new: str, *, otherwise: str) -> str:
+    """What to do about a column that went while one of its type came: perhaps it has another name now."""
+    return (
+        f"if {old} is to be called {new}, which is never done in place, make a new table from the old one, "
+        f"with `select: SELECT *, {old} AS {new} FROM source` and `drop: [{old}]`, then swap; to give its "
+        f"values up, {otherwise}"
+    )
+
+
 def copy_recipe(
     spec: TableSpec, *, file: str, location: str, applied_commit: str | None, names_location: bool
 ) -> tuple[RecipeStep, ...]:

@@ -7,7 +7,7 @@ from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, RecipeStep
 from parquetry.compiler.plan_inputs import Declared, Elsewhere, PlanContext, Undeclared
-from parquetry.compiler.recipes import REMEDY, copy_recipe
+from parquetry.compiler.recipes import REMEDY, copy_recipe, remedy_renamed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 
 
@@ -95,14 +95,7 @@ def refuse_breaking(
     for never in (IDENTITY_CODES, UNREADABLE_CODES):
         found = next((change for change in breaking if change.code in never), None)
         if found is not None:
-            applied = observation.handle.applied
-            recipe = copy_recipe(
-                table.spec,
-                file=table.file,
-                location=table.location,
-                applied_commit=_holding(applied.git_commit if applied else None, table, context),
-                names_location=table.is_written("location"),
-            )
+            recipe = _copy_recipe(table, observation, context)
             return _refusal(
                 table, found.code, reason=_because(found), remedy=REMEDY, changes=changes, recipe=recipe
             )
@@ -115,7 +108,31 @@ def refuse_breaking(
         if table.protected
         else f'add to parquetry.yml: allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]'
     )
-    return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes)
+    renamed = None if table.protected else _renamed(changes)
+    recipe = () if renamed is None else _copy_recipe(table, observation, context)
+    remedy = remedy if renamed is None else remedy_renamed(*renamed, otherwise=remedy)
+    return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)
+
+
+def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
+    """The old and the new name of a column, where one went and one of its type came; else None."""
+    columns = [change for change in changes if change.path.count(".") == 1]
+    gone = [change for change in columns if change.code == "SC310"]
+    come = [change for change in columns if change.code == "SC301"]
+    if len(gone) != 1 or len(come) != 1 or gone[0].old != come[0].new:
+        return None
+    return gone[0].path.partition(".")[2], come[0].path.partition(".")[2]
+
+
+def _copy_recipe(table: Declared, observation: Observation, context: PlanContext) -> tuple[RecipeStep, ...]:
+    applied = observation.handle.applied
+    return copy_recipe(
+        table.spec,
+        file=table.file,
+        location=table.location,
+        applied_commit=_holding(applied.git_commit if applied else None, table, context),
+        names_location=table.is_written("location"),
+    )
 
 
 def _holding(commit: str | None, table: Declared, context: PlanContext) -> str | None:

@@ -147,6 +147,19 @@ def test_dropping_a_column_is_blocked_until_it_is_allowed(folder):
     assert "items" not in [c.name for c in handle.effective_spec(handle.timeline()).columns]
 
 
+def test_a_column_that_may_have_been_renamed_is_told_the_way_that_keeps_its_values(folder):
+    apply(folder)
+    folder.orders(columns=columns_with(items=None, pieces={"type": "int"}))
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC310"
+    assert "SELECT *, items AS pieces FROM source" in blocked.remedy
+    assert "allow: [{code: SC310" in blocked.remedy
+    assert blocked.recipe
+    folder.orders(columns=columns_with(items=None, pieces={"type": "string"}))
+    (blocked,) = plan(folder).intent.blocked
+    assert (blocked.remedy.startswith("add to parquetry.yml"), blocked.recipe) == (True, ())
+
+
 def test_a_protected_table_refuses_what_is_allowed(folder):
     apply(folder)
     folder.orders(columns=columns_with(items=None))
