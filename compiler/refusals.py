@@ -117,7 +117,7 @@ def refuse_breaking(
 def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
     """The old and the new name of a column, where one went and one of its type came; else None."""
     columns = [change for change in changes if change.path.count(".") == 1]
-    gone = [change for change in columns if change.code == "SC310"]
+    gone = [change for change in columns if change.code == "SC310" and change.allowed is None]
     come = [change for change in columns if change.code == "SC301"]
     if len(gone) != 1 or len(come) != 1 or gone[0].old != come[0].new:
         return None
