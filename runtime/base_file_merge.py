@@ -48,7 +48,7 @@ class Merger:
     """
 
     stamper: RowStamper
-    ordering: str | None = None
+    ordering: str | None
     deleted: int = 0
     late: int = 0
 

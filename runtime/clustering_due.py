@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import added_up
@@ -28,7 +28,7 @@ class DueClustering:
     """
 
     debt: Debt
-    foreseen: Foreseen = field(default_factory=dict)
+    foreseen: Foreseen
 
 
 def due_clustering(
@@ -53,7 +53,7 @@ def due_clustering(
 
 
 def due_by_statistics(
-    table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING
+    table: TableHandle, *, budget_bytes: int | None, timing: Timing = DEFAULT_TIMING
 ) -> Debt:
     """What a run would rewrite now if statistics chose the scope, as no rows are read here."""
     spec, files, situation = observe(table, table.timeline(), timing=timing)

@@ -47,11 +47,11 @@ class Unfinished:
     ``blocking`` are undoings of another program.
     """
 
-    ours: tuple[Instant, ...] = ()
-    dead: tuple[Instant, ...] = ()
-    undone: tuple[Instant, ...] = ()
-    blocking: tuple[Instant, ...] = ()
-    foreign: tuple[Instant, ...] = ()
+    ours: tuple[Instant, ...]
+    dead: tuple[Instant, ...]
+    undone: tuple[Instant, ...]
+    blocking: tuple[Instant, ...]
+    foreign: tuple[Instant, ...]
 
     @property
     def needs_lock(self) -> bool:

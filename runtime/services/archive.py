@@ -33,7 +33,7 @@ ARCHIVE_BATCH: Final = 10
 class ArchiveResult:
     """The instants that left the active timeline, ascending."""
 
-    instants: tuple[str, ...] = ()
+    instants: tuple[str, ...]
 
 
 def archive(

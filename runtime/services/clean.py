@@ -49,9 +49,9 @@ class CleanResult:
     """
 
     instant: str | None
-    files_deleted: int = 0
-    orphans_deleted: int = 0
-    leftovers_deleted: int = 0
+    files_deleted: int
+    orphans_deleted: int
+    leftovers_deleted: int
 
 
 def clean(

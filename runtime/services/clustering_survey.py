@@ -98,9 +98,7 @@ def _last_drop(table: TableHandle) -> str | None:
     return None
 
 
-def clustering_file(
-    part: FileSlice, known: FileStatistics | None, steps: FurtherSteps = NO_STEPS
-) -> ClusteringFile:
+def clustering_file(part: FileSlice, known: FileStatistics | None, steps: FurtherSteps) -> ClusteringFile:
     """A slice with what its statistics say, None when nothing is known.
 
     One that owes one of the ``steps`` counts as one of another policy.

@@ -81,7 +81,7 @@ def prepare_keys(
     rules: KeyRules,
     *,
     ordering: str | None,
-    delete_when: str | None = None,
+    delete_when: str | None,
 ) -> tuple[PreparedRows, bool]:
     """The keys of rows to be deleted, and whether their partitions are known.
 
@@ -127,7 +127,7 @@ def prepare_keys(
 
 
 def prepare_matches(
-    frame: DataFrame, columns: Sequence[Column], match: Sequence[str], *, delete_when: str | None = None
+    frame: DataFrame, columns: Sequence[Column], match: Sequence[str], *, delete_when: str | None
 ) -> PreparedRows:
     """The values of the ``match`` columns of rows that say what to delete."""
     by_name = {c.name: c for c in columns}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
@@ -41,13 +41,13 @@ class WriteRequest:
     """What is to be done with the rows; see :func:`write`."""
 
     operation: Operation
-    delete_when: str | None = None
-    match: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    drop_duplicates: bool = False
-    sort_by: tuple[str, ...] = ()
-    consumption: Consumption | None = None
-    extra: Mapping[str, str] = field(default_factory=dict)
+    delete_when: str | None
+    match: tuple[str, ...]
+    drop: tuple[str, ...]
+    drop_duplicates: bool
+    sort_by: tuple[str, ...]
+    consumption: Consumption | None
+    extra: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
