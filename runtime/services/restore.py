@@ -9,6 +9,7 @@ from parquetry.runtime.pending import settled_timeline
 from parquetry.runtime.services.cleaning import finish_cleans
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore
+from parquetry.runtime.services.undo import withdraw
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore_records import RestorePlan
@@ -48,8 +49,8 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
         store.put_if_absent(requested.path, plan.encode())
         if not lock.is_held():
             # A write may have been published on what is about to go.
-            store.delete(requested.path)
-            raise ConflictError(f"{store.uri}: the lock was lost, nothing was restored; run again")
+            done = "nothing was restored" if withdraw(store, requested) else "another process restores"
+            raise ConflictError(f"{store.uri}: the lock was lost, {done}; run again")
         partitions = table.view(timeline).partitions()
         files = finish_restore(session, timeline.reload(), requested, zone=zone, partitions=partitions)
     return RestoreResult(

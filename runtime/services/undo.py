@@ -79,13 +79,20 @@ def roll_back(
     # A writer looks for this request when it has put its completed file: one of the two sees the other's.
     was_pending = not victim.is_completed
     is_published = was_pending and store.stat(victim.with_state(State.COMPLETED).path) is not None
-    if is_published or (lock is not None and not lock.is_held()):
-        store.delete(requested.path)
+    if (is_published or (lock is not None and not lock.is_held())) and withdraw(store, requested):
         store.delete(claim_path(claim.instant))
         return None
     result = _execute(store, requested, plan)
     store.delete(claim_path(claim.instant))
     return result
+
+
+def withdraw(store: ObjectStore, requested: Instant) -> bool:
+    """Take back a request whose lock was lost; False when another has taken it up, who needs it."""
+    is_free = store.stat(requested.with_state(State.INFLIGHT).path) is None
+    if is_free:
+        store.delete(requested.path)
+    return is_free
 
 
 def finish_rollback(store: ObjectStore, timeline: Timeline, rollback: Instant) -> RollbackResult:

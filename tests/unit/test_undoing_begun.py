@@ -216,6 +216,25 @@ class TestOfAHolderOfTheLockThatSleeps:
         table.upsert({"x": (1, "d")})
         assert rows_of(path) == view_rows(path) == {"m": (2, "a"), "z": (1, "b"), "x": (1, "d")}
 
+    @pytest.mark.parametrize("action", ["rollback", "restore"])
+    def test_a_request_that_another_has_carried_out_is_not_withdrawn(self, action: str, table, path) -> None:
+        saved = create_savepoint(table.handle, timing=FAST).instant
+        table.upsert({"k1": (2, "a")})
+
+        class OvertakenStore(WrappedStore):
+            def after(self, kind: Kind, path: str) -> None:
+                if kind is Kind.PUT_IF_ABSENT and path.endswith(f".{action}.requested"):
+                    replace(table, timing=TAKES_ALL_FOR_DEAD).upsert({"x": (1, "d")})
+
+        handle = replace(table, store=OvertakenStore(table.store)).handle
+        if action == "restore":
+            with pytest.raises(ConflictError, match="another process restores"):
+                restore(handle, saved, timing=FAST)
+        else:
+            rollback(handle, handle.timeline().completed_writes[-1].time, timing=FAST)
+        table.upsert({"y": (1, "d")})
+        assert rows_of(path) == view_rows(path) == {**BASE, "x": (1, "d"), "y": (1, "d")}
+
     def test_a_rollback_of_what_is_published_by_then_is_given_up(self, table, path) -> None:
         seen: list[Timeline] = []
         writer = replace(table, before_publish=lambda txn: seen.append(txn.timeline.reload()))
