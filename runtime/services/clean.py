@@ -31,6 +31,7 @@ from parquetry.runtime.services.given_up import partitions_given_up
 from parquetry.runtime.services.locking import locked_session, table_lock
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import sweep_leftovers, sweep_partitions, sweep_statistics
+from parquetry.runtime.services.undo import withdraw
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clean_records import CleanerPlan
@@ -167,10 +168,9 @@ def _delete_expired(
                 if expiry is not None and expiry.count > 0:
                     plan = cleaner_plan(store, timeline, expiry)
                     store.put_if_absent(requested.path, plan.encode())
-                    if lock.is_held():
-                        break
                     # Whoever took the lock away may have savepointed or restored beside us.
-                    store.delete(requested.path)
+                    if lock.is_held() or not withdraw(store, requested):
+                        break
                     plan, expiry = None, None
             if expiry is None:
                 expiry = _plan(table, timeline, policy, whole_table=whole_table)

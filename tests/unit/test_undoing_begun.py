@@ -235,6 +235,23 @@ class TestOfAHolderOfTheLockThatSleeps:
         table.upsert({"y": (1, "d")})
         assert rows_of(path) == view_rows(path) == {**BASE, "x": (1, "d"), "y": (1, "d")}
 
+    def test_a_clean_that_another_has_carried_out_keeps_its_plan(self, table, path) -> None:
+        table.upsert({"k1": (2, "a")})
+
+        class OvertakenStore(WrappedStore):
+            def after(self, kind: Kind, path: str) -> None:
+                if kind is Kind.PUT_IF_ABSENT and path.endswith(".clean.requested"):
+                    table.store.delete(DEFAULT_LOCK_PATH)
+                    clean(table.handle, policy=BY_NUMBER, timing=FAST)
+
+        handle = replace(table, store=OvertakenStore(table.store)).handle
+        assert clean(handle, policy=BY_NUMBER, timing=FAST).files_deleted == 1
+        timeline = table.handle.timeline()
+        (done,) = timeline.of(Action.CLEAN)
+        # Hudi's archival reads it.
+        assert timeline.cleaner_plan(done.time).files
+        assert rows_of(path) == view_rows(path) == {**BASE, "k1": (2, "a")}
+
     def test_a_rollback_of_what_is_published_by_then_is_given_up(self, table, path) -> None:
         seen: list[Timeline] = []
         writer = replace(table, before_publish=lambda txn: seen.append(txn.timeline.reload()))
