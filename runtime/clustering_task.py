@@ -302,9 +302,9 @@ def _sorted(
     else:
         if held:
             whole = gathered(held)
-            sample = _strided(whole)
-            check_values(group, sample)
-            keys = OrderKeys(order, planned_sample(context, group) or sample)
+            if order.split_by:
+                check_values(group, _strided(whole))
+            keys = OrderKeys(order, planned_sample(context, group) or _strided(whole))
             yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
         return
     stride = max(rows // SAMPLE_ROWS, 1)
