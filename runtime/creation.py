@@ -72,7 +72,13 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
     identity = read_identity(store) or _refuse_foreign_table(store)
     if identity is None:
         check_new_spec(spec)
-        _refuse_left_files(store, levels=len(spec.partition_by))
+        try:
+            _refuse_left_files(store, levels=len(spec.partition_by))
+        except UnsupportedTableError:
+            identity = read_identity(store)  # somebody may just have made the table that these are of
+            if identity is None:
+                raise
+    if identity is None:
         probe_put_if_absent(store)
         identity = TableIdentity(
             table_id=str(uuid.uuid4()),

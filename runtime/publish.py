@@ -192,6 +192,7 @@ def _publish(
     nothing of it.
     """
     published: Timeline | None = None
+    may_stand = True
     try:
         ahead = look_ahead(transaction, outcome)
         content = _content(transaction, outcome)
@@ -209,7 +210,8 @@ def _publish(
                         outcome, content = narrowed, _content(transaction, narrowed)
                     conflict = validate(transaction, outcome, ahead, now)
                 if conflict is not None:
-                    _undo_loser(transaction, outcome)
+                    may_stand = False
+                    _undo_loser(transaction, outcome, is_published=published is not None)
                     raise _Lost(conflict)  # noqa: TRY301 - the lock is to be released on the way
                 if published is None and lock.is_held() and _put_commit(transaction, outcome, content, now):
                     published = now
@@ -220,7 +222,8 @@ def _publish(
     except _Lost:
         raise
     except BaseException as error:
-        if published is not None and isinstance(error, ParquetryError) and not _was_rolled_back(transaction):
+        stands = may_stand and published is not None and isinstance(error, ParquetryError)
+        if stands and not _was_rolled_back(transaction):
             warning = f"the commit {transaction.instant} stands, but could not be checked again: {error}"
             return outcome, (warning, *_tidy(transaction))
         if not isinstance(error, UnknownOutcomeError):
@@ -288,11 +291,16 @@ def _undo_after(transaction: Transaction, error: BaseException, outcome: WriteOu
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {failure}")
 
 
-def _undo_loser(transaction: Transaction, outcome: WriteOutcome) -> None:
-    """Undo a write that lost, under the lock; if that fails the next writer does it."""
+def _undo_loser(transaction: Transaction, outcome: WriteOutcome, *, is_published: bool) -> None:
+    """Undo a write that lost, under the lock; if that fails the next writer does it.
+
+    Unless the write was published: nobody takes that back, so the error is raised.
+    """
     try:
         transaction.undo(also=_paths(outcome), is_locked=True)
     except StorageError as failure:
+        if is_published:
+            raise
         table = transaction.table
         reason = masked_message(str(failure), table.spec, location=table.store.uri)
         _LOG.warning("%s is left pending, the next write rolls it back: %s", transaction.instant, reason)

@@ -23,11 +23,26 @@ def look_while_whole(
     without a word: ``look`` is then asked again. ConflictError when that happens each time.
     """
     for _ in range(_ATTEMPTS):
-        timeline = handle.timeline()
-        changes, found = look(handle.view(timeline))
-        if not timeline.reload().is_cleaned_since(timeline, changes.end):
+        view = handle.view(handle.timeline())
+        changes, found = look(view)
+        if not _is_lacking(view, changes.end):
             return changes, found
     raise ConflictError(
         f"{handle.store.uri} was cleaned {_ATTEMPTS} times while its folders were listed, so that rows might "
         "be missing; read again, or keep more with retention.clean"
     )
+
+
+def _is_lacking(view: FileSystemView, time: str) -> bool:
+    """Whether a clean begun after the view's snapshot may have taken versions that readers see at that time.
+
+    Where versions are kept by number, what it takes is looked at file by file.
+    """
+    for clean in view.timeline.reload().cleans_since(view.timeline):
+        if clean is None:
+            return True
+        limit = clean.earliest_commit_to_retain
+        taken = clean.files.items()
+        if time < limit if limit else any(view.needs(path, names, time) for path, names in taken):
+            return True
+    return False

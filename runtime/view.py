@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from parquetry.runtime.base_file_name import SUFFIX
+from parquetry.runtime.base_file_name import SUFFIX, BaseFileName
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parallel import map_each
@@ -116,6 +116,25 @@ class FileSystemView:
             )
             for file_id, parts in sorted(versions.items())
         ]
+
+    def needs(self, partition: str, names: Iterable[str], time: str) -> bool:
+        """Whether readers of that time need one of these base files, which may be gone from the listing.
+
+        No in folders that were not listed.
+        """
+        if partition not in self._listings:
+            return False
+        newest: dict[str, str] = {}
+        for part in self.base_files(partition):
+            if part.instant <= time and self._is_committed(part.instant):
+                newest[part.file_id] = max(part.instant, newest.get(part.file_id, ""))
+        for file in filter(None, map(BaseFileName.parse, names)):
+            replaced_at = self._replaced.get((partition, file.file_id))
+            is_visible = file.instant <= time and (replaced_at is None or replaced_at > time)
+            is_newest = newest.get(file.file_id, "") <= file.instant
+            if is_visible and is_newest and self._is_committed(file.instant):
+                return True
+        return False
 
     def base_files(self, partition: str) -> list[FileSlice]:
         """Every base file that lies in a partition's folder, those of unfinished and dead writes too.

@@ -91,6 +91,11 @@ class CleanMetadata(AvroRecord):
     partitions: Mapping[str, CleanedPartition] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def files(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of the files that went, by partition."""
+        return {path: done.deleted for path, done in self.partitions.items()}
+
     def to_avro(self) -> dict[str, Any]:
         """Its HoodieCleanMetadata, version 2."""
         return {

@@ -243,12 +243,10 @@ class Timeline:
                     return True
         return False
 
-    def is_cleaned_since(self, before: Timeline, time: str) -> bool:
-        """Whether a clean begun after that snapshot may have taken versions that readers saw at that time."""
+    def cleans_since(self, before: Timeline) -> list[CleanMetadata | CleanerPlan | None]:
+        """What the cleans begun after that snapshot did or are to do; None where that has gone meanwhile."""
         fresh = [clean for clean in self.of(Action.CLEAN) if not before.contains(clean.time, Action.CLEAN)]
-        found = map_each(fresh, self._limits_of)
-        limits = (None if limit is None else limit.earliest_commit_to_retain for limit in found)
-        return any(limit is None or time < limit for limit in limits)
+        return map_each(fresh, self._limits_of)
 
     @cached_property
     def has_undone(self) -> bool:

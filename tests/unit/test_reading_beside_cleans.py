@@ -84,3 +84,19 @@ def test_a_table_that_is_cleaned_each_time_is_refused(table: SmallTable) -> None
 
     with pytest.raises(ConflictError, match=r"cleaned 5 times .*retention\.clean"):
         paths_found(table, write_and_clean)
+
+
+def test_a_clean_by_number_that_takes_nothing_the_reader_sees_changes_nothing(table: SmallTable) -> None:
+    three = RetentionPolicy(keep_commits=None, keep_versions=3)
+    for n in (1, 2, 3):
+        table.upsert({"k1": (n, "a")})
+    looks: list[int] = []
+
+    def write_and_clean() -> None:
+        looks.append(1)
+        table.upsert({"k1": (9 + len(looks), "a")})
+        assert clean(table.handle, policy=three, timing=FAST).files_deleted
+
+    seen = current(table)
+    assert paths_found(table, write_and_clean) == seen
+    assert len(looks) == 1
