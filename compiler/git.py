@@ -28,12 +28,13 @@ class GitWorkTree:
 
     def committed_at(self, commit: str) -> int | None:
         """When a commit was made, in seconds since 1970; None where it is not known here."""
-        said = _git(self.directory, "log", "-1", "--format=%ct", commit)
+        said = _git(self.directory, "log", "-1", "--no-show-signature", "--format=%ct", commit)
         return int(said) if said else None
 
     def commits_since(self, seconds: int, paths: Iterable[str], *, at_most: int) -> tuple[str, ...]:
         """Commits of the checked-out history that touch the paths, none older than that; newest first."""
-        said = _git(self.directory, "log", f"-{at_most}", "--format=%H %ct", "--", *paths) or ""
+        options = (f"-{at_most}", "--no-show-signature", "--format=%H %ct")
+        said = _git(self.directory, "log", *options, "--", *paths) or ""
         found = (line.split() for line in said.splitlines())
         return tuple(commit for commit, made in found if int(made) >= seconds)
 

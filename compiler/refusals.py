@@ -108,7 +108,7 @@ def refuse_breaking(
         if table.protected
         else f'add to parquetry.yml: allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]'
     )
-    renamed = None if table.protected else _renamed(changes)
+    renamed = _renamed(changes) if code == "SC310" and not table.protected else None
     recipe = () if renamed is None else _copy_recipe(table, observation, context)
     remedy = remedy if renamed is None else remedy_renamed(*renamed, otherwise=remedy)
     return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)

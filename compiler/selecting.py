@@ -13,7 +13,7 @@ from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics import errors
 from parquetry.project.loading import LoadResult
 from parquetry.project.selection import Method
-from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.job import digest_of
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spec import TableSpec
@@ -29,7 +29,7 @@ def changed_state(tables: tuple[ResolvedTable, ...], store: Callable[[ResolvedTa
     def is_changed(table: ResolvedTable) -> bool:
         try:
             seen = observe(store(table))
-        except UnsupportedTableError:
+        except (UnsupportedTableError, CorruptTableError):
             return True
         if seen is None or not seen.is_applied or seen.handle.applied is None:
             return True

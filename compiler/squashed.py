@@ -17,7 +17,7 @@ from parquetry.project.folder import PROJECT_FILE
 from parquetry.runtime.applied import applied_history
 from parquetry.runtime.spec import TableSpec
 
-_SPECS: Final = (PROJECT_FILE, "policies", "tables")
+_SPECS: Final = (PROJECT_FILE, "policies", "tables", ":(glob)**/*.avsc")
 _LOOKED_AT: Final = 20
 _MS: Final = 1000
 
