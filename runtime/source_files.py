@@ -54,7 +54,7 @@ def list_files(
     with everything below it. Names that begin with ``_`` or ``.`` are left out, as Spark does, and so
     is a link to a file that is matched by its own name, or by another link before it.
     Raises :class:`InvalidDataError` when a path without wildcards does not exist, for one that can
-    only match hidden names, for one that matches folders and no file, and for a name that is no UTF-8.
+    only match hidden names, for one that matches folders, and for a name that is no UTF-8.
     """
     root, pattern = split_pattern(path)
     _check_visible(pattern, path)
