@@ -164,6 +164,9 @@ class _PartWriter:
         """One run: checked, in the stage's types, grouped by partition, written."""
         table, unreadable = with_readable_text(pa.concat_batches(run) if len(run) > 1 else run[0])
         for name, mask in unreadable.items():
+            if name not in _TEXTS and DELETE in table.schema.names:
+                # Of a row that deletes, only what says which row it is gets anywhere.
+                mask = pc.and_(mask, pc.invert(table.column(DELETE)))  # noqa: PLW2901
             self._count(f"{_TEXTS.get(name, f'column {name!r}')} is no UTF-8 text", table, mask)
         codes = table.column(PARTITION).dictionary_encode()
         partitions = codes.dictionary.to_pylist()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from parquetry.runtime.base_file_model import DELETE
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.stage import PARTITION, StageSpec, fault_batch, stage_rows
@@ -177,6 +178,15 @@ def test_text_that_other_readers_refuse_is_a_fault(tmp_path, changed, says):
     staged = staged_rows(stage, summaries(stage, [[pa.RecordBatch.from_pydict(given | changed)]]))
     with pytest.raises(InvalidDataError, match=says):
         staged.check("rows for t")
+
+
+def test_text_of_rows_that_delete_is_not_looked_at(tmp_path):
+    rows = batch([("a", 1, "p"), ("b", 2, "p")]).append_column("s", text(b"ok", b"\xff"))
+    stage = spec(tmp_path)
+    deleting = rows.append_column(DELETE, pa.array([False, True]))
+    staged_rows(stage, summaries(stage, [[deleting]])).check("rows for t")
+    with pytest.raises(InvalidDataError, match="column 's' is no UTF-8 text in 1 of 2 rows"):
+        staged_rows(stage, summaries(stage, [[rows]])).check("rows for t")
 
 
 def test_a_task_that_gave_up_has_no_name():
