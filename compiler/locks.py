@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from parquetry.compiler.observation import observe
 from parquetry.compiler.workspace import Workspace
+from parquetry.project import ResolvedTable
+from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.lock import lock_path, read_lock
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timing import DEFAULT_TIMING
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +33,18 @@ class HeldLock:
 
 
 def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
-    """The locks of the selected tables that are held now."""
-    found = map_each(workspace.tables, lambda table: held_lock(workspace.store(table), name=table.name))
-    return tuple(lock for lock in found if lock is not None)
+    """The locks of the selected tables that are held now; of tables that cannot be read none is known."""
+
+    def held(table: ResolvedTable) -> HeldLock | None:
+        try:
+            return held_lock(workspace.store(table), name=table.name)
+        except (CorruptTableError, UnsupportedTableError):
+            _LOG.warning(
+                "%s cannot be read, so its lock is not known; `parquetry doctor` says why", table.name
+            )
+            return None
+
+    return tuple(lock for lock in map_each(workspace.tables, held) if lock is not None)
 
 
 def held_lock(store: ObjectStore, *, name: str | None = None) -> HeldLock | None:

@@ -15,7 +15,7 @@ import parquetry
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.checkup import check_project
-from parquetry.compiler.locks import held_lock
+from parquetry.compiler.locks import held_lock, held_locks
 from parquetry.compiler.words import elapsed
 from parquetry.runtime.claims import Claim, Heartbeat, Session, claim_path, heartbeat_path, open_session
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH, TableLock
@@ -80,6 +80,17 @@ def left_by_an_apply(path):
         Session(store=store, claim=claim, heartbeat=heartbeat, timing=FAST), DEFAULT_LOCK_PATH, fence=print
     ).acquire()
     return folder, store, instant
+
+
+def test_a_table_that_cannot_be_read_hides_no_locks(tmp_path, caplog):
+    folder = left_by_an_apply(tmp_path / "shop")[0]
+    text = (folder.root / "tables/orders.yml").read_text()
+    (folder.root / "tables/visits.yml").write_text(text.replace("orders", "visits"))
+    parquetry.load(folder.root).plan().apply()
+    properties = folder.root / "warehouse/visits/.hoodie/hoodie.properties"
+    properties.write_text(properties.read_text().replace("table.version=6", "table.version=99"))
+    assert [lock.table for lock in held_locks(folder.workspace())] == ["orders"]
+    assert "visits cannot be read, so its lock is not known" in caplog.text
 
 
 def long_ago(store, instant):
