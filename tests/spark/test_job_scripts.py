@@ -82,7 +82,7 @@ def test_a_failure_under_spark_submit_keeps_its_exit_code_and_message(folder):
     folder.deliver("c.csv", "order_id,city,amount,items,revision\nthree,Oslo,4.0,1,2\n")
     done = parquetry("run", "-p", folder.root)
     assert done.returncode == 1
-    assert "c.csv cannot be read" in done.stdout
+    assert "c.csv cannot be read" in " ".join(done.stdout.split())
     assert "error: source landing of orders" in done.stderr
 
 
