@@ -92,6 +92,7 @@ def refuse_breaking(
 ) -> Blocked | None:
     """A change that is never made in place, or that nobody allowed; None where there is none."""
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
+    recipe: tuple[RecipeStep, ...] = ()
     for never in (IDENTITY_CODES, UNREADABLE_CODES):
         found = next((change for change in breaking if change.code in never), None)
         if found is not None:
@@ -108,9 +109,9 @@ def refuse_breaking(
         if table.protected
         else f'add to parquetry.yml: allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]'
     )
-    renamed = _renamed(changes) if code == "SC310" and not table.protected else None
-    recipe = () if renamed is None else _copy_recipe(table, observation, context)
-    remedy = remedy if renamed is None else remedy_renamed(*renamed, otherwise=remedy)
+    if code == "SC310" and not table.protected and (renamed := _renamed(changes)):
+        remedy = remedy_renamed(*renamed, otherwise=remedy)
+        recipe = _copy_recipe(table, observation, context)
     return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)
 
 

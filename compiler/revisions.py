@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from parquetry import project
 from parquetry.errors import ParquetryError
 from parquetry.project import LoadResult, UndeclaredVariableError
+from parquetry.project.folder import PROJECT_FILE
 
 _LINK = "120000"
 _SPECS = frozenset({"tables", "policies"})
@@ -56,6 +57,19 @@ def load_known(
             return project.load(directory, target=target, variables=known), unknown
         except UndeclaredVariableError as undeclared:
             unknown[undeclared.name] = undeclared
+
+
+def load_before(
+    folder: Path, *, target: str, variables: Mapping[str, Any]
+) -> tuple[LoadResult | None, Collection[str]]:
+    """The project as a revision had it in ``folder``, and the variables that it does not declare.
+
+    None where there was no project yet, or it did not have the target.
+    """
+    if not (folder / PROJECT_FILE).exists():
+        return None, variables
+    result, unknown = load_known(folder, target=target, variables=variables)
+    return (None if result.lacks(target) else result), unknown
 
 
 def _resolved(directory: Path, revision: str) -> str:

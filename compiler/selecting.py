@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry import project
 from parquetry.compiler.observation import observe
-from parquetry.compiler.revisions import load_known, project_at
+from parquetry.compiler.revisions import load_before, load_known, project_at
 from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics import errors
 from parquetry.project.loading import LoadResult
@@ -71,13 +71,10 @@ def changed_since(
             raise refused(now, f"selector 'git:{revision}' needs a valid project")
         invalid = f"selector 'git:{revision}': the project was not valid there"
         with project_at(directory, revision) as folder:
-            if not (folder / "parquetry.yml").exists():
-                return frozenset(table.name for table in now.tables)
-            chosen = now.project.target.name
-            then, _ = load_known(folder, target=chosen, variables=variables)
-        if then.project is None and not then.lacks(chosen):
+            then, _ = load_before(folder, target=now.project.target.name, variables=variables)
+        if then is not None and then.project is None:
             raise refused(then, invalid)
-        before = {table.name: _said(table) for table in then.project.tables} if then.project else {}
+        before = {table.name: _said(table) for table in then.project.tables} if then and then.project else {}
         return frozenset(table.name for table in now.tables if before.get(table.name) != _said(table))
 
     return named

@@ -13,10 +13,9 @@ from parquetry.compiler.changes import highest, spec_changes
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.inspection import LayoutReport
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.compiler.revisions import load_known, project_at
+from parquetry.compiler.revisions import load_before, load_known, project_at
 from parquetry.compiler.workspace import spec_of
 from parquetry.project import Project, ResolvedTable
-from parquetry.project.folder import PROJECT_FILE
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.spec import TableSpec
@@ -124,14 +123,11 @@ def diff_specs(
 def _before(
     folder: Path, base: str, target: str, variables: Mapping[str, str]
 ) -> tuple[Project | None, Collection[str]]:
-    """The project of the revision, and variables that it does not declare.
-
-    None where there was no project yet, or it did not have the target.
-    """
-    if not (folder / PROJECT_FILE).exists():
-        return None, variables
-    result, unknown = load_known(folder, target=target, variables=variables)
-    if result.project is None and not result.lacks(target):
+    """The project of the revision, None where there was none, and variables that it does not declare."""
+    result, unknown = load_before(folder, target=target, variables=variables)
+    if result is None:
+        return None, unknown
+    if result.project is None:
         there = (replace(found, file=f"{base}:{found.file}") for found in result.diagnostics)
         raise SpecError(tuple(there), files=result.files)
     return result.project, unknown

@@ -124,14 +124,11 @@ class FileSystemView:
         """
         if partition not in self._listings:
             return False
-        newest: dict[str, str] = {}
-        for part in self.base_files(partition):
-            if part.instant <= time and self._is_committed(part.instant):
-                newest[part.file_id] = max(part.instant, newest.get(part.file_id, ""))
+        seen = {part.file_id: part.instant for part in self.slices(partition, time)}
         for file in filter(None, map(BaseFileName.parse, names)):
             replaced_at = self._replaced.get((partition, file.file_id))
             is_visible = file.instant <= time and (replaced_at is None or replaced_at > time)
-            is_newest = newest.get(file.file_id, "") <= file.instant
+            is_newest = seen.get(file.file_id, "") <= file.instant
             if is_visible and is_newest and self._is_committed(file.instant):
                 return True
         return False
