@@ -302,9 +302,10 @@ def _sorted(
     else:
         if held:
             whole = gathered(held)
-            if order.split_by:
-                check_values(group, _strided(whole))
-            keys = OrderKeys(order, planned_sample(context, group) or _strided(whole))
+            planned = planned_sample(context, group)
+            sample = planned if planned and not order.split_by else _strided(whole)
+            check_values(group, sample)
+            keys = OrderKeys(order, planned or sample)
             yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
         return
     stride = max(rows // SAMPLE_ROWS, 1)
