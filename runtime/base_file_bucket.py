@@ -86,22 +86,27 @@ class BucketWriter:
     def copyable(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
         """Where to copy a row group from; None if its rows should be taken in instead.
 
-        That is so when the columns or the codec are others now, when the new files are encrypted, for
-        small row groups that should grow together with their neighbours, and for those that are too
-        large to be held whole.
+        That is so for small row groups that should grow together with their neighbours, too.
+        """
+        parts = self.copied_from(reader, group)
+        if parts is None:
+            return None
+        if self._growing is None:
+            self._growing = self._growing_row_groups(parts)
+        return None if group.number in self._growing else parts
+
+    def copied_from(self, reader: BaseFileReader, group: StoredRows) -> ParquetParts | None:
+        """Where to copy a row group from; None if its bytes are not what would be written.
+
+        That is so when the columns or the codec are others now, when the new files are encrypted, and for
+        those that are too large to be held whole.
         """
         parts = reader.parts if self._context.files.encryption_key is None else None
         if parts is None or parts.columns != self._template.columns:
             return None
         if parts.codecs(group.number) != {self._encoder.codec}:
             return None
-        if parts.encoded_bytes(group.number) > 2 * self._context.row_group_arrow_bytes:
-            return None
-        if self._bucket.base is None:
-            return None if self._is_small(parts, group.number) else parts
-        if self._growing is None:
-            self._growing = self._growing_row_groups(parts)
-        return None if group.number in self._growing else parts
+        return None if parts.encoded_bytes(group.number) > 2 * self._context.row_group_arrow_bytes else parts
 
     def _growing_row_groups(self, parts: ParquetParts) -> frozenset[int]:
         """Those of the base file that become one with small ones or the inserts behind them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +39,14 @@ class Conformer:
                 for field, index in zip(wanted, self._indices, strict=True)
             ]
         )
+
+    def only(self, names: Collection[str]) -> Conformer:
+        """For batches that have some columns alone, as :attr:`schema` has them."""
+        source, wanted = (
+            pa.schema([field for field in schema if field.name in names])
+            for schema in (self.source, self.schema)
+        )
+        return Conformer(source, wanted, place=self._place)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with :attr:`schema`; columns that fit already are not copied."""

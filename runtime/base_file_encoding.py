@@ -110,10 +110,23 @@ class RowGroupEncoder:
         parts = _encode(rows, rows.column_names, self.options)
         return EncodedRows(rows=rows, parts=parts, unbounded=frozenset())
 
+    def unjudged(self, names: Iterable[str], rows: int) -> list[str]:
+        """The columns of which it is to be found out whether so many rows are worth a dictionary."""
+        return [name for name in names if rows >= 2 * self._judged.get(name, 0)]
+
+    def judge(self, sample: pa.Table, rows: int) -> None:
+        """Decide by a sample of a row group of ``rows`` rows which of its columns get dictionaries."""
+        self._judged |= dict.fromkeys(sample.column_names, rows)
+        self._dictionaries -= {
+            path for path in self._dictionaries if path.split(".")[0] in sample.column_names
+        }
+        stride = max(rows // max(sample.num_rows, 1), 1)
+        self._dictionaries |= {path for path, values in parquet_columns(sample) if _repeats(values, stride)}
+
     def encode(self, rows: pa.Table) -> EncodedRows:
         """The rows as one row group; pyarrow.ArrowInvalid for a null where the schema forbids it."""
         rows = with_ordered_dictionaries(with_required_fields(rows))
-        unknown = [name for name in rows.column_names if rows.num_rows >= 2 * self._judged.get(name, 0)]
+        unknown = self.unjudged(rows.column_names, rows.num_rows)
         self._judged |= dict.fromkeys(unknown, rows.num_rows)
         self._dictionaries -= {path for path in self._dictionaries if path.split(".")[0] in unknown}
         self._dictionaries |= set(dictionary_columns(rows.select(unknown)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -113,6 +113,15 @@ class BaseFileReader:
         if seen_rows:
             self._arrow_bytes_per_row = max(seen_bytes / seen_rows, 1)
             self._most_rows = _MOST_ROWS
+
+    def columns(
+        self, group: StoredRows, names: Sequence[str], *, most_rows: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Some columns of a row group, which the file has; ``most_rows`` limits the rows of a batch."""
+        conformer = self._conformer.only(names)
+        rows = max(min(int(self._batch_bytes / self._arrow_bytes_per_row), self._most_rows), 1)
+        rows = rows if most_rows is None else min(rows, most_rows)
+        return (conformer(batch) for batch in self._read(group, conformer.source.names, rows))
 
     def whole(self, group: StoredRows) -> pa.RecordBatch:
         """All rows of a row group at once."""

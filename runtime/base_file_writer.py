@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -28,6 +28,7 @@ from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.markers import MarkerKind, put_marker
 from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetAssembly, ParquetParts
+from parquetry.runtime.parquet_chunk import Chunk
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.timeline.commit import WriteStat
 
@@ -151,6 +152,35 @@ class BaseFileWriter:
         )
         self._count(columns.origins)
         self._add_stored_keys(reader, parts, group)
+
+    def encode_columns(self, columns: pa.Table, rows: int) -> ChangedColumns:
+        """Some columns of so many rows that other files held, with the partition and the file's name."""
+        constants = {PARTITION_PATH: self._bucket.partition, FILE_NAME: self.name.name}
+        for name, value in constants.items():
+            columns = columns.append_column(name, _constant(value, rows))
+        return ChangedColumns(
+            names=tuple(columns.column_names),
+            encoded=self._encode(columns),
+            origins=np.full(rows, Origin.COPIED, np.int8),
+        )
+
+    def join(
+        self,
+        sources: Sequence[tuple[BaseFileReader, ParquetParts, StoredRows]],
+        joined: Mapping[int, Chunk],
+        columns: ChangedColumns,
+    ) -> None:
+        """Write the row groups of other files as one; the columns that are not ``joined`` are given anew."""
+        places = [place for name in columns.names for place in self._places[name]]
+        chunks = {**joined, **dict(zip(places, columns.encoded.parts.chunks(0), strict=True))}
+        self._copies.append_chunks(
+            [chunks[place] for place in range(len(chunks))],
+            len(columns.origins),
+            unbounded={places[number] for number in columns.encoded.unbounded},
+        )
+        self._count(columns.origins)
+        for reader, parts, group in sources:
+            self._add_stored_keys(reader, parts, group)
 
     def finish(self) -> WrittenFile:
         """Close the file and let it appear.

@@ -16,8 +16,8 @@ from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucke
 from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, small_dictionaries
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file_rows import Origin, with_origin
+from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_files import SpreadingWriter
-from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
 from parquetry.runtime.clustering_order import (
     SAMPLE_BYTES,
     SAMPLE_ROWS,
@@ -25,13 +25,14 @@ from parquetry.runtime.clustering_order import (
     RowOrder,
     cuts_of,
     declared_order,
-    gathered,
     split_places,
     values_apart,
 )
 from parquetry.runtime.clustering_runs import drained, in_order, in_order_by_ranges
 from parquetry.runtime.clustering_sample_file import KeptSample
 from parquetry.runtime.clustering_share import sample_of
+from parquetry.runtime.clustering_stitch import StitchingWriter, stitch
+from parquetry.runtime.clustering_tally import Tally
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, is_outage
 from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
@@ -51,6 +52,15 @@ _ROW_GROUP_COPIES: Final = 3
 
 _ALLOCATED: Final = 1.1
 """What the allocator takes for a byte of sorted rows."""
+
+_SORTED: Final = 1.3
+"""Rows that are sorted in one piece take this much: a column is there twice, besides the order of all."""
+
+_DENSER: Final = 1.5
+"""So many times the rows that a byte holds may fit into it when they are sorted."""
+
+_MOST_WHOLE_BYTES: Final = 1024 * 1024 * 1024
+"""A column of texts in one piece has less than 2 GiB."""
 
 _MOST_VALUES: Final = 10_000
 """How many values of ``split_by`` a task writes files for."""
@@ -91,21 +101,6 @@ class GroupWork:
         return Bucket(index=number, partition=self.partition, file_id=new_file_id(instant, number))
 
 
-class Tally:
-    """Counts rows on their way, and sums up what they contain."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.fingerprint = 0
-
-    def counted(self, batches: Iterable[pa.RecordBatch]) -> Batches:
-        """The batches, each counted when it is taken."""
-        for batch in batches:
-            self.rows += batch.num_rows
-            self.fingerprint = (self.fingerprint + fingerprint(batch)) % MODULUS
-            yield batch
-
-
 def group_rewriter(
     context: WriteContext, groups: Sequence[GroupWork]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
@@ -142,18 +137,19 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
     """
     rows, stored_bytes, dictionaries = _survey(context, group)
     context = context_of(context, group, rows=rows)
-    arrived, written = Tally(), Tally()
-    readers = readers_of(context, group.slices, dictionaries=dictionaries)
-    bucket, ordered = group.bucket(context.instant), group.order is not None
-    with SpreadingWriter(context, bucket, rows=rows, ordered=ordered) as writer:
-        if group.order is None:
-            copied = _stitch(readers, writer, arrived, written)
-        else:
-            copied = 0
+    arrived, written, copied = Tally(), Tally(), 0
+    bucket = group.bucket(context.instant)
+    if group.order is None:
+        with StitchingWriter(context, bucket, arrived, written, rows=rows) as stitching:
+            stitch(context, group.slices, stitching, dictionaries=dictionaries)
+            files, copied = stitching.finish(), stitching.copied
+    else:
+        readers = readers_of(context, group.slices, dictionaries=dictionaries)
+        with SpreadingWriter(context, bucket, rows=rows, ordered=True) as writer:
             incoming = arrived.counted(_batches(readers))
             batches = _sorted(context, group, group.order, incoming, rows=rows, stored_bytes=stored_bytes)
             append_in_order(writer, group, written.counted(batches))
-        files = writer.finish()
+            files = writer.finish()
     in_files = sum(file.stat.num_writes for file in files)
     _check(group, rows, arrived, written, copied=copied, in_files=in_files)
     return WrittenBucket(
@@ -184,6 +180,17 @@ def held_bytes_of(context: WriteContext) -> int:
     """How many Arrow bytes of sorted rows have room in memory beside what sorting and writing take."""
     working = _RUN_COPIES * run_bytes_of(context) + _ROW_GROUP_COPIES * context.row_group_arrow_bytes
     return max(int((context.memory_budget_bytes - working) / _ALLOCATED), 0)
+
+
+def whole_bytes_of(context: WriteContext, bytes_per_stored_byte: float) -> int:
+    """How many Arrow bytes of rows are sorted in one piece: what has room beside row groups on their way.
+
+    ``bytes_per_stored_byte`` are those that a byte in a file is, from which follows how large row groups are.
+    """
+    stored = context.files.row_group_size_bytes or default_row_group_bytes(context.max_file_size_bytes)
+    row_group = min(_DENSER * stored * bytes_per_stored_byte, context.row_group_arrow_bytes)
+    room = (context.memory_budget_bytes - _ROW_GROUP_COPIES * row_group) / _SORTED
+    return int(min(max(room, run_bytes_of(context)), _MOST_WHOLE_BYTES))
 
 
 def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches) -> None:
@@ -262,22 +269,6 @@ def _survey(context: WriteContext, group: GroupWork) -> tuple[int, int, frozense
     )
 
 
-def _stitch(
-    readers: Iterable[BaseFileReader], writer: SpreadingWriter, arrived: Tally, written: Tally
-) -> int:
-    """One file's rows behind the other's; how many of them were copied without being decoded."""
-    copied = 0
-    for reader in readers:
-        for part in reader.row_groups:
-            parts = writer.copyable(reader, part)
-            if parts is not None and writer.copy(reader, parts, part):
-                copied += part.end - part.first
-                continue
-            for batch in written.counted(arrived.counted(reader.batches(part))):
-                writer.append(with_origin(batch, Origin.COPIED))
-    return copied
-
-
 def _batches(readers: Iterable[BaseFileReader]) -> Batches:
     return (batch for reader in readers for part in reader.row_groups for batch in reader.batches(part))
 
@@ -292,28 +283,30 @@ def _sorted(
     stored_bytes: int,
 ) -> Batches:
     held: list[pa.RecordBatch] = []
-    size = 0
+    size = seen = 0
     run_bytes = run_bytes_of(context)
+    room = run_bytes
     for batch in batches:
         held.append(batch)
         size += batch_arrow_bytes(batch)
-        if size > run_bytes:
-            break
+        seen += batch.num_rows
+        if size > room:
+            # Files in front may be older than a wide column: rows take no less than in the file.
+            expected_bytes = max(rows * size / seen, stored_bytes)
+            room = whole_bytes_of(context, expected_bytes / max(group.size_bytes, 1))
+            if max(expected_bytes, size) > room:
+                break
     else:
         if held:
-            whole = gathered(held)
             planned = planned_sample(context, group)
-            sample = planned if planned and not order.split_by else _strided(whole)
+            sample = planned if planned and not order.split_by else _strided(held)
             check_values(group, sample)
-            keys = OrderKeys(order, planned or sample)
-            yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
+            yield in_order(held, OrderKeys(order, planned or sample))
         return
     stride = max(rows // SAMPLE_ROWS, 1)
     sample = sample_of(context, group.slices, order, stride=stride, most_bytes=run_bytes)
     check_values(group, sample)
     keys = OrderKeys(order, planned_sample(context, group) or sample)
-    # Files in front may be older than a wide column: rows take no less than in the file.
-    expected_bytes = max(rows * size / sum(batch.num_rows for batch in held), stored_bytes)
     room = held_bytes_of(context)
     yield from in_order_by_ranges(
         chain(drained(held), batches),
@@ -346,6 +339,7 @@ def planned_sample(context: WriteContext, group: GroupWork) -> pa.Table | None:
     return group.ranked_by.read(context.store, context.schema, most_bytes=most_bytes)
 
 
-def _strided(rows: pa.Table) -> pa.Table:
+def _strided(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    rows = pa.Table.from_batches(batches)
     stride = max(rows.num_rows // SAMPLE_ROWS, 1)
     return rows.take(pa.array(np.arange(0, rows.num_rows, stride)))

@@ -7,12 +7,13 @@ are those of parquet.thrift in apache/parquet-format.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
+from parquetry.runtime.parquet_chunk import Chunk, Piece
 from parquetry.runtime.parquet_thrift import (
     BINARY,
     I16,
@@ -177,6 +178,16 @@ class PartChunk:
         return int(_field(self.metadata, _COLUMN_COMPRESSED_BYTES))
 
     @property
+    def encoded_bytes(self) -> int:
+        """The length of its pages before compression, with their headers."""
+        return int(_field(self.metadata, _COLUMN_BYTES))
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Where its bytes are to be copied from."""
+        return [Piece(content=self.parts.content, start=self.start, size=self.size_bytes)]
+
+    @property
     def offset_index_bytes(self) -> int:
         """The length of its offset index, 0 without one."""
         return int(_field(self.chunk, _CHUNK_OFFSET_INDEX_BYTES, 0))
@@ -272,7 +283,7 @@ class ParquetAssembly:
         parts: ParquetParts,
         group: int,
         *,
-        replaced: Mapping[int, PartChunk] | None = None,
+        replaced: Mapping[int, Chunk] | None = None,
         unbounded: Collection[int] = (),
         sorted_by: Iterable[int] = (),
     ) -> None:
@@ -282,9 +293,21 @@ class ParquetAssembly:
         ``unbounded`` are columns whose smallest and largest values must not be told to readers.
         ``sorted_by`` are the columns in whose order the rows are, ascending with nulls last.
         """
-        chunks = parts.chunks(group)
+        chunks: list[Chunk] = [*parts.chunks(group)]
         for column, chunk in (replaced or {}).items():
             chunks[column] = chunk
+        own = {number: value for number, value in parts.groups[group].items() if number != _GROUP_SORTING}
+        if sorting := [_sorting_column(column) for column in sorted_by]:
+            own[_GROUP_SORTING] = (LIST, List(STRUCT, sorting))
+        self._append(own, chunks, unbounded)
+        self._index_bytes += parts.index_bytes(group)
+
+    def append_chunks(self, chunks: Sequence[Chunk], rows: int, *, unbounded: Collection[int] = ()) -> None:
+        """Copy one chunk of ``rows`` rows for every column, as one row group, to the end of the file."""
+        self._append({_GROUP_ROWS: (I64, rows)}, chunks, unbounded)
+        self._index_bytes += sum(chunk.index_bytes for chunk in chunks) + self._template.footer_bytes
+
+    def _append(self, own: Struct, chunks: Sequence[Chunk], unbounded: Collection[int]) -> None:
         first = self.data_bytes
         entries = []
         for column, (chunk, at) in enumerate(zip(chunks, self._copy(chunks), strict=True)):
@@ -293,18 +316,13 @@ class ParquetAssembly:
             entries.append(entry)
             index = chunk.column_index() if bounds else None
             self._indexes.append((entry, index, chunk.offset_index(shift)))
-        own = {number: value for number, value in parts.groups[group].items() if number != _GROUP_SORTING}
-        if sorting := [_sorting_column(column) for column in sorted_by]:
-            own[_GROUP_SORTING] = (LIST, List(STRUCT, sorting))
         own[_GROUP_COLUMNS] = (LIST, List(STRUCT, entries))
         own[_GROUP_FILE_OFFSET] = (I64, first)
-        own[_GROUP_BYTES] = (I64, sum(_field(chunk.metadata, _COLUMN_BYTES) for chunk in chunks))
+        own[_GROUP_BYTES] = (I64, sum(chunk.encoded_bytes for chunk in chunks))
         own[_GROUP_COMPRESSED_BYTES] = (I64, self.data_bytes - first)
         own[_GROUP_ORDINAL] = (I16, len(self._groups))
-        own = dict(sorted(own.items()))
-        self._groups.append(own)
-        self._rows += parts.rows(group)
-        self._index_bytes += parts.index_bytes(group)
+        self._groups.append(dict(sorted(own.items())))
+        self._rows += own[_GROUP_ROWS][1]
 
     def finish(self, key_values: Mapping[str, str]) -> bytes:
         """Write the page index and the footer, which is returned with the file's last eight bytes."""
@@ -329,25 +347,29 @@ class ParquetAssembly:
             entry[length] = (I32, len(index))
             self._write(index)
 
-    def _copy(self, chunks: Iterable[PartChunk]) -> Iterator[int]:
+    def _copy(self, chunks: Iterable[Chunk]) -> list[int]:
         """Copy the pages of chunks one after the other; where each of them begins now."""
-        run: list[PartChunk] = []
+        places = []
+        at = self.data_bytes
+        runs: list[Piece] = []
         for chunk in chunks:
-            last = run[-1] if run else None
-            if last is not None and (
-                chunk.parts is not last.parts or chunk.start != last.start + last.size_bytes
-            ):
-                yield from self._copy_run(run)
-                run = []
-            run.append(chunk)
-        yield from self._copy_run(run)
-
-    def _copy_run(self, run: list[PartChunk]) -> Iterator[int]:
-        start, end = run[0].start, run[-1].start + run[-1].size_bytes
-        places = [self.data_bytes + chunk.start - start for chunk in run]
-        for at in range(start, end, _READ_BYTES):
-            self._write(run[0].parts.content.read_at(min(_READ_BYTES, end - at), at))
-        yield from places
+            places.append(at)
+            for piece in chunk.pieces:
+                at += piece.size
+                last = runs[-1] if runs else None
+                if (
+                    last is not None
+                    and piece.content is last.content
+                    and piece.start == last.start + last.size
+                ):
+                    runs[-1] = replace(last, size=last.size + piece.size)
+                else:
+                    runs.append(piece)
+        for run in runs:
+            end = run.start + run.size
+            for start in range(run.start, end, _READ_BYTES):
+                self._write(run.content.read_at(min(_READ_BYTES, end - start), start))
+        return places
 
     def _write(self, data: bytes) -> None:
         self._sink.write(data)

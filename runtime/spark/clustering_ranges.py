@@ -31,9 +31,9 @@ from parquetry.runtime.clustering_order import (
 )
 from parquetry.runtime.clustering_runs import ArrangedRows, range_in_order, runs_of
 from parquetry.runtime.clustering_share import sample_share
+from parquetry.runtime.clustering_tally import Tally
 from parquetry.runtime.clustering_task import (
     GroupWork,
-    Tally,
     append_in_order,
     context_of,
     readers_of,

@@ -1,0 +1,309 @@
+"""Small files become one, their rows as they come: data pages are copied where they can be.
+
+Row groups of about the usual size are made of several small ones, column by column. A column whose pages
+stand alone in each of them is copied, the others are decoded and encoded again: those with dictionaries, of
+which a column chunk has one at most, and those of values that repeat enough to get one in a larger row group.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+
+from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile
+from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_base_file
+from parquetry.runtime.base_file_rows import Origin, with_origin
+from parquetry.runtime.base_file_sizing import SLACK
+from parquetry.runtime.base_file_writer import BaseFileWriter
+from parquetry.runtime.clustering_files import SpreadingWriter
+from parquetry.runtime.clustering_tally import Tally
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.meta_columns import FILE_NAME, PARTITION_PATH
+from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.parquet_order import order_of
+from parquetry.runtime.parquet_pages import ChunkPages, JoinedChunk, chunk_pages, leaves
+
+_WORTH_COPYING: Final = 0.25
+"""A row group waits for others when its pages that stand alone take at least this share of its bytes."""
+
+_LEAST_VALUES: Final = 1024
+_LEAST_BYTES: Final = 16 * 1024
+"""Pages of fewer values, and of fewer bytes too, are made anew."""
+
+_SAMPLE_ROWS: Final = 20_000
+_MOST_DICTIONARY_BYTES: Final = 16 * 1024
+_OWN: Final = frozenset({PARTITION_PATH, FILE_NAME})
+_MOST_WAITING: Final = 256
+"""So many row groups wait at most, each of which may keep a file open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A small row group that is to become part of a larger one; ``pages`` by the number of the column."""
+
+    reader: BaseFileReader
+    parts: ParquetParts
+    group: StoredRows
+    pages: tuple[ChunkPages | None, ...]
+
+    stored_bytes: int
+    encoded_bytes: int
+
+    @property
+    def rows(self) -> int:
+        return self.group.end - self.group.first
+
+
+def stitch(
+    context: WriteContext,
+    slices: Sequence[FileSlice],
+    writer: StitchingWriter,
+    *,
+    dictionaries: frozenset[str],
+) -> None:
+    """Hand the files' row groups to the writer; text columns of ``dictionaries`` come as such."""
+    opened: deque[tuple[BaseFileReader, ExitStack]] = deque()
+    decoded = frozenset(context.schema.names) - dictionaries
+    try:
+        for part in slices:
+            file = ExitStack()
+            source = open_base_file(
+                context.store, part, context.schema, decoded=decoded, batch_bytes=context.batch_bytes
+            )
+            opened.append((file.enter_context(source), file))
+            for group in opened[-1][0].row_groups:
+                writer.take(opened[-1][0], group)
+            while opened and opened[0][0] is not writer.waits_for:
+                opened.popleft()[1].close()
+        writer.end()
+    finally:
+        for _, file in opened:
+            file.close()
+
+
+class StitchingWriter(SpreadingWriter):
+    """Writes row groups behind each other to files of like size.
+
+    ``rows`` is how many rows there will be. ``copied`` rows went from file to file without being decoded as
+    a whole. What is decoded is summed up in ``arrived``, and again as it is encoded in ``written``.
+    """
+
+    def __init__(
+        self, context: WriteContext, bucket: Bucket, arrived: Tally, written: Tally, *, rows: int
+    ) -> None:
+        super().__init__(context, bucket, rows=rows, ordered=False)
+        columns = leaves(self._template.columns)
+        self._flat = [flat for _, flat in columns]
+        self._orders = [order_of(column) for column, _ in columns]
+        self._waiting: deque[_Waiting] = deque()
+        self.copied = 0
+        self._arrived, self._written = arrived, written
+
+    @property
+    def waits_for(self) -> BaseFileReader | None:
+        """The first file that must stay open."""
+        return self._waiting[0].reader if self._waiting else None
+
+    def take(self, reader: BaseFileReader, group: StoredRows) -> None:
+        """Append a row group; small ones that can be copied wait until they are a large one."""
+        parts = self.copied_from(reader, group)
+        if parts is not None and self._is_small(parts, group.number):
+            waiting = self._waiting_of(reader, parts, group)
+            if waiting is not None:
+                self._waiting.append(waiting)
+                self._write_joined(ended=False)
+                return
+            parts = None
+        self._end_run(rows_follow=parts is None)
+        if parts is not None and self.copy(reader, parts, group):
+            self.copied += group.end - group.first
+        else:
+            self._decode(reader, group)
+
+    def end(self) -> None:
+        """Write what waits for row groups that do not come, while its files are open."""
+        self._end_run(rows_follow=False)
+
+    def finish(self) -> list[WrittenFile]:
+        """Write what is left and return all files."""
+        assert not self._waiting, "row groups wait whose files are closed"
+        return super().finish()
+
+    def _waiting_of(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> _Waiting | None:
+        """None where too little of the row group can be copied."""
+        rows = group.end - group.first
+        if not rows:
+            return None
+        chunks = parts.chunks(group.number)
+        pages = tuple(
+            chunk_pages(chunk, rows, flat=flat) for chunk, flat in zip(chunks, self._flat, strict=True)
+        )
+        alone = [part for part in pages if part is not None and not part.dictionary_bytes]
+        copied_bytes = sum(part.data_bytes for part in alone if not _are_tiny([part]))
+        if copied_bytes < _WORTH_COPYING * parts.stored_bytes(group.number):
+            return None
+        return _Waiting(
+            reader=reader,
+            parts=parts,
+            group=group,
+            pages=pages,
+            stored_bytes=parts.stored_bytes(group.number) + parts.index_bytes(group.number),
+            encoded_bytes=parts.encoded_bytes(group.number),
+        )
+
+    def _end_run(self, *, rows_follow: bool) -> None:
+        """Write what waits; as rows if it is little and there are others to become a row group with."""
+        waiting_bytes = sum(source.stored_bytes for source in self._waiting)
+        if waiting_bytes < self._row_group_bytes / 2 and (rows_follow or self._buffer.rows):
+            while self._waiting:
+                self._decode_first()
+        else:
+            self._write_joined(ended=True)
+
+    def _decode_first(self) -> None:
+        source = self._waiting.popleft()
+        self._decode(source.reader, source.group)
+
+    def _decode(self, reader: BaseFileReader, group: StoredRows) -> None:
+        for batch in self._written.counted(self._arrived.counted(reader.batches(group))):
+            self.append(with_origin(batch, Origin.COPIED))
+
+    def _write_joined(self, *, ended: bool) -> None:
+        """Write row groups while enough waits for one; ``ended``: all that waits."""
+        while self._waiting and (ended or self._is_due()):
+            self._write_due(ended=True)
+            file = self._file or self._open_file()
+            remaining = self._remaining_bytes()
+            count = 0
+            if not (file.rows and self._sizer.is_full(file.size_bytes, remaining)):
+                due = self._sizer.next_arrow_bytes(file.size_bytes, remaining, ratio=1.0, guessed=False)
+                count = self._fitting(int(SLACK * due))
+                count = count if count == len(self._waiting) else self._fitting(due)
+            if count and self._join(file, count):
+                continue
+            if file.rows:
+                self._finish_file()
+            else:
+                self._decode_first()
+
+    def _is_due(self) -> bool:
+        if len(self._waiting) >= _MOST_WAITING:
+            return True
+        return self._fitting(int(SLACK * self._row_group_bytes)) < len(self._waiting)
+
+    def _fitting(self, stored_bytes: int) -> int:
+        """How many of the first that wait are within the bytes, and within those that are held at once."""
+        stored = encoded = 0
+        for count, source in enumerate(self._waiting):
+            stored += source.stored_bytes
+            encoded += source.encoded_bytes
+            if stored > stored_bytes or encoded > self._context.row_group_arrow_bytes:
+                return count
+        return len(self._waiting)
+
+    def _join(self, file: BaseFileWriter, count: int) -> bool:
+        """Write the first that wait as one row group; False, and nothing written, if the file is too full."""
+        sources = list(islice(self._waiting, count))
+        names = self._standing_alone(sources)
+        names -= self._repeating(sources, names)
+        joined = {
+            place: JoinedChunk([_known(source.pages[place]) for source in sources], self._orders[place])
+            for name in sorted(names)
+            for place in self._places[name]
+        }
+        others = [name for name in self._places if name not in {*names, *_OWN}]
+        copied_bytes = sum(chunk.encoded_bytes for chunk in joined.values())
+        arrived = Tally()
+        table = _decoded(sources, others, self._context.row_group_arrow_bytes - copied_bytes, arrived)
+        if table is None:
+            return self._join(file, count // 2) if count > 1 else False
+        rows = sum(source.rows for source in sources)
+        columns = file.encode_columns(table, rows)
+        size = columns.encoded.size_bytes + sum(
+            chunk.size_bytes + chunk.index_bytes for chunk in joined.values()
+        )
+        if not self._sizer.is_allowed(file.size_bytes + size):
+            return self._join(file, count // 2) if count > 1 else False
+        self._arrived.add_all(arrived)
+        for batch in table.to_batches():
+            self._written.add(batch)
+        file.join([(source.reader, source.parts, source.group) for source in sources], joined, columns)
+        self._account(rows, size)
+        self.copied += rows
+        for _ in sources:
+            self._waiting.popleft()
+        return True
+
+    def _standing_alone(self, sources: Sequence[_Waiting]) -> set[str]:
+        """The columns whose pages can be copied into one chunk, and are not tiny."""
+        return {
+            name
+            for name, places in self._places.items()
+            if name not in _OWN and all(_are_alone([one.pages[place] for one in sources]) for place in places)
+        }
+
+    def _repeating(self, sources: Sequence[_Waiting], names: Collection[str]) -> set[str]:
+        """The columns without dictionaries that would have one in a row group of all these."""
+        plain = sorted(name for name in names if not self._has_dictionary(sources[0], name))
+        rows = sum(source.rows for source in sources)
+        if unknown := self._encoder.unjudged(plain, rows):
+            parts = min(len(sources), max(_SAMPLE_ROWS * len(sources) // rows, 1))
+            chosen = [sources[number * len(sources) // parts] for number in range(parts)]
+            most_rows = -(-_SAMPLE_ROWS // parts)
+            sample = [next(one.reader.columns(one.group, unknown, most_rows=most_rows)) for one in chosen]
+            self._encoder.judge(pa.Table.from_batches(sample).combine_chunks(), rows)
+        return {path.split(".")[0] for path in self._encoder.dictionaries}.intersection(plain)
+
+    def _has_dictionary(self, source: _Waiting, name: str) -> bool:
+        return any(_known(source.pages[place]).dictionary_bytes for place in self._places[name])
+
+    def _remaining_bytes(self) -> float:
+        if self._written_rows or self._record_size_bytes is None:
+            return super()._remaining_bytes()
+        return self._expected_rows * self._record_size_bytes
+
+
+def _decoded(
+    sources: Sequence[_Waiting], names: Sequence[str], most_bytes: int, tally: Tally
+) -> pa.Table | None:
+    """Some columns of row groups behind each other; None if that is more than so many Arrow bytes."""
+    batches: list[pa.RecordBatch] = []
+    size = 0
+    for source in sources:
+        for batch in source.reader.columns(source.group, names):
+            size += batch_arrow_bytes(batch)
+            if size > most_bytes:
+                return None
+            tally.add(batch)
+            batches.append(batch)
+    return pa.Table.from_batches(batches).combine_chunks()
+
+
+def _known(pages: ChunkPages | None) -> ChunkPages:
+    assert pages is not None, "only columns whose pages are known are copied"
+    return pages
+
+
+def _are_alone(chunks: Sequence[ChunkPages | None]) -> bool:
+    """Whether chunks of one column can become one without a page being decoded, and should."""
+    pages = [one for one in chunks if one is not None]
+    if len(pages) < len(chunks) or _are_tiny(pages):
+        return False
+    sizes = {one.dictionary_bytes for one in pages}
+    if len(sizes) > 1 or max(sizes) > _MOST_DICTIONARY_BYTES:
+        return False
+    return sizes == {0} or len({one.dictionary() for one in pages}) == 1
+
+
+def _are_tiny(pages: Sequence[ChunkPages]) -> bool:
+    """Whether pages hold so little that they cost readers more than new ones cost the writer."""
+    count = sum(len(one.locations) for one in pages)
+    values, data_bytes = sum(one.values for one in pages), sum(one.data_bytes for one in pages)
+    return values < _LEAST_VALUES * count and data_bytes < _LEAST_BYTES * count
