@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file_bucket import BucketWriter
 from parquetry.runtime.base_file_incoming import IncomingRows
-from parquetry.runtime.base_file_merge import Merger, merged
-from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, WrittenFile
-from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_base_file
+from parquetry.runtime.base_file_merge import Merger, merged, without
+from parquetry.runtime.base_file_model import DELETE, Bucket, WriteContext, WrittenBucket, WrittenFile
+from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_base_file, reading
 from parquetry.runtime.base_file_rows import Origin, RowStamper, stored_schema, with_origin
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet_assembly import ParquetParts
 
 _ANYWHERE: Final = 2**63 - 1
 
@@ -103,8 +104,12 @@ def _merge_group(
         if not is_touched and writer.copy(reader, parts, group):
             return
         if is_touched and incoming.bound(group.end, context.row_group_arrow_bytes) == group.end:
+            arrived = _present(incoming.below(group.end))
+            if _only_removes(arrived, group):
+                _remove(reader, parts, group, arrived, merger=merger, writer=writer)
+                return
             stored = reader.whole(group)
-            changes = merger.changes(stored, group.first, _present(incoming.below(group.end)))
+            changes = merger.changes(stored, group.first, arrived)
             if not writer.patch(reader, parts, group, stored=stored, changes=changes):
                 rows = merged(stored, changes)
                 del stored, changes
@@ -123,6 +128,34 @@ def _merge_group(
             else:
                 writer.append(merged(stored, merger.changes(stored, first, arrived)))
             first = bound
+
+
+def _only_removes(arrived: pa.RecordBatch, group: StoredRows) -> bool:
+    """Whether the incoming rows are deletes alone, and most of the row group stays."""
+    most = (group.end - group.first) // 2
+    return bool(arrived.num_rows <= most and arrived.column(DELETE).true_count == arrived.num_rows)
+
+
+def _remove(
+    reader: BaseFileReader,
+    parts: ParquetParts,
+    group: StoredRows,
+    arrived: pa.RecordBatch,
+    *,
+    merger: Merger,
+    writer: BucketWriter,
+) -> None:
+    """Write a row group without the rows that are deleted."""
+    with reading(reader.place):
+        stored = reader.undecoded(parts, decoded=merger.ordering)
+        rows = stored.rows(group.number)
+    gone = merger.removed(rows, group.first, arrived)
+    if not len(gone) and writer.copy(reader, parts, group):
+        return
+    rows = without(rows, gone)
+    if not writer.replace(parts, group, stored, rows):
+        del rows
+        writer.append(with_origin(without(reader.whole(group), gone), Origin.COPIED))
 
 
 def _present(rows: pa.RecordBatch | None) -> pa.RecordBatch:

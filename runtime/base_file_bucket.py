@@ -16,6 +16,7 @@ from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file_rows import marked_schema
 from parquetry.runtime.base_file_sizing import MIB, SLACK, FileSizer, default_row_group_bytes, kept_row_groups
+from parquetry.runtime.base_file_stored import StoredColumns
 from parquetry.runtime.base_file_writer import BaseFileWriter, file_schema
 from parquetry.runtime.parquet_assembly import ParquetParts
 
@@ -171,6 +172,22 @@ class BucketWriter:
             return False
         file.patch(reader, parts, group, columns)
         self._account(stored.num_rows, size)
+        return True
+
+    def replace(
+        self, parts: ParquetParts, group: StoredRows, stored: StoredColumns, rows: pa.RecordBatch
+    ) -> bool:
+        """Write the rows that stay of a row group, as they are ``stored``, as one behind the rows so far.
+
+        False, and not written, when the file is nearly full.
+        """
+        self._write_due(ended=True)
+        file = self._file or self._open_file()
+        encoded = file.encode_kept(rows, parts.dictionaries(group.number))
+        if encoded.parts.columns != stored.elements or not self._fits(file, encoded.size_bytes):
+            return False
+        file.append_kept(encoded)
+        self._account(rows.num_rows, encoded.size_bytes)
         return True
 
     def finish(self) -> list[WrittenFile]:

@@ -123,6 +123,12 @@ class RowGroupEncoder:
         stride = max(rows // max(sample.num_rows, 1), 1)
         self._dictionaries |= {path for path, values in parquet_columns(sample) if _repeats(values, stride)}
 
+    def encode_again(self, rows: pa.Table, dictionaries: Iterable[str]) -> EncodedRows:
+        """Rows that a row group held, as one; the columns of these parquet paths had dictionaries in it."""
+        rows = with_required_fields(rows)
+        parts = _encode(rows, dictionaries, self.options)
+        return EncodedRows(rows=rows, parts=parts, unbounded=_columns_with_nan(rows))
+
     def encode(self, rows: pa.Table) -> EncodedRows:
         """The rows as one row group; pyarrow.ArrowInvalid for a null where the schema forbids it."""
         rows = with_ordered_dictionaries(with_required_fields(rows))

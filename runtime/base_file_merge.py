@@ -55,17 +55,29 @@ class Merger:
     def changes(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Changes:
         """What incoming rows make of stored ones, whose first is row ``first`` of the file."""
         at: Rows = incoming.column(POSITION).to_numpy() - first
-        wins = np.ones(len(at), bool)
-        if self.ordering is not None:
-            stored_ordering = values_at(stored, self.ordering).take(pa.array(at))
-            wins = ~_is_greater(stored_ordering, values_at(incoming, self.ordering))
-            self.late += len(at) - int(wins.sum())
+        wins = self._wins(stored, at, incoming)
         deletes = incoming.column(DELETE).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
         updated, deleted = at[wins & ~deletes], at[wins & deletes]
         self.deleted += len(deleted)
         winners = incoming if len(updated) == len(at) else incoming.filter(pa.array(wins & ~deletes))
         rows = self.stamper.stamp(winners, stored.schema)
         return Changes(updated=updated, deleted=deleted, rows=rows)
+
+    def removed(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Rows:
+        """The numbers of the stored rows that go when all incoming ones are deletes; see :meth:`changes`."""
+        at: Rows = incoming.column(POSITION).to_numpy() - first
+        gone = at[self._wins(stored, at, incoming)]
+        self.deleted += len(gone)
+        return gone
+
+    def _wins(self, stored: pa.RecordBatch, at: Rows, incoming: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Which incoming rows win against the stored ones of these numbers; others are counted as late."""
+        if self.ordering is None:
+            return np.ones(len(at), bool)
+        stored_ordering = values_at(stored, self.ordering).take(pa.array(at))
+        wins = ~_is_greater(stored_ordering, values_at(incoming, self.ordering))
+        self.late += len(at) - int(wins.sum())
+        return wins
 
     def inserted(self, incoming: IncomingRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows without a position that are no deletes, marked as inserted."""
@@ -84,11 +96,16 @@ def merged(stored: pa.RecordBatch, changes: Changes) -> pa.RecordBatch:
     if not runs:
         return with_origin(stored, Origin.COPIED)
     if not len(changes.updated):
-        kept = np.ones(stored.num_rows, bool)
-        kept[changes.deleted] = False
-        return with_origin(stored.filter(pa.array(kept)), Origin.COPIED)
+        return with_origin(without(stored, changes.deleted), Origin.COPIED)
     replace = _by_slices if stored.num_rows >= _ROWS_PER_RUN * runs else _by_gathering
     return replace(stored, changes.rows, changes.updated, changes.deleted)
+
+
+def without(stored: pa.RecordBatch, gone: Rows) -> pa.RecordBatch:
+    """The stored rows in order, but for those of these numbers."""
+    kept = np.ones(stored.num_rows, bool)
+    kept[gone] = False
+    return stored.filter(pa.array(kept))
 
 
 def unchanged_columns(stored: pa.RecordBatch, changes: Changes) -> list[str]:

@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_rows import one_batch, stored_schema
+from parquetry.runtime.base_file_stored import StoredColumns
 from parquetry.runtime.encryption import is_encrypted, open_footer
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StorageError
 from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.meta_columns import COMMIT_TIME, RECORD_KEY
+from parquetry.runtime.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.storage_model import ObjectStore
@@ -58,15 +59,18 @@ class BaseFileReader:
         *,
         file: pq.ParquetFile,
         conformer: Conformer,
+        dictionaries: frozenset[str],
         batch_bytes: int,
         place: str,
     ) -> None:
         self._content = content
         self._file = file
+        self._dictionaries = dictionaries
         self._conformer = conformer
         self._batch_bytes = batch_bytes
         self._arrow_bytes_per_row = 4 * self._stored_bytes_per_row()
         self._most_rows = _MOST_ROWS
+        self._undecoded: StoredColumns | None = None
         if _may_repeat_long_values(file.metadata):
             self._most_rows = min(_UNKNOWN_ROWS, batch_bytes // _longest_known(file.metadata))
         self.place = place
@@ -123,6 +127,19 @@ class BaseFileReader:
         rows = rows if most_rows is None else min(rows, most_rows)
         return (conformer(batch) for batch in self._read(group, conformer.source.names, rows))
 
+    def undecoded(self, parts: ParquetParts, *, decoded: str | None) -> StoredColumns:
+        """The columns as they are written again of rows that stay; ``decoded`` comes as its values."""
+        if self._undecoded is None:
+            self._undecoded = StoredColumns(
+                self._content,
+                parts,
+                self._file.metadata,
+                dictionaries=self._dictionaries | {PARTITION_PATH},
+                decoded=decoded,
+                buffer_bytes=_buffer_bytes(self._file.metadata),
+            )
+        return self._undecoded
+
     def whole(self, group: StoredRows) -> pa.RecordBatch:
         """All rows of a row group at once."""
         with reading(self.place):
@@ -172,19 +189,27 @@ def open_base_file(
     with content:
         with reading(place):
             metadata, decryption = open_footer(content)
+            dictionaries = frozenset({COMMIT_TIME, *(small_dictionaries(metadata, schema).keys() - decoded)})
             file = pq.ParquetFile(
                 content,
                 # What decrypts a file is set up while its own footer is read.
                 metadata=metadata if decryption is None else None,
                 decryption_properties=decryption,
-                read_dictionary=[COMMIT_TIME, *(small_dictionaries(metadata, schema).keys() - decoded)],
+                read_dictionary=sorted(dictionaries),
                 pre_buffer=False,
-                buffer_size=_READ_AHEAD if _largest_row_group(metadata) > _LARGE_ROW_GROUP else 0,
+                buffer_size=_buffer_bytes(metadata),
             )
         wanted = stored_schema(schema)
         source = pa.schema([field for field in file.schema_arrow if field.name in wanted.names])
         conformer = Conformer(source, wanted, place=place)
-        yield BaseFileReader(content, file=file, conformer=conformer, batch_bytes=batch_bytes, place=place)
+        yield BaseFileReader(
+            content,
+            file=file,
+            conformer=conformer,
+            dictionaries=dictionaries,
+            batch_bytes=batch_bytes,
+            place=place,
+        )
 
 
 @contextmanager
@@ -279,6 +304,11 @@ def _longest_known(metadata: pq.FileMetaData) -> int:
     known = (group.column(index).statistics for index in range(group.num_columns))
     texts = (s for s in known if s is not None and s.has_min_max and s.physical_type == "BYTE_ARRAY")
     return max((max(len(s.min_raw), len(s.max_raw)) for s in texts), default=0) or 1
+
+
+def _buffer_bytes(metadata: pq.FileMetaData) -> int:
+    """How many bytes are read ahead; 0 for column chunks as wholes."""
+    return _READ_AHEAD if _largest_row_group(metadata) > _LARGE_ROW_GROUP else 0
 
 
 def _largest_row_group(metadata: pq.FileMetaData) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -116,8 +116,19 @@ class BaseFileWriter:
         else:
             self._assembly.append(encoded.parts, 0, unbounded=encoded.unbounded, sorted_by=sorted_by)
         self._count(rows.column(ORIGIN).to_numpy())
-        for keys in rows.column(RECORD_KEY).chunks:
-            self._keys.add_keys(keys)
+        self._add_keys(encoded)
+
+    def encode_kept(self, rows: pa.RecordBatch, dictionaries: Iterable[str]) -> EncodedRows:
+        """Rows that stay of a row group of the base file, as read of it undecoded, with the file's name."""
+        names = _constant(self.name.name, rows.num_rows)
+        table = pa.Table.from_batches([rows]).add_column(META_COLUMNS.index(FILE_NAME), FILE_NAME, names)
+        return self._encoder.encode_again(table, dictionaries)
+
+    def append_kept(self, encoded: EncodedRows) -> None:
+        """Write such rows as a row group."""
+        self._copies.append(encoded.parts, 0, unbounded=encoded.unbounded)
+        self._count(np.full(encoded.rows.num_rows, Origin.COPIED, np.int8))
+        self._add_keys(encoded)
 
     def copy(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> None:
         """Write a row group of the base file as it is, but for the file's name in its rows."""
@@ -241,6 +252,11 @@ class BaseFileWriter:
     def _count(self, origins: npt.NDArray[np.int8]) -> None:
         self.rows += len(origins)
         self._origins += np.bincount(origins, minlength=len(Origin))
+
+    def _add_keys(self, encoded: EncodedRows) -> None:
+        if not self._keys.add_bounds(encoded.parts.bounds(0, META_COLUMNS.index(RECORD_KEY))):
+            for keys in encoded.rows.column(RECORD_KEY).chunks:
+                self._keys.add_keys(keys)
 
     def _add_stored_keys(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> None:
         if not self._keys.add_bounds(parts.bounds(group.number, META_COLUMNS.index(RECORD_KEY))):

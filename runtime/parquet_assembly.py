@@ -123,6 +123,14 @@ class ParquetParts:
         """How many bytes they take before compression."""
         return int(_field(self.groups[group], _GROUP_BYTES))
 
+    def dictionaries(self, group: int) -> list[str]:
+        """The dotted names of the columns whose chunks have a dictionary."""
+        return [
+            chunk.name
+            for chunk in self.chunks(group)
+            if _field(chunk.metadata, _COLUMN_DICTIONARY_PAGE, 0) > 0
+        ]
+
     def codecs(self, group: int) -> set[str]:
         """The compression codecs of the row group's chunks."""
         return {_CODECS[_field(chunk.metadata, _COLUMN_CODEC)] for chunk in self.chunks(group)}

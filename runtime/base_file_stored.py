@@ -1,0 +1,106 @@
+"""Row groups of a base file with as little decoded as can be: they lose rows, and are written again."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from parquetry.runtime.base_file_rows import one_batch
+from parquetry.runtime.meta_columns import FILE_NAME
+from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts
+from parquetry.runtime.parquet_thrift import List, Struct, encode_struct
+
+_FILE_SCHEMA: Final = 2
+_TYPE: Final = 1
+_CHILDREN: Final = 5
+_CONVERTED: Final = 6
+_OF_DECIMALS: Final = frozenset({6, 7, 8, 10})
+"""Converted and logical type, scale and precision."""
+
+_FIXED_BYTES: Final = 7
+_DECIMAL: Final = 5
+_NEGATIVE: Final = 0x80
+
+
+class StoredColumns:
+    """The columns of a base file, all but the file's name, in the types that cost least.
+
+    Decimals of which none is negative come as the bytes they are stored as, whose order is that of the
+    numbers; texts in the small ``dictionaries`` as dictionaries. The column ``decoded``, or the one that
+    has that field, comes as the values it has.
+    What is written of the rows has the same pages, and bounds, as what is written of values.
+    """
+
+    def __init__(
+        self,
+        content: pa.NativeFile,
+        parts: ParquetParts,
+        metadata: pq.FileMetaData,
+        *,
+        dictionaries: Collection[str],
+        decoded: str | None,
+        buffer_bytes: int,
+    ) -> None:
+        self._parts = parts
+        self._decoded = (decoded or "").split(".")[0]
+        self._bare = self._bare_places()
+        self._file = pq.ParquetFile(
+            content,
+            metadata=self._metadata() if self._bare else metadata,
+            read_dictionary=[name for name in dictionaries if name != self._decoded],
+            pre_buffer=False,
+            buffer_size=buffer_bytes,
+        )
+
+    def rows(self, number: int) -> pa.RecordBatch:
+        """All rows of a row group."""
+        names = [name for name in self._file.schema_arrow.names if name != FILE_NAME]
+        rows = self._file.read_row_group(number, columns=names, use_threads=False)
+        return one_batch(rows.to_batches())
+
+    @property
+    def elements(self) -> list[Struct]:
+        """The schema's elements below the root as they are written of such rows, without field ids."""
+        return self._without_decimals(self._parts.columns)
+
+    def _bare_places(self) -> frozenset[int]:
+        """Which elements below the root are decimals that are never negative."""
+        elements = self._parts.columns
+        leaves = [place for place, element in enumerate(elements) if _CHILDREN not in element]
+        names = [chunk.name.split(".")[0] for chunk in self._parts.chunks(0)]
+        return frozenset(
+            place
+            for number, (place, name) in enumerate(zip(leaves, names, strict=True))
+            if _is_decimal(elements[place])
+            and name != self._decoded
+            and all(self._is_positive(group, number) for group in range(len(self._parts.groups)))
+        )
+
+    def _is_positive(self, group: int, column: int) -> bool:
+        bounds = self._parts.bounds(group, column)
+        return bounds is not None and bounds[0][0] < _NEGATIVE
+
+    def _metadata(self) -> pq.FileMetaData:
+        """The footer, with nothing but their physical type for these columns."""
+        kind, schema = self._parts.footer[_FILE_SCHEMA]
+        root, *elements = schema.items
+        bare = List(schema.kind, [root, *self._without_decimals(elements)])
+        footer = encode_struct({**self._parts.footer, _FILE_SCHEMA: (kind, bare)})
+        return pq.read_metadata(pa.BufferReader(MAGIC + footer + struct.pack("<I", len(footer)) + MAGIC))
+
+    def _without_decimals(self, elements: list[Struct]) -> list[Struct]:
+        return [
+            {number: value for number, value in element.items() if number not in _OF_DECIMALS}
+            if place in self._bare
+            else element
+            for place, element in enumerate(elements)
+        ]
+
+
+def _is_decimal(element: Struct) -> bool:
+    kinds = tuple(element.get(number, (0, None))[1] for number in (_TYPE, _CONVERTED))
+    return kinds == (_FIXED_BYTES, _DECIMAL)
