@@ -167,11 +167,12 @@ class BaseFileWriter:
     def encode_columns(self, columns: pa.Table, rows: int) -> ChangedColumns:
         """Some columns of so many rows that other files held, with the partition and the file's name."""
         constants = {PARTITION_PATH: self._bucket.partition, FILE_NAME: self.name.name}
-        for name, value in constants.items():
-            columns = columns.append_column(name, _constant(value, rows))
+        fields = [*columns.schema, *(pa.field(name, DICTIONARY) for name in constants)]
+        arrays = [*columns.columns, *(_constant(value, rows) for value in constants.values())]
+        table = pa.table(arrays, schema=pa.schema(fields))
         return ChangedColumns(
-            names=tuple(columns.column_names),
-            encoded=self._encode(columns),
+            names=tuple(table.column_names),
+            encoded=self._encode(table),
             origins=np.full(rows, Origin.COPIED, np.int8),
         )
 

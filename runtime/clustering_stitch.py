@@ -28,14 +28,18 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import FILE_NAME, PARTITION_PATH
 from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.parquet_order import order_of
-from parquetry.runtime.parquet_pages import ChunkPages, JoinedChunk, chunk_pages, leaves
+from parquetry.runtime.parquet_pages import ChunkPages, JoinedChunk, chunk_pages, leaves, may_stand_alone
 
 _WORTH_COPYING: Final = 0.25
 """A row group waits for others when its pages that stand alone take at least this share of its bytes."""
 
-_LEAST_VALUES: Final = 1024
+_LEAST_VALUES: Final = 1500
 _LEAST_BYTES: Final = 16 * 1024
-"""Pages of fewer values, and of fewer bytes too, are made anew."""
+"""Pages of fewer values, and of fewer bytes too, are made anew.
+
+Of lineitem in files of 1,000 rows, copies take 9 % more bytes than new pages of 20,000, of 2,000 rows 5 %.
+Pages of ordered rows have 2,048, and a little less with the last of each row group.
+"""
 
 _SAMPLE_ROWS: Final = 20_000
 _MOST_DICTIONARY_BYTES: Final = 16 * 1024
@@ -139,15 +143,22 @@ class StitchingWriter(SpreadingWriter):
     def _waiting_of(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> _Waiting | None:
         """None where too little of the row group can be copied."""
         rows = group.end - group.first
-        if not rows:
-            return None
         chunks = parts.chunks(group.number)
+        least_bytes = _WORTH_COPYING * parts.stored_bytes(group.number)
+        # Most of those that are not worth it can be told without their page index.
+        hopeful = sum(
+            chunk.size_bytes
+            for chunk in chunks
+            if may_stand_alone(chunk, values=_LEAST_VALUES, stored_bytes=_LEAST_BYTES)
+        )
+        if not rows or hopeful < least_bytes:
+            return None
         pages = tuple(
             chunk_pages(chunk, rows, flat=flat) for chunk, flat in zip(chunks, self._flat, strict=True)
         )
         alone = [part for part in pages if part is not None and not part.dictionary_bytes]
         copied_bytes = sum(part.data_bytes for part in alone if not _are_tiny([part]))
-        if copied_bytes < _WORTH_COPYING * parts.stored_bytes(group.number):
+        if copied_bytes < least_bytes:
             return None
         return _Waiting(
             reader=reader,
@@ -199,12 +210,15 @@ class StitchingWriter(SpreadingWriter):
         return self._fitting(int(SLACK * self._row_group_bytes)) < len(self._waiting)
 
     def _fitting(self, stored_bytes: int) -> int:
-        """How many of the first that wait are within the bytes, and within those that are held at once."""
+        """How many of the first that wait come nearest to the bytes, within those that are held at once."""
         stored = encoded = 0
         for count, source in enumerate(self._waiting):
             stored += source.stored_bytes
             encoded += source.encoded_bytes
-            if stored > stored_bytes or encoded > self._context.row_group_arrow_bytes:
+            if (
+                stored - source.stored_bytes / 2 > stored_bytes
+                or encoded > self._context.row_group_arrow_bytes
+            ):
                 return count
         return len(self._waiting)
 

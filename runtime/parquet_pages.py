@@ -100,6 +100,12 @@ class ChunkPages:
         return content
 
 
+def may_stand_alone(chunk: PartChunk, *, values: int, stored_bytes: int) -> bool:
+    """Whether a chunk has no dictionary, and so many values or bytes at least."""
+    is_large = _value(chunk.metadata, _COLUMN_VALUES) >= values or chunk.size_bytes >= stored_bytes
+    return is_large and _value(chunk.metadata, _COLUMN_DICTIONARY_PAGE, 0) <= 0
+
+
 def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
     """Where the pages of a chunk lie; None where that is not told, or is told differently in two places.
 

@@ -1,0 +1,332 @@
+"""Small files become one: what of them is copied, and that it is right whatever they are like."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from parquetry.errors import ParquetryError
+from parquetry.runtime import clustering_stitch
+from parquetry.runtime.base_file_encoding import page_options
+from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.footer import MAX_KEY, MIN_KEY
+from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
+from tests.support.base_files import (
+    FIRST,
+    MIB,
+    SECOND,
+    Incoming,
+    bucket,
+    context,
+    page_starts,
+    read,
+    slice_of,
+    write,
+)
+
+COLUMNS = (
+    Column(name="n", type="bigint"),
+    Column(name="kind", type="string"),
+    Column(name="note", type="string"),
+    Column(name="x", type="double"),
+    Column(name="price", type="decimal(12,2)"),
+    Column(name="day", type="date"),
+    Column(name="flag", type="boolean"),
+    Column(name="blob", type="binary"),
+    Column(name="never", type="string"),
+    Column(name="tags", type="array<string>"),
+    Column(name="place", type="struct<city:string,zip:int>"),
+    Column(name="sizes", type="map<string,bigint>"),
+)
+ROWS = 2000
+
+
+def some_rows(rnd: random.Random, count: int, first: int) -> list[Incoming]:
+    """Values that differ in nearly all rows, but for kinds and the cities; nulls among them."""
+
+    def seldom(value):
+        return None if rnd.random() < 0.02 else value
+
+    return [
+        Incoming(
+            key=f"k{first + number:07}",
+            values={
+                "n": seldom(rnd.randrange(10**12)),
+                "kind": seldom(rnd.choice(["red", "green", "blue"])),
+                "note": seldom(f"note {rnd.randrange(10**9)} é"),
+                "x": seldom(rnd.choice([0.0, -0.0, rnd.gauss(0, 1), rnd.gauss(0, 1)])),
+                "price": seldom(Decimal(rnd.randrange(-(10**9), 10**9)) / 100),
+                "day": seldom(date.fromordinal(600_000 + rnd.randrange(150_000))),
+                "flag": seldom(rnd.random() < 0.5),
+                "blob": seldom(rnd.randbytes(rnd.randrange(9))),
+                "never": None,
+                "tags": seldom([rnd.choice([None, f"t{rnd.random()}"]) for _ in range(rnd.randrange(4))]),
+                "place": seldom({"city": rnd.choice(["Bern", "Genf"]), "zip": seldom(rnd.randrange(10**7))}),
+                "sizes": seldom(
+                    [(f"s{rnd.random()}", rnd.randrange(10**9)) for _ in range(rnd.randrange(3))]
+                ),
+            },
+        )
+        for number in range(count)
+    ]
+
+
+SNAPPY = FilesPolicy(compression="snappy")
+
+
+def made(tmp_path, files=4, policy=SNAPPY, **changes):
+    """Small files of two instants, and the context of a clustering behind them."""
+    changes["files"] = policy
+    rnd = random.Random(1)
+    found = []
+    for number in range(files):
+        ctx = context(tmp_path, COLUMNS, instant=FIRST if number % 2 else SECOND, **changes)
+        incoming = some_rows(rnd, ROWS, 10_000 * number)
+        found += write(ctx, bucket(ctx, number), incoming).files
+    return context(tmp_path, COLUMNS, instant="20260103000000000", **changes), found
+
+
+def stitched(ctx, files, **changes):
+    size = {"target_bytes": 100 * MIB}
+    group = GroupWork(index=0, partition="p=1", slices=tuple(map(slice_of, files)), **(size | changes))
+    return rewrite_group(ctx, group)
+
+
+def as_text(table: pa.Table) -> list[str]:
+    """Rows without their file's name, comparable where they hold NaN."""
+    return [str(row) for row in table.drop_columns(["_hoodie_file_name"]).to_pylist()]
+
+
+def chunks_of(tmp_path, file, group: int = 0):
+    """The column chunks of a row group by the name of the column, and the content of the file."""
+    content = (tmp_path / file.stat.path).read_bytes()
+    chunks = ParquetParts(pa.BufferReader(content)).chunks(group)
+    return {chunk.name: chunk for chunk in chunks}, content
+
+
+def remade(tmp_path, file, **options) -> None:
+    """Write the file again as other programs with the same library do."""
+    path = tmp_path / file.stat.path
+    stored = pq.ParquetFile(path)
+    table = stored.read()
+    table = table.replace_schema_metadata(stored.metadata.metadata)
+    shape = {
+        "store_schema": False,
+        "use_dictionary": False,
+        "compression": "snappy",
+        "write_page_index": True,
+    }
+    pq.write_table(table, path, **(shape | options))
+
+
+def source_groups(tmp_path, file) -> int:
+    return pq.read_metadata(tmp_path / file.stat.path).num_row_groups
+
+
+def copied_columns(tmp_path, sources, result) -> set[str]:
+    """The columns of the first row group that hold the pages of all sources byte by byte."""
+    chunks, content = chunks_of(tmp_path, result)
+    found = set()
+    for name, chunk in chunks.items():
+        pages = b""
+        for source in sources:
+            for group in range(source_groups(tmp_path, source)):
+                own, bytes_of_source = chunks_of(tmp_path, source, group)
+                start = own[name].metadata[9][1]
+                pages += bytes_of_source[start : own[name].start + own[name].size_bytes]
+        start = chunk.metadata[9][1]
+        if content[start : chunk.start + chunk.size_bytes] == pages:
+            found.add(name)
+    return found
+
+
+PLAIN = {
+    *("_hoodie_commit_seqno", "_hoodie_record_key", "n", "note", "price", "day", "blob", "place.zip"),
+    *("tags.list.element", "sizes.key_value.key", "sizes.key_value.value", "flag"),
+}
+
+
+def test_pages_are_copied_and_rows_stay_as_they_are(tmp_path):
+    ctx, files = made(tmp_path)
+    written = stitched(ctx, files)
+    (result,) = written.files
+    assert as_text(read(ctx, written)) == as_text(read(ctx, files))
+    assert set(read(ctx, written).column("_hoodie_file_name").to_pylist()) == {
+        result.stat.path.split("/")[-1]
+    }
+    assert result.metadata.num_row_groups == 1
+    copied = copied_columns(tmp_path, files, result)
+    # The city of a place repeats, so a struct is decoded as a whole.
+    assert copied >= PLAIN - {"place.zip"}
+    assert not copied & {"kind", "place.city", "place.zip", "_hoodie_file_name"}
+    chunks, _ = chunks_of(tmp_path, result)
+    assert page_starts(chunks["n"]) == [0, ROWS, 2 * ROWS, 3 * ROWS]
+    assert written.consumed_rows == 4 * ROWS
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "lz4", "none"])
+def test_pages_of_every_codec_are_copied(tmp_path, codec):
+    ctx, files = made(tmp_path, files=2, policy=FilesPolicy(compression=codec))
+    written = stitched(ctx, files)
+    assert as_text(read(ctx, written)) == as_text(read(ctx, files))
+    assert copied_columns(tmp_path, files, written.files[0]) >= {"n", "note", "tags.list.element"}
+
+
+@pytest.mark.parametrize(
+    ("options", "copied"),
+    [
+        ({"data_page_version": "2.0"}, True),
+        ({"data_page_version": "2.0", "use_dictionary": ["kind"]}, True),
+        (page_options(600), True),
+        ({"write_page_index": False}, False),
+        ({"compression": "zstd"}, False),
+        ({"row_group_size": 1000}, True),
+        ({"use_dictionary": True}, False),
+        (page_options(100), False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("which", [slice(1, 3), slice(0, 4)], ids=["some", "all"])
+def test_files_that_were_written_otherwise(tmp_path, options, copied, which, monkeypatch):
+    monkeypatch.setattr(clustering_stitch, "_LEAST_VALUES", 400)
+    ctx, files = made(tmp_path)
+    for file in files[which]:
+        remade(tmp_path, file, **options)
+    written = stitched(ctx, files)
+    assert as_text(read(ctx, written)) == as_text(read(ctx, files))
+    assert sum(file.metadata.num_rows for file in written.files) == 4 * ROWS
+    if copied:
+        assert "n" in copied_columns(tmp_path, files, written.files[0])
+    elif which == slice(0, 4):
+        assert not copied_columns(tmp_path, files, written.files[0]) & PLAIN
+
+
+def test_an_older_schema_between_files_of_the_present_one(tmp_path):
+    ctx, files = made(tmp_path, files=2)
+    older = context(tmp_path, COLUMNS[:-3], instant=FIRST, files=SNAPPY)
+    rows = some_rows(random.Random(3), ROWS, 500_000)
+    known = {column.name for column in COLUMNS[:-3]}
+    rows = [replace(row, values={k: v for k, v in row.values.items() if k in known}) for row in rows]
+    files[1:1] = write(older, bucket(older, 7), rows).files
+    written = stitched(ctx, files)
+    names = [name for name in read(ctx, [files[0]]).column_names if name not in {"tags", "place", "sizes"}]
+    expected = [read(ctx, [file]).select(names) for file in files]
+    assert as_text(read(ctx, written).select(names)) == as_text(pa.concat_tables(expected))
+    assert read(ctx, written).column("tags").slice(ROWS, ROWS).null_count == ROWS
+
+
+def test_no_bounds_where_one_of_the_files_holds_a_nan(tmp_path):
+    ctx, files = made(tmp_path, files=2)
+    rows = some_rows(random.Random(4), ROWS, 900_000)
+    rows[77].values["x"] = math.nan
+    other = context(tmp_path, COLUMNS, instant=FIRST, files=SNAPPY)
+    files += write(other, bucket(other, 8), rows).files
+    written = stitched(ctx, files)
+    chunks, _ = chunks_of(tmp_path, written.files[0])
+    assert "x" in copied_columns(tmp_path, files, written.files[0])
+    assert chunks["x"].column_index() is None
+    assert chunks["n"].column_index() is not None
+    said = written.files[0].metadata.row_group(0)
+    known = {said.column(i).path_in_schema: said.column(i).statistics for i in range(said.num_columns)}
+    assert (known["x"].has_min_max, known["n"].has_min_max) == (False, True)
+    assert known["x"].null_count == read(ctx, files).column("x").null_count
+
+
+@pytest.mark.parametrize("bloom", [BloomFilter.ALWAYS_TRUE, BloomFilter.EXACT])
+def test_the_footer_knows_every_key(tmp_path, bloom):
+    ctx, files = made(tmp_path, files=3, policy=FilesPolicy(bloom_filter=bloom))
+    (result,) = stitched(ctx, files).files
+    assert (result.min_key, result.max_key) == ("k0000000", f"k{20_000 + ROWS - 1:07}")
+    footer = {key.decode(): value.decode() for key, value in result.metadata.metadata.items()}
+    assert (footer[MIN_KEY], footer[MAX_KEY]) == (result.min_key, result.max_key)
+    decoded = rewritten(ctx, read(ctx, files))
+    assert footer["org.apache.hudi.bloomfilter"] == decoded["org.apache.hudi.bloomfilter"]
+
+
+def rewritten(ctx, table: pa.Table) -> dict[str, str]:
+    """The footer of one file with such keys that is encoded row by row."""
+    other = replace(ctx, instant="20260104000000000")
+    keys = [Incoming(key=key) for key in table.column("_hoodie_record_key").to_pylist()]
+    (file,) = write(other, bucket(other, 9), keys).files
+    return {key.decode(): value.decode() for key, value in file.metadata.metadata.items()}
+
+
+def test_values_that_repeat_across_files_get_a_dictionary(tmp_path):
+    """More than a fifth of a small file's are distinct, which is why it has none."""
+    columns = (Column(name="user", type="string"), Column(name="n", type="bigint"))
+    rnd = random.Random(6)
+    users = [f"user {number} of this table" for number in range(700)]
+    files = []
+    for number in range(10):
+        ctx = context(tmp_path, columns, instant=FIRST)
+        rows = [
+            Incoming(key=f"k{number}-{n}", values={"user": rnd.choice(users), "n": rnd.randrange(10**15)})
+            for n in range(ROWS)
+        ]
+        files += write(ctx, bucket(ctx, number), rows).files
+    assert not any(file.metadata.row_group(0).column(5).has_dictionary_page for file in files)
+    ctx = context(tmp_path, columns, instant=SECOND)
+    (result,) = stitched(ctx, files).files
+    group = result.metadata.row_group(0)
+    assert [group.column(place).has_dictionary_page for place in (5, 6)] == [True, False]
+    assert copied_columns(tmp_path, files, result) >= {"n", "_hoodie_record_key"}
+
+
+def test_the_same_files_make_the_same_bytes(tmp_path):
+    ctx, files = made(tmp_path, files=3)
+    first = [(tmp_path / file.stat.path).read_bytes() for file in stitched(ctx, files).files]
+    assert [(tmp_path / file.stat.path).read_bytes() for file in stitched(ctx, files).files] == first
+
+
+def test_row_groups_and_files_have_their_sizes(tmp_path):
+    ctx, files = made(tmp_path, files=14, policy=FilesPolicy(row_group_size_bytes=600_000))
+    one = files[0].stat.file_size_bytes
+    written = stitched(ctx, files, target_bytes=5 * one)
+    assert as_text(read(ctx, written)) == as_text(read(ctx, files))
+    sizes = [file.stat.file_size_bytes for file in written.files]
+    assert len(sizes) == 3
+    assert max(sizes) < 1.25 * min(sizes)
+    groups = [file.metadata.num_row_groups for file in written.files]
+    assert sum(groups) <= 2 + sum(sizes) / 450_000
+
+
+def test_little_memory_makes_smaller_row_groups(tmp_path):
+    ctx, files = made(tmp_path, files=18, memory_budget_bytes=4 * MIB)
+    assert ctx.row_group_arrow_bytes == 4 * MIB
+    (result,) = stitched(ctx, files).files
+    groups = [result.metadata.row_group(n) for n in range(result.metadata.num_row_groups)]
+    assert len(groups) > 1
+    assert max(group.total_byte_size for group in groups) <= ctx.row_group_arrow_bytes
+    assert as_text(read(ctx, [result])) == as_text(read(ctx, files))
+
+
+def test_many_files_are_not_open_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(clustering_stitch, "_MOST_WAITING", 3)
+    ctx, files = made(tmp_path, files=7)
+    (result,) = stitched(ctx, files).files
+    assert [result.metadata.row_group(n).num_rows for n in range(3)] == [3 * ROWS, 3 * ROWS, ROWS]
+    assert as_text(read(ctx, [result])) == as_text(read(ctx, files))
+
+
+def test_rows_that_change_while_they_are_decoded_are_noticed(tmp_path, monkeypatch):
+    decoded = clustering_stitch._decoded
+
+    def spoilt(*arguments):
+        table = decoded(*arguments)
+        place = table.column_names.index("kind")
+        kinds = table.column(place).combine_chunks()
+        other = pa.concat_arrays([kinds.slice(1), kinds.slice(0, 1)])
+        return table.set_column(place, table.schema.field(place), other)
+
+    monkeypatch.setattr(clustering_stitch, "_decoded", spoilt)
+    ctx, files = made(tmp_path, files=2)
+    with pytest.raises(ParquetryError, match="they are not the same rows"):
+        stitched(ctx, files)
