@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 
+import pyarrow as pa
 import pytest
 
 from parquetry.runtime.layout.clustering import debt
+from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
-from tests.support import hudi_history
-from tests.support.clustering import clustering_of, table_of_small_files
+from tests.support import hudi_history, our_table
+from tests.support.clustering import FEW, clustering_of, spec_of, table_of_small_files
 from tests.support.hudi_history import NO_ROW_WRITER
 from tests.support.judges import assert_history, assert_latest
 from tests.support.our_table import OurReader, OurTable
@@ -99,3 +101,27 @@ def test_we_carry_out_a_plan_of_real_hudi(spark, tmp_path, judges, hudi):
     rows = made.rows(rnd, range(0, 80, 7), 3)
     made.upsert(rows)
     assert_latest(judges, str(ours.path), ours.model)
+
+
+def test_every_reader_takes_copied_pages(spark, tmp_path, judges):
+    """Texts of small files that are long enough for their pages to be copied into one column chunk."""
+    rnd = random.Random(56)
+    ours = our_table.create(spark, tmp_path / "table", typed=list(FEW), spec=spec_of(clustering_of()))
+    for first in (0, 1200, 2400):
+        rows = ours.rows(rnd, range(first, first + 1200, 4), 1)
+        ours.insert([{**row, "c_string": rnd.randbytes(100).hex()} for row in rows])
+    small = {path: path.read_bytes() for path in ours.path.glob("region=eu/*.parquet")}
+    result = clustered(ours)
+    assert (result.files_before, result.files_after) == (3, 1)
+    (new,) = set(ours.path.glob("region=eu/*.parquet")) - small.keys()
+    content = new.read_bytes()
+    assert all(pages in content for pages in map(pages_of_strings, small.values()))
+    assert unsound(ours.path) == []
+    assert_latest([*judges, OurReader(spark)], str(ours.path), ours.model)
+
+
+def pages_of_strings(content: bytes) -> bytes:
+    """The pages of the long texts in a file."""
+    parts = ParquetParts(pa.BufferReader(content))
+    (chunk,) = (chunk for chunk in parts.chunks(0) if chunk.name == "c_string")
+    return content[chunk.start : chunk.start + chunk.size_bytes]
