@@ -18,6 +18,7 @@ from parquetry.runtime.base_file_model import DELETE, HASH, POSITION, Bucket, Wr
 from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
 from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.base_file import BUCKET, bucket_writer
+from parquetry.runtime.spark.numbered import Task, run_numbered
 from parquetry.runtime.spark.placing import PlacedKeys, read_list
 from parquetry.runtime.spark.routing import one_bucket_per_task
 from parquetry.runtime.spark.session import (
@@ -66,8 +67,7 @@ def write_slices(
     starts = _starts(plan)
     stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
     tasks = [(bucket, starts[bucket.index]) for bucket in _largest_first(context, plan, staged)]
-    frame = spark.range(0, len(tasks), 1, len(tasks))
-    return _run(frame.mapInArrow(_slice_task(context, stage, tasks), RESULT_DDL))
+    return _run_numbered(spark, _slice_task(context, stage, tasks), len(tasks))
 
 
 def write_routed(
@@ -109,14 +109,19 @@ def write_placed(
         work.append(_Placed(bucket=bucket, found=found, new=new, start=starts.get(bucket.index, 0)))
     stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
     batch_rows = max(1, min(_LIST_ROWS, int(ARROW_BATCH_BYTES / (staged.row_bytes or 1))))
-    frame = spark.range(0, len(work), 1, len(work))
-    return _run(frame.mapInArrow(_placed_task(context, stage, work, batch_rows), RESULT_DDL))
+    return _run_numbered(spark, _placed_task(context, stage, work, batch_rows), len(work))
 
 
 def _run(frame: DataFrame) -> WriteResults:
     with failures_translated("the rows to write"):
         rows = frame.collect()
     return read_results(row.asDict() for row in rows)
+
+
+def _run_numbered(spark: SparkSession, task: Task, tasks: int) -> WriteResults:
+    with failures_translated("the rows to write"):
+        rows = run_numbered(spark, task, tasks)
+    return read_results(rows)
 
 
 def _starts(plan: WritePlan) -> Mapping[int, int]:

@@ -8,7 +8,7 @@ which rows go where; tasks that write take them up. Spark carries a row per file
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.layout.model import FileSlice
@@ -25,6 +25,7 @@ from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.spark.batch_keys import BatchKeys, references
 from parquetry.runtime.spark.lookup import KeyTotals
 from parquetry.runtime.spark.matching import key_columns
+from parquetry.runtime.spark.numbered import Task, run_numbered
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.stage import ORDERING, REFERENCE, hash_sum
 from parquetry.runtime.spark.stage_place import StagePlace
@@ -34,21 +35,20 @@ from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.write_plan import Changes
 
 _TASKS_PER_CORE = 3
-_SUMMARY = {
-    "number": "int",
-    "name": "string",
-    "rows": "bigint",
-    "deletes": "bigint",
-    "unmatched": "bigint",
-    "hash_sum": "bigint",
-    "min_key": "string",
-    "max_key": "string",
-}
-_DDL = ", ".join(f"{name} {kind}" for name, kind in _SUMMARY.items())
-_ARROW = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string()}
-_SUMMARY_SCHEMA = pa.schema([(name, _ARROW[kind]) for name, kind in _SUMMARY.items()])
+_SUMMARY_SCHEMA = pa.schema(
+    {
+        "number": pa.int32(),
+        "name": pa.string(),
+        "rows": pa.int64(),
+        "deletes": pa.int64(),
+        "unmatched": pa.int64(),
+        "hash_sum": pa.int64(),
+        "min_key": pa.string(),
+        "max_key": pa.string(),
+    }
+)
 
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Summary = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def place_keys(
 
 
 def _placed(
-    found: Sequence[Row], files: Sequence[FileSlice], rest: Sequence[Row], homes: Sequence[str]
+    found: Sequence[Summary], files: Sequence[FileSlice], rest: Sequence[Summary], homes: Sequence[str]
 ) -> PlacedKeys:
     changes: dict[str, dict[str, Changes]] = {}
     sums: dict[str, int] = {}
@@ -121,12 +121,11 @@ def _placed(
     )
 
 
-def _run(spark: SparkSession, task: Task, tasks: int) -> list[Row]:
+def _run(spark: SparkSession, task: Task, tasks: int) -> Sequence[Summary]:
     if not tasks:
         return []
     with failures_translated("the keys of the rows"):
-        rows: list[Row] = spark.range(0, tasks, 1, tasks).mapInArrow(task, _DDL).collect()
-    return rows
+        return run_numbered(spark, task, tasks)
 
 
 def _shares(items: Sequence[Any], tasks: int) -> list[list[tuple[int, Any]]]:

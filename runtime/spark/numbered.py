@@ -1,0 +1,51 @@
+"""Jobs on one machine whose tasks get a number and say a few rows: without Spark SQL.
+
+Planning such a job, and compiling what Spark generates for it, cost more than running it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_TRACEBACKS: Final = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+_TRACEBACKS_VARIABLE: Final = "SPARK_SIMPLIFIED_TRACEBACK"
+
+
+def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
+    """The rows of all tasks, in their order; each gets a batch of one column with its number.
+
+    What is written for ``mapInArrow`` over ``spark.range`` runs here too.
+    """
+
+    def run(numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
+        for rows in task(pa.record_batch({"id": pa.array([number])}) for number in numbers):
+            yield from rows.to_pylist()
+
+    if not tasks:
+        return []
+    with _workers_of_sql(spark):
+        said: list[dict[str, Any]] = (
+            spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(run).collect()
+        )
+    return said
+
+
+@contextmanager
+def _workers_of_sql(spark: SparkSession) -> Iterator[None]:
+    """Let Python processes be those that Spark SQL has started: it keeps them apart by their environment."""
+    environment = spark.sparkContext.environment
+    is_ours = spark.conf.get(_TRACEBACKS, "true") == "true" and _TRACEBACKS_VARIABLE not in environment
+    if is_ours:
+        environment[_TRACEBACKS_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        if is_ours:
+            del environment[_TRACEBACKS_VARIABLE]
