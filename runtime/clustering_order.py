@@ -60,10 +60,12 @@ def _has_plain_order(schema: pa.Schema, name: str) -> bool:
 class OrderKeys:
     """Computes what rows are sorted by. ``sample`` are rows of the same kind.
 
+    ``columns`` are those of the table that the order looks at, which come in one piece.
     InvalidDataError when a column is not there, or when a strategy of somebody else fails.
     """
 
     def __init__(self, order: RowOrder, sample: pa.Table) -> None:
+        self.columns = order.top_level
         self._split_by = order.split_by
         self._strategy = order.strategy
         self._types: list[pa.DataType] = []
@@ -190,14 +192,14 @@ def gathered(pieces: list[pa.RecordBatch]) -> pa.Table:
 
     Column by column, so that no more than one of them is there twice.
     """
-    schema = pieces[0].schema
-    columns = [[piece.column(number) for piece in pieces] for number in range(len(schema))]
+    rows = pa.Table.from_batches(pieces)
     pieces.clear()
+    schema, columns = rows.schema, rows.columns
+    del rows
     columns.reverse()
-    whole = [_in_one_piece(columns.pop(), field) for field in schema]
-    return pa.Table.from_arrays(whole, schema=schema)
+    return pa.Table.from_arrays([in_one_piece(columns.pop()) for _ in schema], schema=schema)
 
 
-def _in_one_piece(chunks: list[pa.Array], field: pa.Field) -> pa.ChunkedArray:
-    column = pa.chunked_array(chunks, type=field.type)
-    return pa.table([column], schema=pa.schema([field])).combine_chunks().column(0)
+def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array, dictionaries of its pieces united."""
+    return whole(pa.table([column], names=[_KEY]).combine_chunks().column(0))

@@ -20,7 +20,14 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes, batch_bytes_before
 from parquetry.runtime.clustering_marks import KeyMarks
-from parquetry.runtime.clustering_order import Cuts, OrderKeys, cuts_of, gathered, sort_indices
+from parquetry.runtime.clustering_order import (
+    Cuts,
+    OrderKeys,
+    cuts_of,
+    gathered,
+    in_one_piece,
+    sort_indices,
+)
 from parquetry.runtime.clustering_spill import Seal, SpilledRun
 
 _ROWS_AT_ONCE: Final = 65_536
@@ -52,8 +59,28 @@ class ArrangedRows:
             start = behind
 
 
-def in_order(rows: pa.Table, keys: OrderKeys, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The rows, which are in one piece, sorted; batch by batch."""
+def in_order(pieces: list[pa.RecordBatch], keys: OrderKeys) -> pa.RecordBatch:
+    """The rows of all batches, at least one, sorted, in one piece; the list lets go of them.
+
+    Column by column, so that no more than one of them is there three times.
+    """
+    rows = pa.Table.from_batches(pieces)
+    pieces.clear()
+    for name in keys.columns & set(rows.schema.names):
+        rows = rows.set_column(
+            rows.schema.get_field_index(name), rows.schema.field(name), in_one_piece(rows[name])
+        )
+    order = sort_indices(keys.of(rows))
+    schema, columns = rows.schema, rows.columns
+    del rows
+    columns.reverse()
+    return pa.RecordBatch.from_arrays(
+        [in_one_piece(columns.pop()).take(order) for _ in schema], schema=schema
+    )
+
+
+def _in_pieces(rows: pa.Table, keys: OrderKeys, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The rows, which are in one piece, sorted; batch by batch, so that few of them are there twice."""
     order = sort_indices(keys.of(rows)).to_numpy().astype(np.int64)
     yield from ArrangedRows(rows, order).pieces(0, rows.num_rows, most_bytes=batch_bytes)
 
@@ -108,7 +135,7 @@ def range_in_order(
             break
     else:
         if held:
-            yield from in_order(gathered(held), keys, batch_bytes=batch_bytes)
+            yield from _in_pieces(gathered(held), keys, batch_bytes=batch_bytes)
             pa.default_memory_pool().release_unused()
         return
     marks = KeyMarks(keys, most_bytes=run_bytes)

@@ -132,6 +132,8 @@ def ranks_in(values: pa.Array, known: pa.Array, *, bits: int) -> Ranks:
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
     """The column in one piece."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
     combined = column.combine_chunks()
     return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
 

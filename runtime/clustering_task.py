@@ -16,6 +16,7 @@ from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucke
 from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, small_dictionaries
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file_rows import Origin, with_origin
+from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import (
     SAMPLE_BYTES,
@@ -24,7 +25,6 @@ from parquetry.runtime.clustering_order import (
     RowOrder,
     cuts_of,
     declared_order,
-    gathered,
     split_places,
     values_apart,
 )
@@ -52,6 +52,12 @@ _ROW_GROUP_COPIES: Final = 3
 
 _ALLOCATED: Final = 1.1
 """What the allocator takes for a byte of sorted rows."""
+
+_DENSER: Final = 1.5
+"""So many times the rows that a byte holds may fit into it when they are sorted."""
+
+_MOST_WHOLE_BYTES: Final = 1024 * 1024 * 1024
+"""A column of texts in one piece has less than 2 GiB."""
 
 _MOST_VALUES: Final = 10_000
 """How many values of ``split_by`` a task writes files for."""
@@ -173,6 +179,24 @@ def held_bytes_of(context: WriteContext) -> int:
     return max(int((context.memory_budget_bytes - working) / _ALLOCATED), 0)
 
 
+def whole_bytes_of(
+    context: WriteContext, batches: Sequence[pa.RecordBatch], bytes_per_stored_byte: float
+) -> int:
+    """How many Arrow bytes of rows like those of the batches are sorted in one piece.
+
+    Beside them have room one of their columns and row groups on their way, which are as large as
+    ``bytes_per_stored_byte``, what a byte in a file is, makes them.
+    """
+    stored = context.files.row_group_size_bytes or default_row_group_bytes(context.max_file_size_bytes)
+    row_group = min(_DENSER * stored * bytes_per_stored_byte, context.row_group_arrow_bytes)
+    columns = [
+        sum(part.nbytes for part in parts) for parts in zip(*(b.columns for b in batches), strict=True)
+    ]
+    copies = _ALLOCATED + max(columns) / max(sum(columns), 1)
+    room = (context.memory_budget_bytes - _ROW_GROUP_COPIES * row_group) / copies
+    return int(min(max(room, run_bytes_of(context)), _MOST_WHOLE_BYTES))
+
+
 def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches) -> None:
     """Append rows that are in the group's order; those that ``split_by`` keeps apart go to different files.
 
@@ -263,28 +287,30 @@ def _sorted(
     stored_bytes: int,
 ) -> Batches:
     held: list[pa.RecordBatch] = []
-    size = 0
+    size = seen = 0
     run_bytes = run_bytes_of(context)
+    room = run_bytes
     for batch in batches:
         held.append(batch)
         size += batch_arrow_bytes(batch)
-        if size > run_bytes:
-            break
+        seen += batch.num_rows
+        if size > room:
+            # Files in front may be older than a wide column: rows take no less than in the file.
+            expected_bytes = max(rows * size / seen, stored_bytes)
+            room = whole_bytes_of(context, held, expected_bytes / max(group.size_bytes, 1))
+            if max(expected_bytes, size) > room:
+                break
     else:
         if held:
-            whole = gathered(held)
             planned = planned_sample(context, group)
-            sample = planned if planned and not order.split_by else _strided(whole)
+            sample = planned if planned and not order.split_by else _strided(held, order)
             check_values(group, sample)
-            keys = OrderKeys(order, planned or sample)
-            yield from in_order(whole, keys, batch_bytes=context.batch_bytes)
+            yield in_order(held, OrderKeys(order, planned or sample))
         return
     stride = max(rows // SAMPLE_ROWS, 1)
     sample = sample_of(context, group.slices, order, stride=stride, most_bytes=run_bytes)
     check_values(group, sample)
     keys = OrderKeys(order, planned_sample(context, group) or sample)
-    # Files in front may be older than a wide column: rows take no less than in the file.
-    expected_bytes = max(rows * size / sum(batch.num_rows for batch in held), stored_bytes)
     room = held_bytes_of(context)
     yield from in_order_by_ranges(
         chain(drained(held), batches),
@@ -317,6 +343,9 @@ def planned_sample(context: WriteContext, group: GroupWork) -> pa.Table | None:
     return group.ranked_by.read(context.store, context.schema, most_bytes=most_bytes)
 
 
-def _strided(rows: pa.Table) -> pa.Table:
+def _strided(batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Table:
+    """The columns that an order looks at, of some of the rows."""
+    rows = pa.Table.from_batches(batches)
+    rows = rows.select([name for name in rows.schema.names if name in order.top_level])
     stride = max(rows.num_rows // SAMPLE_ROWS, 1)
     return rows.take(pa.array(np.arange(0, rows.num_rows, stride)))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime import clustering_runs
+from parquetry.runtime import clustering_runs, clustering_task
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
 from parquetry.runtime.clustering_sample import SampleLimits, draw
@@ -262,22 +262,38 @@ def test_the_number_of_ranges_does_not_hang_on_which_file_comes_first(tmp_path, 
     assert not divided_again
 
 
-def test_sorted_runs_stay_in_memory_where_the_budget_has_room_for_all_of_them(tmp_path, count_allocations):
+def rewritten(folder, group, budget_mib, count_allocations):
+    """How many files were spilled, the most MiB that were allocated, and the rows of each new file."""
+    after = context(folder, COLUMNS, instant=SECOND, memory_budget_bytes=budget_mib * MIB)
+    counting = count_allocations()
+    with spilled_files() as found:
+        written = rewrite_group(after, group)
+    assert written.consumed_rows == FILES * ROWS
+    files = {file.stat.path: file.stat.num_writes for file in written.files}
+    return len(found), counting.max_memory() / MIB, files
+
+
+def test_rows_are_sorted_in_one_piece_where_the_budget_has_room(tmp_path, count_allocations):
     group = group_in(tmp_path, RowOrder(strategy="sort", columns=("n",)))
-    files, spilled, peaks = {}, {}, {}
-    for budget_mib in (256, 512, 768):
-        budget = {"memory_budget_bytes": budget_mib * MIB}
-        counting = count_allocations()
-        with spilled_files() as found:
-            written = rewrite_group(context(tmp_path, COLUMNS, instant=SECOND, **budget), group)
-        spilled[budget_mib] = len(found)
-        peaks[budget_mib] = counting.max_memory() / MIB
-        files[budget_mib] = {file.stat.path: file.stat.num_writes for file in written.files}
-        assert written.consumed_rows == FILES * ROWS
-    assert spilled == {256: 3, 512: 2, 768: 0}
-    assert files[256] == files[512] == files[768]
+    spilled, _, files = rewritten(tmp_path, group, 128, count_allocations)
+    assert spilled > 0
+    for budget_mib in (256, 768):
+        spilled, peak_mib, same = rewritten(tmp_path, group, budget_mib, count_allocations)
+        assert (spilled, same) == (0, files)
+        assert peak_mib < 256
+
+
+def test_sorted_runs_stay_in_memory_where_the_budget_has_room_for_all_of_them(
+    tmp_path, count_allocations, monkeypatch
+):
+    monkeypatch.setattr(clustering_task, "_MOST_WHOLE_BYTES", 0)
+    group = group_in(tmp_path, RowOrder(strategy="sort", columns=("n",)))
+    found = {budget: rewritten(tmp_path, group, budget, count_allocations) for budget in (256, 512, 768)}
+    assert {budget: spilled for budget, (spilled, _, _) in found.items()} == {256: 3, 512: 2, 768: 0}
+    (_, _, files), (_, peak_mib, same), (_, most_mib, too) = found.values()
+    assert files == same == too
     rows_mib = FILES * ROWS * ROW_BYTES / MIB
-    assert peaks[512] < rows_mib + 64 < peaks[768] + 64 < 768
+    assert peak_mib < rows_mib + 64 < most_mib + 64 < 768
 
 
 @pytest.mark.soak
