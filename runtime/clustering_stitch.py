@@ -117,6 +117,8 @@ class StitchingWriter(SpreadingWriter):
 
     def take(self, reader: BaseFileReader, group: StoredRows) -> None:
         """Append a row group; small ones that can be copied wait until they are a large one."""
+        if group.end == group.first:
+            return
         parts = self.copied_from(reader, group)
         if parts is not None and self._is_small(parts, group.number):
             waiting = self._waiting_of(reader, parts, group)
@@ -151,7 +153,7 @@ class StitchingWriter(SpreadingWriter):
             for chunk in chunks
             if may_stand_alone(chunk, values=_LEAST_VALUES, stored_bytes=_LEAST_BYTES)
         )
-        if not rows or hopeful < least_bytes:
+        if hopeful < least_bytes:
             return None
         pages = tuple(
             chunk_pages(chunk, rows, flat=flat) for chunk, flat in zip(chunks, self._flat, strict=True)

@@ -78,6 +78,9 @@ def _decoder(kind: int) -> Callable[[bytes, int], tuple[Any, int]]:
 
 
 def _integer(data: bytes, at: int) -> tuple[int, int]:
+    value = data[at]
+    if value < _CONTINUED:
+        return (value >> 1) ^ -(value & 1), at + 1
     value, at = _length(data, at)
     return (value >> 1) ^ -(value & 1), at
 
