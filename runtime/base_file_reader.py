@@ -45,6 +45,29 @@ class StoredRows:
     end: int
 
 
+class _NamedFile:
+    """What is copied from a file; errors name it."""
+
+    def __init__(self, content: pa.NativeFile, place: str) -> None:
+        self._content = content
+        self._place = place
+
+    def size(self) -> int:
+        """How many bytes it has."""
+        return int(self._content.size())
+
+    def read_at(self, count: int, at: int) -> bytes:
+        """So many bytes from there on.
+
+        RetryWrite when the file is gone, CorruptTableError when it is shorter now.
+        """
+        with reading(self._place):
+            content: bytes = self._content.read_at(count, at)
+            if len(content) < count:
+                raise ValueError(f"it ends within the {count} bytes from {at} on")
+        return content
+
+
 class BaseFileReader:
     """One base file, read from front to back.
 
@@ -102,7 +125,7 @@ class BaseFileReader:
         ):
             return None
         with reading(self.place):
-            return ParquetParts(self._content)
+            return ParquetParts(_NamedFile(self._content, self.place))
 
     def batches(self, group: StoredRows) -> Iterator[pa.RecordBatch]:
         """The rows of a row group; where batches end depends on the file alone."""

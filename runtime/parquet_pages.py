@@ -64,6 +64,9 @@ _INDEX_NULL_COUNTS: Final = 5
 _INDEX_HISTOGRAMS: Final = (6, 7)
 _UNORDERED, _ASCENDING, _DESCENDING = 0, 1, 2
 
+_GARBLED: Final = (AttributeError, LookupError, TypeError, ValueError, RecursionError, struct.error)
+"""What bytes end in that are no index."""
+
 _PAGE_OFFSET, _PAGE_BYTES, _PAGE_FIRST_ROW = 1, 2, 3
 _HEADER_BYTES: Final = 2
 _DICTIONARY_PAGE: Final = 2
@@ -120,7 +123,7 @@ def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
         offsets = [page[_PAGE_OFFSET][1] for page in locations]
         sizes = [page[_PAGE_BYTES][1] for page in locations]
         firsts = [page[_PAGE_FIRST_ROW][1] for page in locations]
-    except (AttributeError, LookupError, ValueError, struct.error):
+    except _GARBLED:
         return None
     pages = ChunkPages(
         chunk=chunk,
@@ -130,7 +133,8 @@ def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
         unencoded=_value(index, 2, None),
     )
     ends = list(accumulate(sizes, initial=chunk.start + pages.dictionary_bytes))
-    if offsets != ends[:-1] or ends[-1] != chunk.start + chunk.size_bytes or min(sizes, default=0) <= 0:
+    end = chunk.start + chunk.size_bytes
+    if offsets != ends[:-1] or ends[-1] != end or end > chunk.parts.size_bytes or min(sizes, default=0) <= 0:
         return None
     if not firsts or firsts[0] or any(one >= other for one, other in pairwise([*firsts, rows])):
         return None
@@ -217,18 +221,23 @@ class JoinedChunk:
     def column_index(self) -> bytes | None:
         """Its column index, which says nothing about places; None where one or more have none."""
         found = [part.chunk.column_index() for part in self._pages]
-        if self._order is None or not self._has_bounds or any(index is None for index in found):
+        if self._order is None or not self._has_bounds:
             return None
-        indexes = [decode_struct(index)[0] for index in found if index is not None]
+        try:
+            return self._joined_index([decode_struct(index)[0] for index in found if index is not None])
+        except _GARBLED:
+            return None
+
+    def _joined_index(self, indexes: Sequence[Struct]) -> bytes | None:
+        """None unless each tells of all its pages; ValueError or the like where one is garbled."""
+        if len(indexes) < len(self._pages):
+            return None
         joined: Struct = {}
         for number in (_INDEX_NULL_PAGES, _INDEX_SMALLEST, _INDEX_LARGEST):
             joined[number] = (LIST, _concatenated(_value(index, number) for index in indexes))
         if any(len(values.items) != self._count for _, values in joined.values()):
             return None
-        try:
-            joined[_INDEX_ORDER] = (I32, self._boundary_order(joined))
-        except ValueError:
-            return None
+        joined[_INDEX_ORDER] = (I32, self._boundary_order(joined))
         for number in (_INDEX_NULL_COUNTS, *_INDEX_HISTOGRAMS):
             every = [_value(index, number, List(I64, [])) for index in indexes]
             per_page = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from dataclasses import replace
 from datetime import date
@@ -16,7 +17,9 @@ import pytest
 from parquetry.errors import ParquetryError
 from parquetry.runtime import clustering_stitch
 from parquetry.runtime.base_file_encoding import page_options
+from parquetry.runtime.base_file_reader import open_base_file
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.footer import MAX_KEY, MIN_KEY
 from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
@@ -227,6 +230,20 @@ def test_a_row_group_without_rows_breaks_no_run_of_copies(tmp_path):
     assert are_same(read(ctx, written), read(ctx, files))
     chunks, _ = chunks_of(tmp_path, written.files[0])
     assert page_starts(chunks["n"]) == [0, ROWS, 2 * ROWS, 3 * ROWS]
+
+
+def test_a_file_that_became_shorter_is_named(tmp_path):
+    ctx, (file,) = made(tmp_path, files=1)
+    decoded = frozenset(ctx.schema.names)
+    with open_base_file(ctx.store, slice_of(file), ctx.schema, decoded=decoded, batch_bytes=MIB) as reader:
+        parts = reader.parts
+        assert parts is not None
+        assert len(parts.content.read_at(100, 4)) == 100
+        os.truncate(tmp_path / file.stat.path, 50)
+        with pytest.raises(
+            CorruptTableError, match=f"{file.stat.path} is no whole parquet file .it ends within"
+        ):
+            parts.content.read_at(100, 4)
 
 
 def test_an_older_schema_between_files_of_the_present_one(tmp_path):

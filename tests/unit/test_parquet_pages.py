@@ -10,7 +10,7 @@ import pytest
 from parquetry.runtime.base_file_encoding import page_options
 from parquetry.runtime.parquet_assembly import ParquetParts, PartChunk
 from parquetry.runtime.parquet_order import order_of
-from parquetry.runtime.parquet_pages import chunk_pages, leaves
+from parquetry.runtime.parquet_pages import JoinedChunk, chunk_pages, leaves
 
 ROWS = 30
 VALUES, STORED, DATA_PAGE = 5, 7, 9
@@ -55,6 +55,25 @@ def test_pages_do_not_fit_other_rows(rows):
 
 def test_without_an_offset_index_nothing_is_known():
     assert chunk_pages(chunk_of(write_page_index=False), ROWS, flat=True) is None
+
+
+@pytest.mark.parametrize("garbage", [b"\xff" * 9, b"\x19\x0c", b"", b"\x15\x02\x00"])
+def test_a_garbled_index_is_left_out(garbage):
+    chunk = chunk_of()
+    pages = chunk_pages(chunk, ROWS, flat=True)
+    assert pages is not None
+    joined = JoinedChunk([pages, pages], order_of({1: (5, 2)}))
+    assert joined.column_index() is not None
+    place = chunk.places[0]
+    assert place is not None
+    content = bytearray(chunk.parts.content.read_at(chunk.parts.size_bytes, 0))
+    content[place.start : place.stop] = garbage.ljust(len(place), b"\xff")
+    damaged = ParquetParts(pa.BufferReader(bytes(content))).chunks(0)[0]
+    pages = chunk_pages(damaged, ROWS, flat=True)
+    assert pages is not None
+    joined = JoinedChunk([pages, pages], order_of({1: (5, 2)}))
+    assert joined.column_index() is None
+    assert joined.shifted(0, bounds=True)[3][1][VALUES][1] == 2 * ROWS
 
 
 def test_a_dictionary_that_is_nowhere():
