@@ -97,8 +97,8 @@ def _folded(words: Hashes) -> Hashes:
 def _of_dictionary(array: pa.DictionaryArray) -> Hashes:
     if not len(array.dictionary):
         return np.zeros(len(array), np.uint64)
-    hashes: Hashes = cell_hashes(array.dictionary)[array.indices.fill_null(0).to_numpy()]
-    return hashes
+    indices = array.indices.fill_null(0) if array.null_count else array.indices
+    return cell_hashes(array.dictionary).take(indices.to_numpy())
 
 
 def _of_fixed(array: pa.Array) -> Hashes:
@@ -110,13 +110,23 @@ def _of_fixed(array: pa.Array) -> Hashes:
         return np.zeros(len(array), np.uint64)
     if width <= _WORD and width & (width - 1) == 0:
         words = np.frombuffer(buffer, f"<u{width}", len(array), array.offset * width)
-        return _folded(words.astype(np.uint64))
+        return _folded(words) if width == _WORD else words.astype(np.uint64)
+    if width % _WORD == 0:
+        per_cell = width // _WORD
+        words = np.frombuffer(buffer, "<u8", len(array) * per_cell, array.offset * width)
+        return _of_words(words.reshape(-1, per_cell))
     cells = np.frombuffer(buffer, np.uint8, len(array) * width, array.offset * width).reshape(-1, width)
     padded = np.zeros((len(array), -(-width // _WORD) * _WORD), np.uint8)
     padded[:, :width] = cells
-    hashes = np.zeros(len(array), np.uint64)
-    for word in padded.view("<u8").T:
-        hashes = hashes * _FIRST + _folded(word)
+    return _of_words(padded.view("<u8"))
+
+
+def _of_words(cells: Hashes) -> Hashes:
+    """Hashes of cells of several words, a row each."""
+    hashes = _folded(cells[:, 0])
+    for word in cells.T[1:]:
+        hashes *= _FIRST
+        hashes += _folded(word)
     return hashes
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_name import BaseFileName
-from parquetry.runtime.base_file_result import RESULT_DDL, FileResult, WriteResults, leaves_out, read_each
+from parquetry.runtime.base_file_result import FileResult, WriteResults, leaves_out, read_each
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import (
     Clustered,
@@ -40,6 +40,7 @@ from parquetry.runtime.services.clustering_plans import begin_clustering, take_u
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spark.attempt import Attempt, TableState
 from parquetry.runtime.spark.clustering_shuffle import rewrite_by_ranges
+from parquetry.runtime.spark.numbered import run_numbered
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
@@ -246,7 +247,5 @@ def _rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWo
 
 def _rewrite_each(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
     ordered = sorted(works, key=lambda work: -work.size_bytes)
-    frame = spark.range(0, len(ordered), 1, len(ordered))
     with failures_translated("the rows to cluster"):
-        rows = frame.mapInArrow(group_rewriter(context, ordered), RESULT_DDL).collect()
-    return read_each(row.asDict() for row in rows)
+        return read_each(run_numbered(spark, group_rewriter(context, ordered), len(ordered)))

@@ -1,4 +1,4 @@
-"""Jobs on one machine whose tasks get a number and say a few rows: without Spark SQL.
+"""Jobs whose tasks get a number and say a few rows: without Spark SQL.
 
 Planning such a job, and compiling what Spark generates for it, cost more than running it.
 """
