@@ -98,7 +98,8 @@ def _of_dictionary(array: pa.DictionaryArray) -> Hashes:
     if not len(array.dictionary):
         return np.zeros(len(array), np.uint64)
     indices = array.indices.fill_null(0) if array.null_count else array.indices
-    return cell_hashes(array.dictionary).take(indices.to_numpy())
+    hashes: Hashes = cell_hashes(array.dictionary).take(indices.to_numpy())
+    return hashes
 
 
 def _of_fixed(array: pa.Array) -> Hashes:
