@@ -225,7 +225,10 @@ class StitchingWriter(SpreadingWriter):
         return len(self._waiting)
 
     def _join(self, file: BaseFileWriter, count: int) -> bool:
-        """Write the first that wait as one row group; False, and nothing written, if the file is too full."""
+        """Write the first that wait as one row group; False, and nothing written, if the file is too full.
+
+        Fewer if that is too much at once, and row by row if a single one is.
+        """
         sources = list(islice(self._waiting, count))
         names = self._standing_alone(sources)
         names -= self._repeating(sources, names)
@@ -238,8 +241,11 @@ class StitchingWriter(SpreadingWriter):
         copied_bytes = sum(chunk.encoded_bytes for chunk in joined.values())
         arrived = Tally()
         table = _decoded(sources, others, self._context.row_group_arrow_bytes - copied_bytes, arrived)
+        if table is None and count > 1:
+            return self._join(file, count // 2)
         if table is None:
-            return self._join(file, count // 2) if count > 1 else False
+            self._decode_first()
+            return True
         rows = sum(source.rows for source in sources)
         columns = file.encode_columns(table, rows)
         size = columns.encoded.size_bytes + sum(

@@ -32,21 +32,6 @@ FILES, ROWS = 6, 1000
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def count_allocations():
-    """Starts counting what Arrow allocates."""
-    before = pa.default_memory_pool()
-    pools = []  # they have to be there for as long as what they allocated is
-
-    def start():
-        pools.append(pa.proxy_memory_pool(before))
-        pa.set_memory_pool(pools[-1])
-        return pools[-1]
-
-    yield start
-    pa.set_memory_pool(before)
-
-
 def incoming(rng):
     """Rows that do not compress; half of them share a value."""
     numbers = rng.integers(0, 10**9, ROWS)

@@ -345,6 +345,28 @@ def test_little_memory_makes_smaller_row_groups(tmp_path):
     assert are_same(read(ctx, [result]), read(ctx, files))
 
 
+@pytest.mark.parametrize("value_bytes", [300, 5000])
+def test_values_that_are_much_larger_than_in_the_file(tmp_path, count_allocations, value_bytes):
+    """A file keeps few long values once, rows have them all: one file's are more than a row group may be."""
+    columns = (Column(name="n", type="bigint"), Column(name="b", type="binary"))
+    ctx = context(tmp_path, columns, instant=FIRST)
+    files = []
+    for number in range(12):
+        rnd = random.Random(number)
+        long = [bytes([letter]) * value_bytes for letter in range(5)]
+        rows = [
+            Incoming(key=f"k{number}-{row}", values={"n": rnd.randrange(10**15), "b": rnd.choice(long)})
+            for row in range(ROWS)
+        ]
+        files += write(ctx, bucket(ctx, number), rows).files
+    after = context(tmp_path, columns, instant=SECOND, memory_budget_bytes=8 * MIB)
+    counting = count_allocations()
+    written = stitched(after, files)
+    assert counting.max_memory() < 3 * after.memory_budget_bytes
+    assert len(written.files) == 1
+    assert are_same(read(ctx, written), read(ctx, files))
+
+
 def test_many_files_are_not_open_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(clustering_stitch, "_MOST_WAITING", 3)
     ctx, files = made(tmp_path, files=7)
