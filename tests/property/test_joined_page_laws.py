@@ -231,7 +231,8 @@ def test_chunks_of_one_dictionary_share_it(numbers):
     files = []
     for table in tables:
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, store_schema=False, write_page_index=True, **page_options(2))
+        options = {"compression": "none", "write_page_index": True, **page_options(2)}
+        pq.write_table(table, sink, store_schema=False, **options)
         files.append(ParquetParts(pa.BufferReader(sink.getvalue())))
     content = joined(files)
     assert content is not None
@@ -240,6 +241,7 @@ def test_chunks_of_one_dictionary_share_it(numbers):
     chunk = file.metadata.row_group(0).column(0)
     assert chunk.has_dictionary_page
     assert (chunk.statistics.min, chunk.statistics.max) == ("east", "west")
+    assert chunk.total_uncompressed_size == chunk.total_compressed_size
     alone = [part.chunks(0)[0] for part in files]
     dictionary_bytes = alone[0].metadata[9][1] - alone[0].start
     assert (
