@@ -7,35 +7,32 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
-
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-class _Row(dict[str, Any]):
-    def asDict(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return dict(self)
+Task = Callable[[Iterable[int]], Iterator[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class _Frame:
-    numbers: int
+class _Numbers:
+    numbers: range
     task: Task | None = None
 
-    def mapInArrow(self, task: Task, _: str) -> _Frame:  # noqa: N802 - Spark's name
-        return _Frame(self.numbers, task)
+    def mapPartitions(self, task: Task) -> _Numbers:  # noqa: N802 - Spark's name
+        return _Numbers(self.numbers, task)
 
-    def collect(self) -> list[_Row]:
+    def collect(self) -> list[dict[str, Any]]:
         assert self.task is not None
-        partitions = (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(self.numbers))
-        return [_Row(row) for part in partitions for batch in self.task([part]) for row in batch.to_pylist()]
+        return [row for number in self.numbers for row in self.task([number])]
 
 
 class OneProcessSpark:
-    """``range(...).mapInArrow(...).collect()``, and what says how much memory a task has."""
+    """``sparkContext.parallelize(...).mapPartitions(...).collect()``, and how much memory a task has."""
 
-    sparkContext = SimpleNamespace(master="local[1]", defaultParallelism=1, getConf=dict)  # noqa: N815
+    conf = SimpleNamespace(get=lambda _, default: default)
 
-    def range(self, _start: int, end: int, _step: int, _partitions: int) -> _Frame:
-        """A frame of numbers, each a partition."""
-        return _Frame(end)
+    def __init__(self) -> None:
+        self.sparkContext = SimpleNamespace(
+            master="local[1]",
+            defaultParallelism=1,
+            getConf=dict,
+            environment={},
+            parallelize=lambda numbers, _: _Numbers(numbers),
+        )
