@@ -103,7 +103,7 @@ def _merge_group(
     if parts is not None:
         if not is_touched and writer.copy(reader, parts, group):
             return
-        if is_touched and incoming.bound(group.end, context.row_group_arrow_bytes) == group.end:
+        if is_touched and incoming.is_within(group.end, context.row_group_arrow_bytes):
             arrived = _present(incoming.below(group.end))
             if _only_removes(arrived, group):
                 _remove(reader, parts, group, arrived, merger=merger, writer=writer)

@@ -74,6 +74,24 @@ class IncomingRows:
             arrow_bytes += batch_arrow_bytes(rows)
         raise AssertionError
 
+    def is_within(self, position: int, most_bytes: int) -> bool:
+        """Whether the next rows whose position is smaller have at most so many Arrow bytes in all.
+
+        That depends on the rows alone, not on how they come in batches.
+        """
+        arrow_bytes = 0
+        for index in count():
+            if not self._fill(index + 1):
+                return True
+            rows, positions = self._ready[index]
+            number = int(np.searchsorted(positions, position))
+            arrow_bytes += batch_arrow_bytes(rows.slice(0, number))
+            if arrow_bytes > most_bytes:
+                return False
+            if number < len(positions):
+                return True
+        raise AssertionError
+
     def below(self, position: int) -> pa.RecordBatch | None:
         """The next rows whose position is smaller; None when there is none."""
         taken: list[pa.RecordBatch] = []

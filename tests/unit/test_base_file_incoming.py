@@ -53,3 +53,17 @@ def test_rows_below_a_bound_are_few_and_all_come(sizes, most_bytes):
 
 def test_without_rows_the_bound_is_the_position():
     assert IncomingRows([], SCHEMA, place="rows").bound(7, 1) == 7
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (3, 3), (2, 0, 3, 1), (6,)])
+def test_how_much_lies_below_a_position_does_not_hang_on_batches(sizes):
+    places, batches = [1, 2, 5, 9, 20, None], []
+    for size in sizes:
+        batches.append(batch(places[:size]))
+        places = places[size:]
+    incoming = IncomingRows(batches, SCHEMA, place="rows")
+    least = [next(size for size in range(2000) if incoming.is_within(end, size)) for end in (1, 2, 6, 99)]
+    assert least[0] == 0
+    assert least[1:] == [count * least[1] for count in (1, 3, 5)]
+    assert incoming.below(6).num_rows == 3
+    assert incoming.is_within(99, 2 * least[1])

@@ -155,6 +155,24 @@ def test_batches_make_no_difference(tmp_path, base, batch_rows):
     assert first == again
 
 
+@pytest.mark.parametrize("delete", [True, False])
+def test_batches_make_no_difference_where_more_arrives_than_a_row_group_may_be(tmp_path, delete):
+    policy = FilesPolicy(compression="uncompressed")
+    ctx = context(tmp_path, COLUMNS, files=policy)
+    (file,) = write(ctx, bucket(ctx, expected_inserts=ROWS), some()).files
+    ctx = context(tmp_path, COLUMNS, instant=SECOND, files=policy, memory_budget_bytes=2**20)
+    rows = [
+        Incoming(key=f"k{n:06}", position=n, delete=delete, values={**values(n), "text": f"{n:05}" * 400})
+        for n in range(0, ROWS, 2)
+    ][1:]
+    assert sum(len(row.values["text"]) for row in rows) > ctx.row_group_arrow_bytes
+    first, again = (
+        (tmp_path / write(ctx, merging(file), rows, batch_rows=count).files[0].stat.path).read_bytes()
+        for count in (ROWS, 100)
+    )
+    assert first == again
+
+
 def test_row_groups_shrink_until_they_grow_together(tmp_path, base):
     """Of which most goes, they are no row groups of their own."""
     ctx = later(tmp_path)
