@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _TRACEBACKS: Final = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 _TRACEBACKS_VARIABLE: Final = "SPARK_SIMPLIFIED_TRACEBACK"
+
+_ENVIRONMENT: Final = Lock()
 
 
 def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, Any]]:
@@ -30,22 +33,27 @@ def run_numbered(spark: SparkSession, task: Task, tasks: int) -> list[dict[str, 
 
     if not tasks:
         return []
+    job = spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(run)
     with _workers_of_sql(spark):
-        said: list[dict[str, Any]] = (
-            spark.sparkContext.parallelize(range(tasks), tasks).mapPartitions(run).collect()
-        )
+        # Here Spark takes the function, and with it the environment; the tasks run without the lock.
+        job.id()
+    said: list[dict[str, Any]] = job.collect()
     return said
 
 
 @contextmanager
 def _workers_of_sql(spark: SparkSession) -> Iterator[None]:
-    """Let Python processes be those that Spark SQL has started: it keeps them apart by their environment."""
-    environment = spark.sparkContext.environment
-    is_ours = spark.conf.get(_TRACEBACKS, "true") == "true" and _TRACEBACKS_VARIABLE not in environment
-    if is_ours:
-        environment[_TRACEBACKS_VARIABLE] = "1"
-    try:
-        yield
-    finally:
-        if is_ours:
-            del environment[_TRACEBACKS_VARIABLE]
+    """Let Python processes be those that Spark SQL has started: it keeps them apart by their environment.
+
+    The environment is replaced for that time and never changed: another thread that starts a job may be
+    going through it.
+    """
+    context = spark.sparkContext
+    with _ENVIRONMENT:
+        environment = context.environment
+        if spark.conf.get(_TRACEBACKS, "true") == "true":
+            context.environment = {_TRACEBACKS_VARIABLE: "1", **environment}
+        try:
+            yield
+        finally:
+            context.environment = environment

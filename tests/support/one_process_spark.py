@@ -18,13 +18,16 @@ class _Numbers:
     def mapPartitions(self, task: Task) -> _Numbers:  # noqa: N802 - Spark's name
         return _Numbers(self.numbers, task)
 
+    def id(self) -> int:
+        return 0
+
     def collect(self) -> list[dict[str, Any]]:
         assert self.task is not None
         return [row for number in self.numbers for row in self.task([number])]
 
 
 class OneProcessSpark:
-    """``sparkContext.parallelize(...).mapPartitions(...).collect()``, and how much memory a task has."""
+    """``sparkContext.parallelize(...).mapPartitions(...)``, to be collected, and how much memory a task has."""
 
     conf = SimpleNamespace(get=lambda _, default: default)
 
