@@ -114,23 +114,30 @@ def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
 
     ``flat``: the column has one value per row.
     """
+    try:
+        return _told_pages(chunk, rows, flat=flat)
+    except _GARBLED:
+        return None
+
+
+def _told_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
     metadata = chunk.metadata
     if chunk.places[1] is None or _value(metadata, _COLUMN_INDEX_PAGE, 0):
         return None
-    try:
-        index, _ = decode_struct(chunk.parts.index(chunk.places[1].start, len(chunk.places[1])))
-        locations: list[Struct] = index[1][1].items
-        offsets = [page[_PAGE_OFFSET][1] for page in locations]
-        sizes = [page[_PAGE_BYTES][1] for page in locations]
-        firsts = [page[_PAGE_FIRST_ROW][1] for page in locations]
-    except _GARBLED:
+    index, _ = decode_struct(chunk.parts.index(chunk.places[1].start, len(chunk.places[1])))
+    locations: list[Struct] = index[1][1].items
+    offsets = [page[_PAGE_OFFSET][1] for page in locations]
+    sizes = [page[_PAGE_BYTES][1] for page in locations]
+    firsts = [page[_PAGE_FIRST_ROW][1] for page in locations]
+    unencoded: List | None = _value(index, 2, None)
+    if unencoded is not None and (unencoded.kind, len(unencoded.items)) != (I64, len(locations)):
         return None
     pages = ChunkPages(
         chunk=chunk,
         rows=rows,
         dictionary_bytes=_value(metadata, _COLUMN_DATA_PAGE) - chunk.start,
         locations=locations,
-        unencoded=_value(index, 2, None),
+        unencoded=unencoded,
     )
     ends = list(accumulate(sizes, initial=chunk.start + pages.dictionary_bytes))
     end = chunk.start + chunk.size_bytes
@@ -259,7 +266,7 @@ class JoinedChunk:
             row += part.rows
         index: Struct = {1: (LIST, List(STRUCT, locations))}
         unencoded = [part.unencoded for part in self._pages if part.unencoded is not None]
-        if sum(len(sizes.items) for sizes in unencoded) == self._count:
+        if len(unencoded) == len(self._pages):
             index[2] = (LIST, _concatenated(unencoded))
         return encode_struct(index)
 

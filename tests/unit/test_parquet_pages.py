@@ -76,6 +76,27 @@ def test_a_garbled_index_is_left_out(garbage):
     assert joined.shifted(0, bounds=True)[3][1][VALUES][1] == 2 * ROWS
 
 
+def test_a_garbled_offset_index_tells_no_pages():
+    """Whatever its bytes are: its chunk is decoded then, or copied with what still fits the chunk."""
+    whole = chunk_of([f"text {number}" for number in range(ROWS)], compression="none")
+    pages = chunk_pages(whole, ROWS, flat=True)
+    assert pages is not None
+    content = whole.parts.content.read_at(whole.parts.size_bytes, 0)
+    place = whole.places[1]
+    assert place is not None
+    unknown = 0
+    for at in place:
+        for byte in (0x00, 0x11, 0x15, 0x18, 0x19, 0x1C, 0x28, 0x88, 0xFF):
+            damaged = content[:at] + bytes([byte]) + content[at + 1 :]
+            chunk = ParquetParts(pa.BufferReader(damaged)).chunks(0)[0]
+            told = chunk_pages(chunk, ROWS, flat=True)
+            if told is None:
+                unknown += 1
+            else:
+                JoinedChunk([pages, told], bytes).offset_index(0)
+    assert unknown > len(place)
+
+
 def test_a_dictionary_that_is_nowhere():
     chunk = chunk_of(use_dictionary=True)
     assert chunk_pages(chunk, ROWS, flat=True) is not None
