@@ -47,6 +47,12 @@ _OWN: Final = frozenset({PARTITION_PATH, FILE_NAME})
 _MOST_WAITING: Final = 256
 """So many row groups wait at most, each of which may keep a file open."""
 
+_COLUMN_BYTES: Final = 8 * 1024
+"""What a column of a row group that waits takes: its part of the footer, read twice, and its page index.
+
+Of 300 columns 7.7 KiB each. Row groups of many columns that wait take no more than a row group.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
@@ -107,6 +113,8 @@ class StitchingWriter(SpreadingWriter):
         self._flat = [flat for _, flat in columns]
         self._orders = [order_of(column) for column, _ in columns]
         self._waiting: deque[_Waiting] = deque()
+        room = context.row_group_arrow_bytes // (_COLUMN_BYTES * len(columns))
+        self._most_waiting = max(min(_MOST_WAITING, room), 1)
         self.copied = 0
         self._arrived, self._written = arrived, written
 
@@ -207,7 +215,7 @@ class StitchingWriter(SpreadingWriter):
                 self._decode_first()
 
     def _is_due(self) -> bool:
-        if len(self._waiting) >= _MOST_WAITING:
+        if len(self._waiting) >= self._most_waiting:
             return True
         return self._fitting(int(SLACK * self._row_group_bytes)) < len(self._waiting)
 

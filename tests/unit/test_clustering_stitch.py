@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import shutil
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -373,6 +374,25 @@ def test_many_files_are_not_open_at_once(tmp_path, monkeypatch):
     (result,) = stitched(ctx, files).files
     assert [result.metadata.row_group(n).num_rows for n in range(3)] == [3 * ROWS, 3 * ROWS, ROWS]
     assert are_same(read(ctx, [result]), read(ctx, files))
+
+
+def test_few_files_of_many_columns_wait_at_once(tmp_path):
+    """What is known of their columns takes more memory than their rows, nearly all of which are empty."""
+    columns = tuple(Column(name=f"c{number}", type="bigint") for number in range(120))
+    ctx = context(tmp_path, columns, instant=FIRST, memory_budget_bytes=4 * MIB)
+    rnd = random.Random(9)
+    rows = [Incoming(key=f"{rnd.random()}-{rnd.random()}-{n}", values={"c0": n}) for n in range(ROWS)]
+    (file,) = write(ctx, bucket(ctx, 0), rows).files
+    slices = []
+    for number in range(9):
+        path = f"p=1/{number}-{file.stat.path.removeprefix('p=1/')}"
+        shutil.copy(tmp_path / file.stat.path, tmp_path / path)
+        slices.append(replace(slice_of(file), path=path, file_id=f"{number}"))
+    group = GroupWork(index=0, partition="p=1", slices=tuple(slices), target_bytes=100 * MIB)
+    (result,) = rewrite_group(replace(ctx, instant=SECOND), group).files
+    chunks, _ = chunks_of(tmp_path, result)
+    assert page_starts(chunks["_hoodie_record_key"]) == [0, ROWS, 2 * ROWS, 3 * ROWS]
+    assert [result.metadata.row_group(n).num_rows for n in range(3)] == [4 * ROWS, 4 * ROWS, ROWS]
 
 
 def test_rows_that_change_while_they_are_decoded_are_noticed(tmp_path, monkeypatch):
