@@ -23,6 +23,9 @@ from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_inde
 
 ENTRY_POINTS: Final = "parquetry.execution_strategies"
 
+_PLACED_AT_ONCE: Final = 16_384
+"""Of so many rows places on a curve are computed at once: that takes several numbers a row and column."""
+
 Keys: TypeAlias = Sequence[pa.Array | pa.ChunkedArray]
 KeysOf: TypeAlias = Callable[[pa.Table], Keys]
 
@@ -148,9 +151,13 @@ def _by_curve(curve: Callable[..., Ranks], columns: Sequence[str], sample: pa.Ta
 
     def keys(rows: pa.Table) -> Keys:
         ranks = [
-            ranks_in(whole(values_of(rows, name)), quantiles, bits=bits)
+            ranks_in(whole(values_of(rows, name)), quantiles, bits=bits).astype(np.uint16)
             for name, quantiles in zip(columns, known, strict=True)
         ]
-        return [pa.array(curve(ranks, bits=bits))]
+        places = np.empty(rows.num_rows, np.uint64)
+        for start in range(0, rows.num_rows, _PLACED_AT_ONCE):
+            part = slice(start, start + _PLACED_AT_ONCE)
+            places[part] = curve([rank[part].astype(np.uint64) for rank in ranks], bits=bits)
+        return [pa.array(places)]
 
     return keys

@@ -56,6 +56,9 @@ _ALLOCATED: Final = 1.1
 _DENSER: Final = 1.5
 """So many times the rows that a byte holds may fit into it when they are sorted."""
 
+_KEY_BYTES: Final = 56
+"""What it takes for a row to find its place on a curve, and its number in the order."""
+
 _MOST_WHOLE_BYTES: Final = 1024 * 1024 * 1024
 """A column of texts in one piece has less than 2 GiB."""
 
@@ -184,15 +187,16 @@ def whole_bytes_of(
 ) -> int:
     """How many Arrow bytes of rows like those of the batches are sorted in one piece.
 
-    Beside them have room one of their columns and row groups on their way, which are as large as
-    ``bytes_per_stored_byte``, what a byte in a file is, makes them.
+    Beside them have room one of their columns, or what they are sorted by, and row groups on their way,
+    which are as large as ``bytes_per_stored_byte``, what a byte in a file is, makes them.
     """
     stored = context.files.row_group_size_bytes or default_row_group_bytes(context.max_file_size_bytes)
     row_group = min(_DENSER * stored * bytes_per_stored_byte, context.row_group_arrow_bytes)
     columns = [
         sum(part.nbytes for part in parts) for parts in zip(*(b.columns for b in batches), strict=True)
     ]
-    copies = _ALLOCATED + max(columns) / max(sum(columns), 1)
+    beside = max(*columns, _KEY_BYTES * sum(batch.num_rows for batch in batches))
+    copies = _ALLOCATED + beside / max(sum(columns), 1)
     room = (context.memory_budget_bytes - _ROW_GROUP_COPIES * row_group) / copies
     return int(min(max(room, run_bytes_of(context)), _MOST_WHOLE_BYTES))
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +13,11 @@ import pytest
 
 from parquetry.runtime import clustering_runs, clustering_task
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
+from parquetry.runtime.clustering_order import SAMPLE_BYTES, OrderKeys, RowOrder, sort_indices
 from parquetry.runtime.clustering_sample import SampleLimits, draw
 from parquetry.runtime.clustering_sample_file import KeptSample, encode_samples
 from parquetry.runtime.clustering_share import sample_share
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering_task import GroupWork, rewrite_group, whole_bytes_of
 from parquetry.runtime.spark.clustering_ranges import merge_samples, read_sample, sampler
 from parquetry.runtime.spec import Column, FilesPolicy
 from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, slice_of
@@ -266,6 +267,25 @@ def test_rows_are_sorted_in_one_piece_where_the_budget_has_room(tmp_path, count_
         spilled, peak_mib, same = rewritten(tmp_path, group, budget_mib, count_allocations)
         assert (spilled, same) == (0, files)
         assert peak_mib < 256
+
+
+@pytest.mark.parametrize("strategy", ["sort", "zorder", "hilbert"])
+def test_what_narrow_rows_are_sorted_by_has_room_beside_them(tmp_path, strategy):
+    count, names = 50_000, ("a", "b", "c", "d")
+    rng = np.random.default_rng(1)
+    rows = pa.table({name: rng.integers(0, 2**40, count) for name in names})
+    keys = OrderKeys(RowOrder(strategy=strategy, columns=names), rows.slice(0, 1000))
+    tracemalloc.start()
+    found = keys.of(rows)
+    sort_indices(found)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    budget = 64 * MIB
+    ctx = context(tmp_path, COLUMNS, memory_budget_bytes=budget)
+    most_rows = whole_bytes_of(ctx, rows.to_batches(), 1.0) / rows.nbytes * count
+    in_arrow = rows.nbytes / count + sort_indices(found).nbytes / count
+    assert most_rows * (in_arrow + peak / count) < budget
+    assert keys.of(rows.slice(9_000)).equals(found.slice(9_000)), "however many come at once"
 
 
 def test_sorted_runs_stay_in_memory_where_the_budget_has_room_for_all_of_them(
