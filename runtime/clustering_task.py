@@ -17,6 +17,7 @@ from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, s
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file_rows import Origin, with_origin
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
+from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import (
     SAMPLE_BYTES,
@@ -307,7 +308,7 @@ def _sorted(
     else:
         if held:
             planned = planned_sample(context, group)
-            sample = planned if planned and not order.split_by else _strided(held, order)
+            sample = planned if planned and not order.split_by else _sample_in(context, held, order)
             check_values(group, sample)
             yield in_order(held, OrderKeys(order, planned or sample))
         return
@@ -343,13 +344,23 @@ def planned_sample(context: WriteContext, group: GroupWork) -> pa.Table | None:
     """The sample that the plan keeps for the group; None without one."""
     if group.ranked_by is None:
         return None
-    most_bytes = min(SAMPLE_BYTES, run_bytes_of(context))
-    return group.ranked_by.read(context.store, context.schema, most_bytes=most_bytes)
+    return group.ranked_by.read(context.store, context.schema, most_bytes=_sample_bytes_of(context))
 
 
-def _strided(batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Table:
-    """The columns that an order looks at, of some of the rows."""
-    rows = pa.Table.from_batches(batches)
-    rows = rows.select([name for name in rows.schema.names if name in order.top_level])
-    stride = max(rows.num_rows // SAMPLE_ROWS, 1)
-    return rows.take(pa.array(np.arange(0, rows.num_rows, stride)))
+def _sample_bytes_of(context: WriteContext) -> int:
+    return min(SAMPLE_BYTES, run_bytes_of(context))
+
+
+def _sample_in(context: WriteContext, batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Table:
+    """The columns that an order looks at, of some of the rows, which take no more than a planned sample."""
+    names = [name for name in batches[0].schema.names if name in order.top_level]
+    sample = EvenSample(
+        batches[0].select(names).schema,
+        stride=max(sum(batch.num_rows for batch in batches) // SAMPLE_ROWS, 1),
+        most_bytes=_sample_bytes_of(context),
+    )
+    first = 0
+    for batch in batches:
+        sample.add(np.arange(first, first + batch.num_rows), batch.select(names))
+        first += batch.num_rows
+    return sample.found()[1]

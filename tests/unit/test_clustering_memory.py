@@ -248,9 +248,9 @@ def test_the_number_of_ranges_does_not_hang_on_which_file_comes_first(tmp_path, 
     assert not divided_again
 
 
-def rewritten(folder, group, budget_mib, count_allocations):
+def rewritten(folder, group, budget_mib, count_allocations, columns=COLUMNS):
     """How many files were spilled, the most MiB that were allocated, and the rows of each new file."""
-    after = context(folder, COLUMNS, instant=SECOND, memory_budget_bytes=budget_mib * MIB)
+    after = context(folder, columns, instant=SECOND, memory_budget_bytes=budget_mib * MIB)
     counting = count_allocations()
     with spilled_files() as found:
         written = rewrite_group(after, group)
@@ -267,6 +267,24 @@ def test_rows_are_sorted_in_one_piece_where_the_budget_has_room(tmp_path, count_
         spilled, peak_mib, same = rewritten(tmp_path, group, budget_mib, count_allocations)
         assert (spilled, same) == (0, files)
         assert peak_mib < 256
+
+
+def test_rows_sorted_in_one_piece_by_their_widest_column_stay_within_the_budget(tmp_path, count_allocations):
+    columns = (Column(name="n", type="bigint"), Column(name="b", type="string"))
+    rng = np.random.default_rng(1)
+    ctx = context(tmp_path, columns)
+    files = []
+    for number in range(FILES):
+        rows = incoming(rng).drop_columns(["skewed"])
+        texts = pa.array([rng.bytes(ROW_BYTES // 8).hex() for _ in range(ROWS)])
+        rows = rows.set_column(rows.schema.get_field_index("b"), "b", texts)
+        files += write_bucket(ctx, bucket(ctx, number), [rows]).files
+    order = RowOrder(strategy="zorder", columns=("b", "n"))
+    slices = tuple(slice_of(file) for file in files)
+    group = GroupWork(index=0, partition="p=1", slices=slices, target_bytes=24 * MIB, order=order)
+    spilled, peak_mib, _ = rewritten(tmp_path, group, 96, count_allocations, columns)
+    assert spilled == 0
+    assert peak_mib < 96
 
 
 @pytest.mark.parametrize("strategy", ["sort", "zorder", "hilbert"])
