@@ -25,7 +25,7 @@ def test_rows_are_ranked_by_the_sample_of_the_plan(table, tmp_path, monkeypatch)
     before = view_rows(tmp_path / "table")
     instant = schedule_clustering(table.handle, timing=FAST).instant
     assert table.store.stat(sample_path(instant)) is not None
-    monkeypatch.setattr(clustering_task, "_strided", lambda _: pytest.fail("another sample was drawn"))
+    monkeypatch.setattr(clustering_task, "_sample_in", lambda *_: pytest.fail("another sample was drawn"))
     result = execute(OneProcessSpark(), table.handle, instant, timing=FAST)
     assert result.instants == (instant,)
     assert view_rows(tmp_path / "table") == before
