@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -116,12 +116,8 @@ class RowGroupEncoder:
 
     def judge(self, sample: pa.Table, rows: int) -> None:
         """Decide by a sample of a row group of ``rows`` rows which of its columns get dictionaries."""
-        self._judged |= dict.fromkeys(sample.column_names, rows)
-        self._dictionaries -= {
-            path for path in self._dictionaries if path.split(".")[0] in sample.column_names
-        }
         stride = max(rows // max(sample.num_rows, 1), 1)
-        self._dictionaries |= {path for path, values in parquet_columns(sample) if _repeats(values, stride)}
+        self._settle(sample.column_names, rows, _repeating(sample, stride))
 
     def encode_again(self, rows: pa.Table, dictionaries: Iterable[str]) -> EncodedRows:
         """Rows that a row group held, as one; the columns of these parquet paths had dictionaries in it."""
@@ -133,12 +129,16 @@ class RowGroupEncoder:
         """The rows as one row group; pyarrow.ArrowInvalid for a null where the schema forbids it."""
         rows = with_ordered_dictionaries(with_required_fields(rows))
         unknown = self.unjudged(rows.column_names, rows.num_rows)
-        self._judged |= dict.fromkeys(unknown, rows.num_rows)
-        self._dictionaries -= {path for path in self._dictionaries if path.split(".")[0] in unknown}
-        self._dictionaries |= set(dictionary_columns(rows.select(unknown)))
+        self._settle(unknown, rows.num_rows, dictionary_columns(rows.select(unknown)))
         dictionaries = [path for path in self._dictionaries if path.split(".")[0] in rows.column_names]
         parts = _encode(rows, dictionaries, self.options)
         return EncodedRows(rows=rows, parts=parts, unbounded=_columns_with_nan(rows))
+
+    def _settle(self, names: Collection[str], rows: int, dictionaries: Iterable[str]) -> None:
+        """Let these parquet paths alone, of those of the columns, have dictionaries from now on."""
+        self._judged |= dict.fromkeys(names, rows)
+        self._dictionaries -= {path for path in self._dictionaries if path.split(".")[0] in names}
+        self._dictionaries |= set(dictionaries)
 
 
 def page_options(rows: int) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def dictionary_columns(rows: pa.Table) -> list[str]:
     """
     stride = max(rows.num_rows // _SAMPLE_ROWS, 1)
     sample = rows.take(pa.array(np.arange(0, rows.num_rows, stride))) if stride > 1 else rows
-    return [path for path, values in parquet_columns(sample) if _repeats(values, stride)]
+    return _repeating(sample, stride)
 
 
 def _encode(rows: pa.Table, dictionaries: Iterable[str], options: Mapping[str, Any]) -> ParquetParts:
@@ -179,6 +179,10 @@ def _columns_with_nan(rows: pa.Table) -> frozenset[int]:
         for number, (_, values) in enumerate(parquet_columns(rows))
         if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py()
     )
+
+
+def _repeating(sample: pa.Table, stride: int) -> list[str]:
+    return [path for path, values in parquet_columns(sample) if _repeats(values, stride)]
 
 
 def _repeats(values: pa.Array, stride: int) -> bool:

@@ -129,8 +129,7 @@ class BaseFileReader:
 
     def batches(self, group: StoredRows) -> Iterator[pa.RecordBatch]:
         """The rows of a row group; where batches end depends on the file alone."""
-        wanted = int(self._batch_bytes / self._arrow_bytes_per_row)
-        rows = max(min(wanted, self._most_rows), 1)
+        rows = self._batch_rows
         seen_rows = seen_bytes = 0
         for batch in self._read(group, self._conformer.source.names, rows):
             conformed = self._conformer(batch)
@@ -146,8 +145,7 @@ class BaseFileReader:
     ) -> Iterator[pa.RecordBatch]:
         """Some columns of a row group, which the file has; ``most_rows`` limits the rows of a batch."""
         conformer = self._conformer.only(names)
-        rows = max(min(int(self._batch_bytes / self._arrow_bytes_per_row), self._most_rows), 1)
-        rows = rows if most_rows is None else min(rows, most_rows)
+        rows = self._batch_rows if most_rows is None else min(self._batch_rows, most_rows)
         return (conformer(batch) for batch in self._read(group, conformer.source.names, rows))
 
     def undecoded(self, parts: ParquetParts, *, decoded: str | None) -> StoredColumns:
@@ -187,6 +185,11 @@ class BaseFileReader:
             if batch is None:
                 return
             yield batch
+
+    @property
+    def _batch_rows(self) -> int:
+        """How many rows the next batches have, by what rows took so far."""
+        return max(min(int(self._batch_bytes / self._arrow_bytes_per_row), self._most_rows), 1)
 
     def _stored_bytes_per_row(self) -> float:
         metadata = self._file.metadata

@@ -105,7 +105,7 @@ class GroupWork:
 def group_rewriter(
     context: WriteContext, groups: Sequence[GroupWork]
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
-    """What to pass to ``mapInArrow`` with ``RESULT_DDL``, for a frame of numbers of groups.
+    """The task of a numbered job over the groups: it gets numbers of groups, and says results.
 
     A group of which a file is gone answers with its number alone: a writer was faster.
     """
