@@ -24,8 +24,9 @@ from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Execution
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.services.clustering_survey import observe
+from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.spec import Column, TableSpec
-from parquetry.runtime.statistics import encode_statistics, sidecar_path
+from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
@@ -87,7 +88,7 @@ def make_table(path: Path, files: int) -> Any:
     for commit in range(COMMITS):
         instant = next_instant(instant, 0, Timezone.UTC)
         known = [make_file(path, rng, number, instant) for number in range(commit, files, COMMITS)]
-        store.put(sidecar_path(instant), encode_statistics(known))
+        store.put(statistics_path(instant), encode_statistics(known))
         metadata = CommitMetadata(operation="INSERT", stats={}, extra={"schema": schema})
         store.put(Instant(time=instant, action=Action.COMMIT, state=State.COMPLETED).path, metadata.to_json())
     return store, spec

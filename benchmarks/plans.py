@@ -26,7 +26,8 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import Workspace, open_workspace
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.statistics import encode_statistics, sidecar_path
+from parquetry.runtime.sidecars import statistics_path
+from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.commit import CommitMetadata
@@ -175,7 +176,7 @@ def add_files(path: Path, count: int) -> None:
     for commit in range(INSTANTS):
         instant = next_instant(instant, 0, Timezone.UTC)
         known = [make_file(path, number, instant, count) for number in range(commit, count, INSTANTS)]
-        store.put(sidecar_path(instant), encode_statistics(known))
+        store.put(statistics_path(instant), encode_statistics(known))
         content = CommitMetadata(operation="INSERT", extra={"schema": schema}).to_json()
         for state, text in ((State.REQUESTED, b""), (State.INFLIGHT, b""), (State.COMPLETED, content)):
             store.put(Instant(time=instant, action=Action.COMMIT, state=state).path, text)

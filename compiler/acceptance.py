@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parquetry.compiler.drift import Drift, table_drift
-from parquetry.compiler.errors import UnacceptableDriftError, UsageError
+from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.spec_edit import with_column, with_nullable, with_type
 from parquetry.compiler.workspace import Workspace, spec_of
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
 from parquetry.runtime.adoption import adopt_table
 from parquetry.runtime.spec import Column
@@ -77,6 +77,7 @@ def _record(
             handle.store,
             spec_of(reload().table(table.name)),
             project=workspace.project.name,
+            target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
         )
     except ParquetryError:

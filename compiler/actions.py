@@ -53,7 +53,8 @@ def _steps(
     first = (Step.RESTORE,) if any(change.code == "SC102" for change in changes) else ()
     classes = {change.change_class for change in changes}
     evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
-    if observation.spec == spec and observation.is_applied:
+    is_retargeted = any(change.path == "target" for change in changes)
+    if observation.spec == spec and observation.is_applied and not is_retargeted:
         return (*first, *evolving)
     rewriting = (Step.REWRITE,) if ChangeClass.REWRITE in classes else ()
     return (*first, *evolving, Step.RECORD, *rewriting)

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.acceptance import Acceptance, accept_drift
-from parquetry.compiler.errors import SpecError, UsageError
+from parquetry.compiler.errors import SpecError
 from parquetry.compiler.hudi_options import settings_of
 from parquetry.compiler.known_locations import remember
-from parquetry.compiler.observation import observe
+from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, table_text, with_settings
 from parquetry.compiler.workspace import Workspace, spec_of
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics import Diagnostic, Severity
 from parquetry.project.locations import LocationProblem, contains, normalised
 from parquetry.runtime.adoption import adopt_table, check_adoptable
+from parquetry.runtime.applied import NO_PROJECT
 from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.table import TableHandle
@@ -75,19 +76,23 @@ def adopt(
     known = next((table for table in workspace.project.tables if table.location == place), None)
     handle = observation.handle
     if known is not None and observation.is_applied and handle.project == workspace.project.name:
+        observation.check_owner(workspace.owner_of(observation))
         return accept_drift(workspace, known, handle, reload=reload)
     if known is not None:
+        if handle.project not in (None, NO_PROJECT):
+            observation.check_owner(workspace.owner)
         raise UsageError(
             f"{known.file} declares a table at {place} already; remove it, adopt again, and put back from it "
             f"what you want"
         )
-    return _adopt(workspace, handle, place, name or handle.config.name, reload)
+    return _adopt(workspace, observation, place, name or handle.config.name, reload)
 
 
 def _adopt(
-    workspace: Workspace, handle: TableHandle, place: str, name: str, reload: Callable[[], Workspace]
+    workspace: Workspace, observation: Observation, place: str, name: str, reload: Callable[[], Workspace]
 ) -> Adopted:
-    check_adoptable(handle, project=workspace.project.name)
+    handle = observation.handle
+    check_adoptable(handle, owner=workspace.owner_of(observation))
     _check_name(workspace, name, named=handle.config.name)
     file = workspace.project.root / "tables" / f"{name}.yml"
     if file.exists():
@@ -105,6 +110,7 @@ def _adopt(
             handle.store,
             spec_of(table),
             project=workspace.project.name,
+            target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
         )
     except ParquetryError:
@@ -196,11 +202,15 @@ def _check_name(workspace: Workspace, name: str, *, named: str) -> None:
         raise UsageError(f"{taken.file} declares another table {name!r}; give this one a name with --name")
 
 
-def _declared_location(workspace: Workspace, place: str, name: str) -> str | None:
-    """The location as the spec has to say it; None where the table lies where its name says."""
-    warehouse = workspace.project.target.warehouse.rstrip("/")
+def _declared_location(workspace: Workspace, place: str, name: str) -> str | dict[str, str] | None:
+    """The location as the spec has to say it; None where the table lies where its name says.
+
+    A place outside of the warehouse is the target's alone: at others the spec means another table.
+    """
+    target = workspace.project.target
+    warehouse = target.warehouse.rstrip("/")
     if not contains(warehouse, place) or place == warehouse:
-        return place
+        return {target.name: place}
     below = place.removeprefix(f"{warehouse}/")
     return None if below == name else below
 

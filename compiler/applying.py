@@ -11,6 +11,7 @@ from parquetry.compiler.plan import Action, Plan, Step
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change
+from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.job import JobKind, JobPlan, digest_of
 from parquetry.runtime.main import JobResult, execute
@@ -38,8 +39,8 @@ class Rewritten:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ActionResult(Brief):
     """What became of one action; ``error`` is there when it failed.
 
     With both ``applied`` and ``error`` the spec is in force and rewriting failed: the rest is debt.
@@ -51,8 +52,8 @@ class ActionResult:
     error: ParquetryError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ApplyResult(Brief):
     """What became of a plan, in the order of its actions."""
 
     plan: Plan
@@ -116,6 +117,7 @@ def _apply(
         restores=Step.RESTORE in action.steps,
         records=Step.RECORD in action.steps or Step.FORGET in action.steps,
         project=plan.intent.project,
+        target=plan.intent.target,
         plan_id=plan.plan_id,
         git_commit=plan.intent.git_commit,
     )

@@ -18,7 +18,7 @@ CODES = {
     "SC001": "the table is created",
     "SC002": "the project has no spec of the table any more: it is forgotten, and its data stays",
     "SC003": "a forgotten table is declared again",
-    "SC101": "a name, a description, an owner or a tag changed",
+    "SC101": "a name, a description, an owner, a tag or the name of the target changed",
     "SC102": "another program changed a property of the table; it is put back",
     "SC201": "a limit, a schedule, a source or another rule changed",
     "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",
@@ -28,7 +28,7 @@ CODES = {
     "SC304": "the columns, or the fields of one, are in another order",
     "SC305": "another program dropped or narrowed a column; it is put back",
     "SC310": "a column was dropped",
-    "SC311": "a type was narrowed or replaced",
+    "SC311": "files that are there cannot be read as the new type",
     "SC312": "a column must not be null any more",
     "SC313": "a column that must not be null was added",
     "SC314": "keys become unique in the table instead of in a partition",
@@ -41,6 +41,7 @@ CODES = {
     "SC501": "the location holds a table that is not ours",
     "SC502": "the applied spec comes from a commit that this branch does not contain",
     "SC503": "the table uses a feature with which it cannot be written safely",
+    "SC504": "the location holds a table that is applied for another target",
     "SC601": "an allow entry allows nothing that this plan changes",
 }
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from parquetry.compiler.errors import SpecError
@@ -33,6 +34,9 @@ from parquetry.version import VERSION
 
 _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec")
+_EXTRAS = {"s3fs": ("s3", "tables and sources on S3"), "cryptography": ("encryption", "encrypted tables")}
+"""By package: the extra of parquetry that brings it, and what needs it."""
+
 _PROBE_FOLDER = ".parquetry-doctor"
 
 
@@ -46,7 +50,7 @@ class Check:
 
 
 def check_machine() -> Iterator[Check]:
-    """Python, packages and Java."""
+    """Python, packages, those of the extras too, and Java."""
     yield Check(name="parquetry", ok=True, found=VERSION)
     yield Check(
         name="python",
@@ -56,6 +60,8 @@ def check_machine() -> Iterator[Check]:
     )
     for package in _PACKAGES:
         yield _package(package)
+    for package in _EXTRAS:
+        yield _extra(package)
     yield _checked("java", _java)
 
 
@@ -88,6 +94,19 @@ def _package(name: str) -> Check:
         return Check(name=name, ok=False, found=f"is not installed; run `pip install {name}`")
 
 
+def _extra(name: str) -> Check:
+    """A package that not everybody needs: the checks of tables say where one that is missing is needed."""
+    extra, needed_for = _EXTRAS[name]
+    remedy = f"for {needed_for} run `pip install 'parquetry[{extra}]'`"
+    try:
+        import_module(name)
+        return Check(name=name, ok=True, found=version(name))
+    except ImportError as error:
+        if error.name == name:
+            return Check(name=name, ok=True, found=f"not installed; {remedy}")
+        return Check(name=name, ok=False, found=f"cannot be imported: {error}; {remedy}")
+
+
 def _checked(name: str, look: Callable[[], str]) -> Check:
     try:
         return Check(name=name, ok=True, found=look())
@@ -115,6 +134,7 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
     observation = observe(workspace.store(table))
     if observation is None:
         return f"not created yet at {table.location}"
+    observation.check_owner(workspace.owner)
     if warnings := property_warnings(observation.handle.store):
         raise UnsupportedTableError("; ".join(warnings))
     admit(observation)

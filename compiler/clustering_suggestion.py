@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Final
 
 from parquetry.compiler.clustering_trials import Trial, Trials, TrialTable, TriedQuery
-from parquetry.compiler.errors import UsageError
 from parquetry.compiler.rereading import read_again
+from parquetry.errors import UsageError
+from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.layout.clustering_depth import CURVES
 from parquetry.runtime.layout.clustering_policy import STITCH, ExecutionPolicy, Scope
 from parquetry.runtime.storage import ObjectStore
@@ -18,11 +20,27 @@ _STRATEGIES: Final = ("sort", "zorder", "hilbert")
 _MOST_COLUMNS: Final = 3
 """A curve over more columns narrows none of them much."""
 
-WORTH_IT: Final = 0.9
+_CROSSED: Final = 5
+"""So many columns are tried in all lists of up to three; of more, those that serve best alone."""
+
+_MIB: Final = 1024 * 1024
+_REHEARSED_BYTES: Final = 256 * _MIB
+"""About so many bytes are rewritten in memory for all layouts of a table that are rehearsed."""
+
+_LARGEST_BYTES: Final = 32 * _MIB
+"""The layouts of a larger table are not rehearsed: it would be held in memory, three times over."""
+
+_FINALISTS: Final = 8
+_SHOWN: Final = 10
+
+_SCREENING: Final = replace(IN_REVIEW, row_groups=512, read_bytes=128 * _MIB)
+"""What is looked at for the first round, in which every layout is tried: a quarter of a plan's rows."""
+
+WORTH_IT: Final = 0.96
 """A layout is suggested when the queries would read at most this share of what they read now."""
 
-_AS_GOOD: Final = 1.05
-"""The simplest layout within this factor of the best is the one that is suggested."""
+_TIE: Final = 1.01
+"""Layouts within this factor of the best are as good: the one in force wins, then the simplest."""
 
 _ALL_OF_IT: Final = 0.95
 _WORSE: Final = 1.1
@@ -32,10 +50,11 @@ _WORSE: Final = 1.1
 class Suggestion:
     """What is suggested, None when clustering would not help; ``reasons`` are sentences without end.
 
-    ``trials`` have the best layout first.
+    ``trials`` have the best layout first: the best ones of ``tried`` layouts, and those of one column.
     """
 
     trials: Trials
+    tried: int
     best: Trial | None
     reasons: tuple[str, ...]
 
@@ -57,7 +76,8 @@ def try_layouts(
     """
     table = TrialTable(open_table(store))
     policy = table.policy.execution
-    lists = tuple(columns) or ((policy.columns,) if policy.columns else _column_lists(table)[:1])
+    names = policy.columns or tuple(_asked(table)[:_MOST_COLUMNS])
+    lists = tuple(columns) or ((names,) if names else ())
     wanted = tuple(strategies) or (STITCH, *_STRATEGIES)
     if not lists and set(wanted) != {STITCH}:
         raise UsageError(
@@ -82,32 +102,91 @@ def suggest(store: ObjectStore) -> Suggestion:
     """
     table = TrialTable(open_table(store))
     policy = table.policy.execution
-    layouts = [policy, replace(policy, strategy=STITCH, columns=())]
-    for names in _column_lists(table):
-        strategies = ("sort",) if len(names) == 1 else _STRATEGIES
-        layouts += [replace(policy, strategy=name, columns=names) for name in strategies]
-    return suggestion_of(table.tried(_distinct(layouts)))
+    names = _asked(table)
+    alone = [policy, replace(policy, strategy=STITCH, columns=())]
+    alone += [replace(policy, strategy="sort", columns=(name,)) for name in names]
+    first = _distinct(alone)
+    trials = table.tried(first, limits=_SCREENING)
+    if _nothing_foreseen(trials) is not None:
+        return suggestion_of(trials, tried=len(first))
+    every = _distinct([*first, *_crossed(policy, _best_alone(trials, names))])
+    if table.size_bytes * len(every) <= _REHEARSED_BYTES:
+        return suggestion_of(table.tried(every, rehearsed=True), tried=len(every))
+    crossed = table.tried(every[len(first) :], limits=_SCREENING).trials
+    finalists = _finalists(table, replace(trials, trials=(*trials.trials, *crossed)), always=first)
+    return suggestion_of(finalists, tried=len(every))
 
 
-def suggestion_of(trials: Trials) -> Suggestion:
-    """What the trials say."""
+def suggestion_of(trials: Trials, *, tried: int) -> Suggestion:
+    """What the finalists say, of so many layouts ``tried``."""
+    in_force = trials.policy.execution
     ranked = sorted(trials.trials, key=lambda trial: (trial.share, trial.rewritten_bytes))
-    ordered = replace(trials, trials=tuple(ranked))
+    shown = [
+        trial
+        for number, trial in enumerate(ranked)
+        if number < _SHOWN or len(trial.execution.columns) <= 1 or trial.execution == in_force
+    ]
+    ordered = replace(trials, trials=tuple(shown))
     if (reason := _nothing_foreseen(trials)) is not None:
-        return Suggestion(trials=ordered, best=None, reasons=(reason,))
-    reasons = [reason for query in trials.queries if (reason := _never_helped(query, trials)) is not None]
+        return Suggestion(trials=ordered, tried=tried, best=None, reasons=(reason,))
+    reasons = [
+        reason for query in trials.queries if (reason := _never_helped(query, trials, tried)) is not None
+    ]
     best = ranked[0]
     if best.share > WORTH_IT or not best.rewritten_bytes:
         reasons.append(
-            f"under the best layout, {in_words(best.execution)}, the queries read {best.share:.0%} of "
-            "the bytes that they read now"
+            f"under the best of the {tried} layouts tried, {in_words(best.execution)}, the queries read "
+            f"{best.share:.0%} of the bytes that they read now"
         )
-        return Suggestion(trials=ordered, best=None, reasons=tuple(reasons))
+        return Suggestion(trials=ordered, tried=tried, best=None, reasons=tuple(reasons))
     chosen = min(
-        (trial for trial in ranked if trial.share <= best.share * _AS_GOOD),
-        key=lambda trial: (len(trial.execution.columns), trial.execution.strategy != "sort", trial.share),
+        (trial for trial in ranked if trial.share <= best.share * _TIE),
+        key=lambda trial: (
+            trial.execution != in_force,
+            len(trial.execution.columns),
+            trial.execution.strategy != "sort",
+            trial.share,
+        ),
     )
-    return Suggestion(trials=ordered, best=chosen, reasons=(*_gains(chosen, trials.queries), *reasons))
+    reasons = [*_gains(chosen, trials.queries), *reasons]
+    return Suggestion(trials=ordered, tried=tried, best=chosen, reasons=tuple(reasons))
+
+
+def _crossed(policy: ExecutionPolicy, names: Sequence[str]) -> list[ExecutionPolicy]:
+    """Sorts by two and three of the columns, and curves over them, in every order: it matters to both."""
+    return [
+        replace(policy, strategy=strategy, columns=columns)
+        for size in range(2, _MOST_COLUMNS + 1)
+        for columns in permutations(names, size)
+        for strategy in _STRATEGIES
+    ]
+
+
+def _best_alone(trials: Trials, names: Sequence[str]) -> list[str]:
+    """The columns that are worth being tried with others: those by which queries read least, alone."""
+    shares = {
+        trial.execution.columns: trial.share
+        for trial in trials.trials
+        if trial.execution.strategy == "sort" and len(trial.execution.columns) == 1
+    }
+    found = sorted(names, key=lambda name: shares.get((name,), 1.0))[:_CROSSED]
+    return [name for name in names if name in found]
+
+
+def _finalists(table: TrialTable, trials: Trials, *, always: Sequence[ExecutionPolicy]) -> Trials:
+    """The best of the first round, those that serve a query best, and ``always``, looked at more closely.
+
+    They are rehearsed where the table is small, else foreseen from as large a sample as a plan's.
+    """
+    ranked = sorted(trials.trials, key=lambda trial: trial.share)
+    is_small = table.size_bytes <= _LARGEST_BYTES
+    most = max(_REHEARSED_BYTES // table.size_bytes, _FINALISTS) if is_small else _FINALISTS
+    of_query = [
+        min(trials.trials, key=lambda trial: trial.expected[number].data_bytes)
+        for number in range(len(trials.queries))
+    ]
+    chosen = [trial.execution for trial in (*ranked[:most], *of_query)]
+    return table.tried(dict.fromkeys([*chosen, *always]), rehearsed=is_small)
 
 
 def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:
@@ -159,14 +238,15 @@ def _gains(trial: Trial, queries: Sequence[TriedQuery]) -> list[str]:
             )
         elif expected.data_bytes > _WORSE * query.now.data_bytes:
             said.append(
-                f"{query.name} gets worse: it reads {expected.rows:,} instead of {query.now.rows:,} rows"
+                f"{query.name} gets worse: it reads {expected.data_bytes:,} instead of "
+                f"{query.now.data_bytes:,} bytes"
             )
     if not trial.execution.columns:
-        said.append("merging small files is what helps: no order of the rows does better")
+        said.append("merging small files is what helps: no order of the rows that was tried does better")
     return said
 
 
-def _never_helped(query: TriedQuery, trials: Trials) -> str | None:
+def _never_helped(query: TriedQuery, trials: Trials, tried: int) -> str | None:
     """Why no layout that was tried helps the query; None when one does."""
     number = trials.queries.index(query)
     least = min((trial.expected[number].data_bytes for trial in trials.trials), default=0)
@@ -178,11 +258,11 @@ def _never_helped(query: TriedQuery, trials: Trials) -> str | None:
         return None
     if query.now.row_groups <= 1:
         return f"{query.name} reads no more than one row group already"
-    return f"{query.name} reads about as much however rows are arranged"
+    return f"{query.name} reads hardly less than now under any of the {tried} layouts tried"
 
 
-def _column_lists(table: TrialTable) -> list[tuple[str, ...]]:
-    """The columns of the queries' conditions, those that weigh most first: all, each alone, the first two.
+def _asked(table: TrialTable) -> list[str]:
+    """The columns of the queries' conditions, those that weigh most first.
 
     Partition columns have one value in each file already.
     """
@@ -190,6 +270,4 @@ def _column_lists(table: TrialTable) -> list[tuple[str, ...]]:
     for query in table.queries:
         for name in sorted(query.columns - set(table.spec.partition_by)):
             weights[name] = weights.get(name, 0.0) + query.weight
-    names = tuple(sorted(weights, key=lambda name: (-weights[name], name))[:_MOST_COLUMNS])
-    lists = [names, *((name,) for name in names), names[:2], names[1::-1]]
-    return [found for found in dict.fromkeys(lists) if found]
+    return sorted(weights, key=lambda name: (-weights[name], name))

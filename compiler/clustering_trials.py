@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from parquetry.project.diagnostics import did_you_mean
 from parquetry.runtime.clustering_execution import row_order
-from parquetry.runtime.clustering_forecast import Forecaster, declared_queries
+from parquetry.runtime.clustering_forecast import Forecaster, declared_queries, slice_of
+from parquetry.runtime.clustering_rehearsal import Rehearsal
 from parquetry.runtime.clustering_sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
@@ -96,7 +97,8 @@ class TrialTable:
             self._types,
         )
         self._rate = pace(handle, timeline)
-        self._forecasters: dict[tuple[tuple[str, ...], ...], Forecaster] = {}
+        self._forecasters: dict[tuple[SampleLimits, tuple[tuple[str, ...], ...]], Forecaster] = {}
+        self._rehearsal = Rehearsal(handle.store, self.spec)
         weights = [float(query.get("weight", 1.0)) for query in self.spec.extra.get("queries") or ()]
         self.queries = tuple(
             TriedQuery(
@@ -113,8 +115,23 @@ class TrialTable:
         """The table's name."""
         return self._handle.config.name
 
-    def tried(self, layouts: Iterable[ExecutionPolicy]) -> Trials:
-        """What each layout would be good for; InvalidDataError for one that is not known, or its columns."""
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all files."""
+        return sum(file.size_bytes for file in self._files)
+
+    def tried(
+        self,
+        layouts: Iterable[ExecutionPolicy],
+        *,
+        limits: SampleLimits | None = None,
+        rehearsed: bool = False,
+    ) -> Trials:
+        """What each layout would be good for; InvalidDataError for one that is not known, or its columns.
+
+        Foreseen from a sample of every group, by ``limits`` or those of a plan; or ``rehearsed``: the whole
+        table is written in memory, by each layout. StaleTimelineError when a file is gone.
+        """
         listed = list(dict.fromkeys(layouts))
         columns = sorted({name for layout in listed for name in (*layout.columns, *layout.split_by)})
         self._check(columns)
@@ -122,11 +139,14 @@ class TrialTable:
             table=self.name,
             instant=self._instant,
             files=len(self._files),
-            size_bytes=sum(file.size_bytes for file in self._files),
+            size_bytes=self.size_bytes,
             policy=self.policy,
             spec=self.spec,
             queries=() if self._encrypted else self.queries,
-            trials=tuple(self._trial(layout, columns) for layout in listed),
+            trials=tuple(
+                self._trial(layout, columns, limits or SampleLimits(), rehearsed=rehearsed)
+                for layout in listed
+            ),
             encrypted=self._encrypted,
         )
 
@@ -137,15 +157,33 @@ class TrialTable:
                 hint = did_you_mean(name, names) or f"it has {', '.join(names)}"
                 raise InvalidDataError(f"table {self.name} has no column '{name}': {hint}")
 
-    def _trial(self, layout: ExecutionPolicy, columns: Sequence[str]) -> Trial:
-        order = row_order(layout)
+    def _rehearsed(self, layout: ExecutionPolicy, groups: Sequence[PlannedGroup]) -> list[FileStatistics]:
+        """The files that the layout makes of the groups, really written, in memory."""
+        return self._rehearsal.files(
+            [[slice_of(file) for file in group.files] for group in groups],
+            row_order(layout),
+            digest=layout.digest,
+            target_bytes=self.policy.plan.target_file_size_bytes,
+            predicates=[query.predicate for query in self._declared],
+            types=self._types,
+        )
+
+    def _division(self, layout: ExecutionPolicy) -> tuple[Sequence[PlannedGroup], Sequence[FileStatistics]]:
+        """The groups of files that the layout rewrites, and the files that it leaves."""
         # A digest that no file carries: every file in scope is due, whatever it was clustered by.
         files = [self._known(file) for file in self._files]
         policy = replace(self.policy, execution=layout)
         choose = ScopeBySample(self._handle.store, self.spec, policy, limits=IN_REVIEW)
         groups = debt(policy, files, self._situation, choose=choose).groups
         rewritten = {file.path for group in groups for file in group.files}
-        kept = [known for path, known in self._statistics.items() if path not in rewritten]
+        return groups, [known for path, known in self._statistics.items() if path not in rewritten]
+
+    def _trial(
+        self, layout: ExecutionPolicy, columns: Sequence[str], limits: SampleLimits, *, rehearsed: bool
+    ) -> Trial:
+        order = row_order(layout)
+        groups, kept = self._division(layout)
+        rewritten = {file.path for group in groups for file in group.files}
         size = sum(group.size_bytes for group in groups)
         seconds = size / self._rate if self._rate else None
         if self._encrypted or not self._declared:
@@ -160,14 +198,19 @@ class TrialTable:
             )
         expected = [touched(kept, query.predicate, self._types) for query in self._declared]
         made = 0
-        if groups:
-            foreseen = self._forecaster(groups, columns).forecast(
+        if rehearsed:
+            written = self._rehearsed(layout, groups)
+            made = len(written)
+            parts = zip(expected, self._declared, strict=True)
+            expected = [one + touched(written, query.predicate, self._types) for one, query in parts]
+        elif groups:
+            foreseen = self._forecaster(groups, columns, limits).forecast(
                 layout, order, target_bytes=self.policy.plan.target_file_size_bytes
             )
             for forecast in foreseen:
                 made += len(forecast.files)
-                parts = zip(expected, forecast.queries, strict=True)
-                expected = [one + query.expected for one, query in parts]
+                foreseen_parts = zip(expected, forecast.queries, strict=True)
+                expected = [one + query.expected for one, query in foreseen_parts]
         return Trial(
             execution=layout,
             rewritten_files=len(rewritten),
@@ -182,11 +225,13 @@ class TrialTable:
         columns = {name.lower(): column for name, column in self._statistics[file.path].columns.items()}
         return replace(file, digest=None, columns=columns)
 
-    def _forecaster(self, groups: Sequence[PlannedGroup], columns: Sequence[str]) -> Forecaster:
+    def _forecaster(
+        self, groups: Sequence[PlannedGroup], columns: Sequence[str], limits: SampleLimits
+    ) -> Forecaster:
         """Layouts that group the files alike share a sample."""
         arrived = [sorted(group.files, key=lambda file: (file.instant, file.path)) for group in groups]
         parts = sorted(arrived, key=lambda files: files[0].path)
-        key = tuple(tuple(file.path for file in files) for files in parts)
+        key = limits, tuple(tuple(file.path for file in files) for files in parts)
         if key not in self._forecasters:
             # Layouts are compared on the whole table: no group goes without a sample.
             self._forecasters[key] = Forecaster(
@@ -194,7 +239,7 @@ class TrialTable:
                 self.spec,
                 parts,
                 columns=columns,
-                limits=SampleLimits().for_each_of(len(parts)),
+                limits=limits.for_each_of(len(parts)),
             )
         return self._forecasters[key]
 

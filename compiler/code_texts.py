@@ -91,13 +91,15 @@ TEXTS: Mapping[str, CodeText] = {
         "parquetry.yml.",
     ),
     "SC311": _text(
-        "Files that are there hold values which are none of the new type, and are never converted in place. "
-        "That may be files from before a column of that name was dropped.",
+        "Files are never converted in place, and readers of the format convert few types while they read: "
+        "whole numbers to larger ones and to double (bigint excepted), float to double, and decimals to more "
+        "digits of the same scale and size in bytes. Any other change of a type is refused, be it a widening "
+        "or a narrowing. The files may be from before a column of that name was dropped.",
         _NEW_TABLE,
     ),
     "SC312": _text(
         "Rows that are there may have null in the column, and nobody has looked whether they do.",
-        f"Leave the column nullable and declare a test not_null. {_NEW_TABLE}",
+        f"Leave the column nullable. {_NEW_TABLE}",
     ),
     "SC313": _text(
         "The rows that are there have no value for the new column.",
@@ -150,6 +152,13 @@ TEXTS: Mapping[str, CodeText] = {
         "or spoilt.",
         "Do what the message says, or leave the table to the program that made it.",
     ),
+    "SC504": _text(
+        "The table was applied for another target of this project: two targets declare one table, and the "
+        "sizes and layouts that each of them overrides would replace the other's with every apply.",
+        "Give the table a location of its own at each target (`location: {TARGET: PATH}`), or work on it "
+        "with the target that has it. If the target was renamed, `parquetry apply` with the new name takes "
+        "the table over.",
+    ),
     "SC601": _text(
         "The allow entry names a change that this plan does not have: it was applied, or the code or the "
         "table is mistyped. Left standing it would allow the next such change unseen.",
@@ -188,5 +197,11 @@ TEXTS: Mapping[str, CodeText] = {
         "Another program's clustering rewrote files after the newest one of parquetry, so that they are "
         "not laid out by the applied policy.",
         "Turn that service off; `parquetry run` lays the files out again.",
+    ),
+    "DR401": _text(
+        "Somebody deleted, emptied or cut a base file behind the table's back. Its rows are missing, and "
+        "reads and writes that need it are refused.",
+        "Restore the file from a copy, or the table to a savepoint; `parquetry doctor --accept-loss TABLE` "
+        "says what is lost and gives it up.",
     ),
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, parse_type
+from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Struct, parse_type
 from parquetry.runtime.spec import Column
-from parquetry.runtime.type_evolution import is_widening
+from parquetry.runtime.type_evolution import holds_every, is_widening, widenings
 
 
 def column_changes(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator[Change]:
@@ -62,8 +62,29 @@ def _type_changes(path: str, old: ColumnType, new: ColumnType) -> Iterator[Chang
                 new=str(new),
                 code="SC311",
                 change_class=ChangeClass.BREAKING,
-                reason="files written so far cannot be read as the new type",
+                reason=_why_unreadable(old, new),
             )
+
+
+def _why_unreadable(old: ColumnType, new: ColumnType) -> str:
+    """Whether the new type is wider, narrower or another one, and what the column may become in place."""
+    wider = widenings(old)
+    ways = f"; in place {old} may become {' or '.join(map(str, wider))}" if wider else ""
+    if holds_every(new, old):
+        if isinstance(old, Decimal) and isinstance(new, Decimal):
+            kept = f"{old.fixed_size_bytes} bytes with {old.scale} digits behind the point"
+            needed = f"{new.fixed_size_bytes} with {new.scale}"
+            return (
+                f"a widening that is not supported: files hold {kept}, {new} takes {needed}, and readers of "
+                f"the format do not convert the one into the other{ways}"
+            )
+        return (
+            f"a widening that is not supported: {new} holds every {old}, and readers of the format do not "
+            f"convert files of {old} to it{ways}"
+        )
+    if holds_every(old, new):
+        return f"a narrowing: {new} does not hold every {old} that files may have"
+    return f"another type: files hold {old}, which is not read as {new}{ways}"
 
 
 def _struct_changes(path: str, old: Struct, new: Struct) -> Iterator[Change]:

@@ -14,8 +14,11 @@ from parquetry.runtime.admission import writing_problems
 from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
 from parquetry.runtime.column_types import ColumnType, parse_type
 from parquetry.runtime.creation import VERSION_KEY
-from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.damaged_files import damaged_files, remedy
+from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError
+from parquetry.runtime.job import TableOwner
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.personal_data import masked_path
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_drift import differing_properties
 from parquetry.runtime.spec import Column, TableSpec
@@ -34,6 +37,7 @@ CODES = {
     "DR203": "a column was dropped",
     "DR204": "a column may be null that must not be",
     "DR301": "files were clustered by another program",
+    "DR401": "a file is gone, or not of the size that its commit wrote",
 }
 
 
@@ -41,8 +45,8 @@ CODES = {
 class Drift:
     """One difference.
 
-    ``path`` is ``properties.KEY``, ``columns.NAME``, that with ``.type`` or ``.nullable``, ``files``
-    or ``table``.
+    ``path`` is ``properties.KEY``, ``columns.NAME``, that with ``.type`` or ``.nullable``, ``files``,
+    ``files.PATH`` or ``table``.
     ``instant`` is the commit that made it, or when the properties were written, in the table's time
     zone; ``writer`` who did. ``restorable``: `apply` can put it back without losing rows;
     ``acceptable``: `adopt` can write it into the spec; ``remedy`` is what to do where neither helps.
@@ -62,12 +66,16 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDrift:
-    """The drift of one table; ``is_applied`` False when nothing is applied that could drift."""
+    """The drift of one table; ``is_applied`` False when nothing is applied that could drift.
+
+    ``refusal`` says why the table was not looked at: it is another project's, or another target's.
+    """
 
     table: str
     location: str
     is_applied: bool
     drifts: tuple[Drift, ...] = ()
+    refusal: str | None = None
 
 
 def drift_of_workspace(workspace: Workspace) -> tuple[TableDrift, ...]:
@@ -76,17 +84,25 @@ def drift_of_workspace(workspace: Workspace) -> tuple[TableDrift, ...]:
 
 
 def _drift_at(workspace: Workspace, table: ResolvedTable) -> TableDrift:
-    return table_drift(workspace.store(table), table=table.name, location=table.location_declared)
+    return table_drift(
+        workspace.store(table), table=table.name, location=table.location_declared, owner=workspace.owner
+    )
 
 
 @read_again
-def table_drift(store: ObjectStore, *, table: str, location: str) -> TableDrift:
+def table_drift(
+    store: ObjectStore, *, table: str, location: str, owner: TableOwner | None = None
+) -> TableDrift:
     """The drift of the table in a store; of one that cannot be read any more, that."""
     try:
         observation = observe(store)
-        found = () if observation is None else observed_drift(observation)
+        if observation is not None and owner is not None:
+            observation.check_owner(owner)
+        found = () if observation is None else (*observed_drift(observation), *_damage(observation))
     except (UnsupportedTableError, CorruptTableError) as refusal:
         return TableDrift(table=table, location=location, is_applied=True, drifts=(unusable(refusal),))
+    except ForeignTableError as refusal:
+        return TableDrift(table=table, location=location, is_applied=False, refusal=str(refusal))
     is_applied = observation is not None and observation.is_applied and observation.spec is not None
     return TableDrift(table=table, location=location, is_applied=is_applied, drifts=found)
 
@@ -108,6 +124,22 @@ def observed_drift(observation: Observation) -> tuple[Drift, ...]:
         *_columns(observation, timeline, spec),
         *_layout(timeline, spec),
     )
+
+
+def _damage(observation: Observation) -> Iterator[Drift]:
+    """The files that somebody deleted or cut; all commits are read, and all partitions listed."""
+    handle = observation.handle
+    if not observation.is_applied:
+        return
+    for file in damaged_files(handle):
+        yield Drift(
+            code="DR401",
+            path=f"files.{masked_path(file.path, file.partition, observation.spec)}",
+            applied=None if file.written_bytes is None else f"{file.written_bytes:,} bytes",
+            live=None if file.size_bytes is None else f"{file.size_bytes:,} bytes",
+            instant=file.instant,
+            remedy=remedy(handle),
+        )
 
 
 def unusable(refusal: UnsupportedTableError | CorruptTableError) -> Drift:

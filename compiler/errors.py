@@ -49,11 +49,5 @@ class BlockedPlanError(ParquetryError):
     """The plan holds changes that may not be applied."""
 
 
-class UsageError(ParquetryError):
-    """The values given do not make a request that can be carried out."""
-
-    exit_code: ClassVar[int] = 2
-
-
 class UnacceptableDriftError(ParquetryError):
     """A table has changed in a way that no spec can say."""

@@ -6,7 +6,6 @@ bounded sample of rows; nothing is written.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Final
@@ -14,18 +13,22 @@ from typing import Final
 from parquetry.compiler.plan import Debt, QueryFigures, TableFigures
 from parquetry.compiler.prediction import estimated_files
 from parquetry.runtime.clustering_forecast import GroupForecast
+from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import MOST_FILES
 from parquetry.runtime.layout.clustering import debt as clustering_debt
 from parquetry.runtime.layout.clustering_model import Debt as ClusteringDebt
-from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
+from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup, rows_of
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, SizeLimits, Trigger
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.packing import CEILING
+from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.sizing import is_small
-from parquetry.runtime.layout.skipping import column_types, parse_where, touched
+from parquetry.runtime.layout.skipping import Types, column_types, parse_where, touched
+from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
 from parquetry.runtime.services.clustering_foreseen import foresee_under
 from parquetry.runtime.services.clustering_past import pace
@@ -38,7 +41,7 @@ from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.view import FileSystemView
 
 BUCKETS: Final = 11
-"""Sizes are counted in tenths of the largest size; the last bucket is for what is above it."""
+"""Sizes are counted in tenths of the largest size; the last bucket is for what is above the ceiling."""
 
 
 def figures_of(
@@ -72,7 +75,7 @@ def figures_of(
         small_files_before=sum(is_small(size, before.sizing) for size in sizes),
         small_files_after=sum(is_small(size, after.sizing) for size in sizes),
         sizes_before=_histogram(sizes, largest),
-        sizes_after=_histogram(_sizes_after(slices, clustering), largest),
+        sizes_after=_histogram(_sizes_after(slices, clustering, policy, largest), largest),
         queries=_queries(names, statistics, clustering, after, sample),
         debt=_debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes),
     )
@@ -147,27 +150,44 @@ def _queries(
     parsed = {name: parse_where(where, types=types, time_zone=UTC) for name, where in conditions.items()}
     foreseen = {} if sample is None else sample.foreseen(clustering.groups)
     others = [group for group in clustering.groups if group.files[0].key not in foreseen]
-    rewritten = {file.path for group in clustering.groups for file in group.files}
+    sampled = {f.path for group in clustering.groups if group.files[0].key in foreseen for f in group.files}
+    known: Mapping[str, FileStatistics] = {
+        path: file for path, file in statistics.items() if path not in sampled
+    }
+    if sample is not None:
+        # Those that are foreseen are counted by pages, too.
+        known = sample.with_pages(known, parsed.values(), types)
+    estimated = {file.path for group in others for file in group.files}
     policy = ClusteringSpec.of_extra(spec.extra, spec.sizing)
-    files = list(statistics.values())
     expected = [
-        *(file for file in files if file.path not in rewritten),
-        *estimated_files(statistics, others, policy.execution),
+        *(file for path, file in known.items() if path not in estimated),
+        *estimated_files(statistics, others, policy.execution, spec.files),
     ]
-    read_of_foreseen: Counter[str] = Counter()
-    for query in (query for forecast in foreseen.values() for query in forecast.queries):
-        read_of_foreseen[query.query] += query.expected.files
-    return tuple(
-        QueryFigures(
-            name=name,
-            read=touched(files, condition, types).files,
-            total=len(files),
-            read_after=touched(expected, condition, types).files + read_of_foreseen[name],
-            total_after=len(expected) + sum(len(forecast.files) for forecast in foreseen.values()),
-            sampled=bool(foreseen) and not others,
+    forecasts = {
+        query.query: query
+        for query in added_up(query for forecast in foreseen.values() for query in forecast.queries)
+    }
+    total_after = len(expected) + sum(len(forecast.files) for forecast in foreseen.values())
+    rows = sum(file.rows for file in statistics.values())
+    found = []
+    for name, condition in parsed.items():
+        read, left = touched(known.values(), condition, types), touched(expected, condition, types)
+        if name in forecasts:
+            read, left = read + forecasts[name].before, left + forecasts[name].expected
+        found.append(
+            QueryFigures(
+                name=name,
+                read=read.files,
+                total=len(statistics),
+                read_after=left.files,
+                total_after=total_after,
+                now=read,
+                expected=left,
+                rows=rows,
+                sampled=bool(foreseen) and not others,
+            )
         )
-        for name, condition in parsed.items()
-    )
+    return tuple(found)
 
 
 class _Sample:
@@ -177,6 +197,12 @@ class _Sample:
         self._store = store
         self._spec = spec
         self.choose = ScopeBySample(store, spec, policy, limits=IN_REVIEW)
+
+    def with_pages(
+        self, files: Mapping[str, FileStatistics], predicates: Iterable[Predicate], types: Types
+    ) -> Mapping[str, FileStatistics]:
+        """Other files with their pages, as far as the limits suffice."""
+        return with_pages(self._store, files, predicates, types, most_files=IN_REVIEW.row_groups)
 
     def foreseen(self, groups: Sequence[PlannedGroup]) -> dict[FileKey, GroupForecast]:
         """The forecasts of groups, by their first file, as far as the limits suffice."""
@@ -201,19 +227,24 @@ def _expired(handle: TableHandle, view: FileSystemView, retention: RetentionPoli
     return [part.size_bytes for part in versions if part.path in gone]
 
 
-def _sizes_after(slices: Sequence[FileSlice], clustering: ClusteringDebt) -> list[int]:
+def _sizes_after(
+    slices: Sequence[FileSlice], clustering: ClusteringDebt, policy: ClusteringSpec, largest: int
+) -> list[int]:
+    limits = SizeLimits.of(policy.plan, max_file_size_bytes=largest)
     rewritten = {file.path for group in clustering.groups for file in group.files}
     kept = [part.size_bytes for part in slices if part.path not in rewritten]
     made = (
-        group.size_bytes // group.output_files
+        int(size)
         for group in clustering.groups
-        for _ in range(group.output_files)
+        for size in limits.outputs(group.size_bytes, rows=rows_of(group.files)).sizes
     )
     return [*kept, *made]
 
 
 def _histogram(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
     counts = [0] * BUCKETS
+    last = BUCKETS - 1
     for size in sizes:
-        counts[min(max(size - 1, 0) * (BUCKETS - 1) // largest, BUCKETS - 1)] += 1
+        tenth = min(max(size - 1, 0) * last // largest, last - 1)
+        counts[last if size > CEILING * largest else tenth] += 1
     return tuple(counts)

@@ -28,7 +28,8 @@ def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
     Folders of tables and warehouses of other targets are not looked into, others down to the fourth
     level and, the higher ones first, at most 200 of them; where the warehouse of another target is
     not known here, and may be below this one, only down to the first level. Tables that moved,
-    whose names are declared, are not among them, nor are those that cannot be read.
+    whose names are declared, are not among them, nor are those that cannot be read or that are applied
+    for another target.
     """
     root = str(workspace.project.root)
     known = {join_base(root, table.location_declared) for table in workspace.project.tables}
@@ -88,6 +89,8 @@ def _look(workspace: Workspace, place: str) -> Undeclared | None:
         if identity is None or identity.project != workspace.project.name:
             return None
         observation = observe(store)
+        if observation is not None and observation.foreign_to(workspace.owner_of(observation)):
+            return None
     except (CorruptTableError, InvalidDataError, UnsupportedTableError):
         return None
     if observation is None or observation.spec is None or not observation.is_applied:

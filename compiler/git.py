@@ -49,6 +49,21 @@ def work_tree(directory: Path) -> GitWorkTree:
     return GitWorkTree(directory=directory, commit=output.strip() if output else None)
 
 
+def repository_root(directory: Path) -> Path | None:
+    """The root of the work tree that ``directory``, which need not exist yet, lies in; None outside one."""
+    there = next(folder for folder in (directory, *directory.parents) if folder.is_dir())
+    said = _git(there, "rev-parse", "--show-toplevel")
+    return Path(said.rstrip("\n")) if said and said.strip() else None
+
+
+def published_at(directory: Path) -> tuple[str, str] | None:
+    """Address and commit under which others find what is checked out in ``directory``; None if nowhere."""
+    address = (_git(directory, "remote", "get-url", "origin") or "").strip()
+    commit = (_git(directory, "rev-parse", "--verify", "--quiet", "HEAD") or "").strip()
+    is_pushed = bool((_git(directory, "branch", "--remotes", "--contains", "HEAD") or "").strip())
+    return (address, commit) if address and commit and is_pushed else None
+
+
 def _git(directory: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(

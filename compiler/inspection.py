@@ -12,7 +12,8 @@ from typing import Any
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.masking import masked_by
 from parquetry.compiler.rereading import read_again
-from parquetry.runtime.damaged_files import damage_warnings
+from parquetry.runtime.codec import Brief
+from parquetry.runtime.damaged_files import damage_warnings, damaged_files, refuse_damage
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
@@ -30,6 +31,7 @@ from parquetry.runtime.layout.skipping import (
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.property_warnings import property_warnings
+from parquetry.runtime.reading import look_while_whole
 from parquetry.runtime.services.clustering_past import (
     Hindsight,
     PastClustering,
@@ -40,16 +42,23 @@ from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle, open_table
+from parquetry.runtime.view import Changes, FileSystemView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """One partition; the sizes are in the order of the file ids."""
+    """One partition; what is said by file is in the order of the file ids.
+
+    ``file_instants`` are the commits that wrote the files, ``file_layouts`` the digests of the clustering
+    specs by which they are laid out, None for none.
+    """
 
     path: str
     small_files: int
     rows: int
     file_sizes_bytes: tuple[int, ...]
+    file_instants: tuple[str, ...] = ()
+    file_layouts: tuple[str | None, ...] = ()
 
     @property
     def files(self) -> int:
@@ -104,13 +113,14 @@ class Owed:
         return not self.rewrite_files and not self.expired_files
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LayoutReport(Brief):
     """A table as of its newest completed write; ``warnings`` are what rows may be, or are, lost by.
 
     ``overlap`` has the columns that the applied clustering policy orders by. ``debt`` is what the
     files owe the applied policies, None where nothing is applied. ``clustering`` is the newest one that
-    measured queries, ``hindsight`` how good the predictions of the newest ones were.
+    measured queries, ``hindsight`` how good the predictions of the newest ones were. ``lost_files`` are
+    those that commits wrote and that are gone.
     """
 
     table: str
@@ -122,6 +132,45 @@ class LayoutReport:
     clustering: PastClustering | None = None
     hindsight: Hindsight | None = None
     warnings: tuple[str, ...] = ()
+    lost_files: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFile:
+    """One file that readers of the newest rows open: an absolute path, or the URI of an object."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFiles:
+    """Every file of a table as of its newest completed write, by path."""
+
+    table: str
+    instant: str | None
+    files: tuple[LiveFile, ...]
+
+
+@read_again
+def live_files(store: ObjectStore) -> LiveFiles:
+    """The files that hold the table's rows now, each row once; no footer is read.
+
+    Paths are as engines take them, partition values in them too, be they personal or not.
+    CorruptTableError when a file is gone or cut: the list would lack rows.
+    """
+    handle = open_table(store)
+    refuse_damage(handle, damaged_files(handle), shown_by=partial(masked_partition, spec=handle.spec))
+
+    def look(view: FileSystemView) -> tuple[Changes, str | None]:
+        return Changes(begin="", end=view.newest, slices=tuple(view.all_slices())), view.newest or None
+
+    changes, instant = look_while_whole(handle, look)
+    root = store.uri.removeprefix("file://")
+    files = (LiveFile(path=f"{root}/{part.path}", size_bytes=part.size_bytes) for part in changes.slices)
+    return LiveFiles(
+        table=handle.config.name, instant=instant, files=tuple(sorted(files, key=lambda file: file.path))
+    )
 
 
 @read_again
@@ -130,9 +179,13 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
 
     Masked is what is personal by the applied spec, and by the ``declared`` one where it is known.
     Rows come from recorded statistics, else from footers. Times without zone in queries are in UTC,
-    as in the sessions that jobs start.
+    as in the sessions that jobs start. CorruptTableError when files are not of the size that was written.
     """
     handle = open_table(store)
+    shown_by = partial(masked_partition, spec=masked_by(handle.spec, declared))
+    lost = damaged_files(handle)
+    # Nothing can be said of files that cannot be opened.
+    refuse_damage(handle, [file for file in lost if file.size_bytes is not None], shown_by=shown_by)
     timeline = handle.timeline()
     spec = handle.effective_spec(timeline)
     view = handle.view(timeline)
@@ -152,10 +205,8 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
         debt=_owed(handle, spec, sum(part.size_bytes for part in slices)) if handle.applied else None,
         clustering=next((one for one in reversed(past) if one.queries), None),
         hindsight=hindsight(past),
-        warnings=(
-            *property_warnings(store),
-            *damage_warnings(handle, shown_by=partial(masked_partition, spec=masked_by(spec, declared))),
-        ),
+        warnings=(*property_warnings(store), *damage_warnings(handle, lost, shown_by=shown_by)),
+        lost_files=len(lost),
     )
 
 
@@ -216,6 +267,8 @@ def _partitions(
             small_files=sum(is_small(part.size_bytes, spec.sizing) for part in parts),
             rows=sum(statistics[part.path].rows for part in parts),
             file_sizes_bytes=tuple(part.size_bytes for part in parts),
+            file_instants=tuple(part.instant for part in parts),
+            file_layouts=tuple(statistics[part.path].clustering for part in parts),
         )
         for path, parts in sorted(by_partition.items())
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from parquetry.compiler.masking import masked_by
 from parquetry.compiler.rereading import read_again
 from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
+from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.intents import INSERTED_KEYS
 from parquetry.runtime.personal_data import MASK, has_masked_partitions, masked_partition, pii_columns
@@ -64,8 +65,8 @@ class InstantReport:
     age_seconds: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineReport:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TimelineReport(Brief):
     """The active timeline of a table, oldest first; or the one instant that was asked for."""
 
     table: str

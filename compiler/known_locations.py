@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
+
+_LOG = logging.getLogger(__name__)
 
 _FILE = Path("target") / "locations.json"
 
@@ -21,13 +24,19 @@ def known_locations(root: Path, target: str) -> Mapping[str, str]:
 
 
 def remember(root: Path, target: str, locations: Mapping[str, str | None]) -> None:
-    """Note where tables are now, None for one that was forgotten; what is known of others stays."""
+    """Note where tables are now, None for one that was forgotten; what is known of others stays.
+
+    It follows what was done to the tables: where the note cannot be written, a warning is logged.
+    """
     known = _read(root)
     merged = known.get(target, {}) | dict(locations)
     known[target] = {table: place for table, place in merged.items() if place is not None}
     path = root / _FILE
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    except OSError as error:
+        _LOG.warning("cannot note in %s where the tables are: %s; the tables stand", path, error.strerror)
 
 
 def _read(root: Path) -> dict[str, dict[str, str]]:

@@ -42,6 +42,15 @@ def restoring(observation: Observation) -> tuple[Change, ...]:
     )
 
 
+def retargeting(observation: Observation, target: str) -> tuple[Change, ...]:
+    """That the table is applied for a target of another name, which was renamed: it is recorded anew."""
+    applied = observation.handle.applied
+    if applied is None or applied.forgotten or applied.target in (None, target):
+        return ()
+    change_class = ChangeClass.METADATA
+    return (Change(path="target", old=applied.target, new=target, code="SC101", change_class=change_class),)
+
+
 def restoring_columns(
     drifts: Iterable[Drift], *, applied: TableSpec, declared: TableSpec
 ) -> tuple[Change, ...]:

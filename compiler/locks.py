@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from parquetry.compiler.observation import observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
-from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError
+from parquetry.runtime.job import TableOwner
 from parquetry.runtime.lock import lock_path, read_lock
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.storage import ObjectStore
@@ -37,7 +38,10 @@ def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
 
     def held(table: ResolvedTable) -> HeldLock | None:
         try:
-            return held_lock(workspace.store(table), name=table.name)
+            return held_lock(workspace.store(table), name=table.name, owner=workspace.owner)
+        except ForeignTableError as refusal:
+            _LOG.warning("%s is not looked at: %s", table.name, refusal)
+            return None
         except (CorruptTableError, UnsupportedTableError):
             _LOG.warning(
                 "%s cannot be read, so its lock is not known; `parquetry doctor` says why", table.name
@@ -47,11 +51,18 @@ def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
     return tuple(lock for lock in map_each(workspace.tables, held) if lock is not None)
 
 
-def held_lock(store: ObjectStore, *, name: str | None = None) -> HeldLock | None:
-    """The lock of the table in a store; None when there is no table, or nobody holds it."""
+def held_lock(
+    store: ObjectStore, *, name: str | None = None, owner: TableOwner | None = None
+) -> HeldLock | None:
+    """The lock of the table in a store; None when there is no table, or nobody holds it.
+
+    ForeignTableError for a table that is not the ``owner``'s.
+    """
     observation = observe(store)
     if observation is None:
         return None
+    if owner is not None:
+        observation.check_owner(owner)
     config = observation.handle.config
     found = read_lock(store, lock_path(config.raw))
     if found is None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.scripts import render_job
+from parquetry.compiler.shipping import write_package
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.job import JobPlan, digest_of
 from parquetry.version import VERSION
 
 MANIFEST_VERSION = 1
+_PACKAGE = "parquetry.zip"
+_TO_ROOT = "../../.."
+"""From the folder of a job's file, target/jobs/TABLE, to the project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,26 +39,31 @@ def compile_project(workspace: Workspace) -> Compiled:
     jobs_folder = root / "target" / "jobs"
     entries, written = [], []
     for table in workspace.tables:
-        jobs = jobs_of(workspace, table)
+        # Paths in a job start at its file, so that the project's folder may be moved and mounted elsewhere.
+        jobs = tuple(
+            replace(plan, directory=_TO_ROOT, location=table.location_declared)
+            for plan in jobs_of(workspace, table)
+        )
         folder = jobs_folder / table.name
         folder.mkdir(parents=True, exist_ok=True)
         for plan in jobs:
             written += _write_job(plan, folder)
         _remove_stale(folder, written)
         entries.append(_entry(workspace, table, jobs, folder))
+    package = write_package(jobs_folder / _PACKAGE)
     manifest = root / "target" / "manifest.json"
     manifest.parent.mkdir(exist_ok=True)
     manifest.write_text(_pretty(_manifest(workspace, entries)), encoding="utf-8")
     return Compiled(
         manifest=manifest.relative_to(root),
         tables=len(entries),
-        files=tuple(path.relative_to(root) for path in [manifest, *written]),
+        files=tuple(path.relative_to(root) for path in [manifest, package, *written]),
     )
 
 
 def _write_job(plan: JobPlan, folder: Path) -> list[Path]:
     document, script = folder / f"{plan.name}.json", folder / f"{plan.name}.py"
-    source = render_job(plan)
+    source = render_job(plan, file=script.name, package=f"../{_PACKAGE}")
     document.write_text(_pretty(plan.to_json()), encoding="utf-8")
     script.write_text(source, encoding="utf-8")
     return [document, script]
@@ -85,7 +94,7 @@ def _entry(
     return {
         "name": table.name,
         "file": str(table.file),
-        "location": table.location,
+        "location": table.location_declared,
         "digest": digest_of(spec),
         "spec": spec,
         "jobs": [

@@ -10,7 +10,7 @@ from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import DueSource
 from parquetry.compiler.rereading import read_again
 from parquetry.errors import ParquetryError
-from parquetry.runtime.ingestion import DueBatch, look_for_due, size_of
+from parquetry.runtime.ingestion import DueBatch, DueSize, look_for_due, size_of
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spec import Source, TableSpec
 from parquetry.runtime.table import TableHandle
@@ -44,21 +44,25 @@ def _look_at(
 ) -> DueSource:
     operation = str(source.operation)
     try:
-        files, size_bytes, changed = _due_of(handle, source, directory=directory, storage=storage)
+        batch, size = _due_of(handle, source, directory=directory, storage=storage)
     except ParquetryError as error:
         problem = masked_message(str(error), shown_by, location=handle.store.uri)
         return DueSource(source=source.name, operation=operation, problem=problem)
+    if batch is not None and batch.missing is not None:
+        warning = masked_message(batch.missing, shown_by, location=handle.store.uri)
+        return DueSource(source=source.name, operation=operation, warning=warning)
     return DueSource(
-        source=source.name, operation=operation, files=files, size_bytes=size_bytes, changed_files=changed
+        source=source.name,
+        operation=operation,
+        files=size.files,
+        size_bytes=size.size_bytes,
+        changed_files=0 if batch is None else batch.changed_files,
     )
 
 
 @read_again
 def _due_of(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
-) -> tuple[int, int, int]:
+) -> tuple[DueBatch | None, DueSize]:
     batch: DueBatch | None = look_for_due(handle, source, directory=directory, storage=storage)
-    if batch is None:
-        return 0, 0, 0
-    size = size_of(batch)
-    return size.files, size.size_bytes, batch.changed_files
+    return batch, DueSize(files=0, size_bytes=0) if batch is None else size_of(batch)

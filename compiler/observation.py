@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from parquetry.runtime.applied import read_applied, read_identity
+from parquetry.compiler.masking import masked_by
+from parquetry.runtime.applied import Foreign, check_owner, foreign, read_applied, read_identity
 from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
 from parquetry.runtime.creation import first_commit, refuse_lost_properties
+from parquetry.runtime.damaged_files import damaged_files, refuse_damage
 from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.job import TableOwner
+from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.readable import check_readable
 from parquetry.runtime.spec import Column, TableSpec
@@ -41,6 +46,15 @@ class Observation:
     def is_forgotten(self) -> bool:
         """Whether the project declared the table once and no longer does."""
         return self.handle.applied is not None and self.handle.applied.forgotten
+
+    def foreign_to(self, owner: TableOwner) -> Foreign | None:
+        """Why the table is not the owner's; None where it is."""
+        return foreign(owner, project=self.handle.project, applied=self.handle.applied)
+
+    def check_owner(self, owner: TableOwner) -> None:
+        """ForeignTableError where the table is not the owner's."""
+        handle = self.handle
+        check_owner(handle.store.uri, owner, project=handle.project, applied=handle.applied)
 
     def live_columns(self, timeline: Timeline) -> tuple[Column, ...]:
         """The columns that readers see; none for an empty table of another program.
@@ -108,3 +122,13 @@ def admit(observation: Observation) -> None:
     """Return when the table may be written; else UnsupportedTableError. Reads the timeline."""
     handle = observation.handle
     check_writable(handle, handle.timeline(), handle.store.now_ms())
+
+
+def check_files(observation: Observation, declared: TableSpec, *, everywhere: bool = True) -> None:
+    """CorruptTableError when base files are gone, or not of the size that was written; partitions masked.
+
+    Partitions that no write on the active timeline touched are listed only if ``everywhere``.
+    """
+    handle = observation.handle
+    shown_by = partial(masked_partition, spec=masked_by(observation.spec, declared))
+    refuse_damage(handle, damaged_files(handle, everywhere=everywhere), shown_by=shown_by)

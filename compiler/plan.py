@@ -12,7 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from parquetry.compiler.plan_outlook import Outlook
+from parquetry.runtime.codec import Brief
 from parquetry.runtime.job import Requirements
+from parquetry.runtime.layout.skipping import Touched
 from parquetry.runtime.spec import TableSpec
 
 
@@ -117,8 +119,8 @@ class Blocked:
     recipe: tuple[RecipeStep, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Intent(Brief):
     """What is to be done, and nothing that ingestion could alter."""
 
     project: str
@@ -131,9 +133,10 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFigures:
-    """How many files a declared query reads, of how many, now and (expected) with the debt paid.
+    """What a declared query reads of a table, ``now`` and (``expected``) with the debt paid.
 
-    ``sampled`` says that rows were looked at for what is expected; else it is by statistics alone.
+    ``read`` and ``total`` count files, ``rows`` are those of the table. ``sampled`` says that rows were
+    looked at for what is expected; else it is by statistics alone.
     """
 
     name: str
@@ -141,6 +144,9 @@ class QueryFigures:
     total: int
     read_after: int
     total_after: int
+    now: Touched
+    expected: Touched
+    rows: int
     sampled: bool = False
 
 
@@ -176,7 +182,7 @@ class DueSource:
     """What the next run would ingest of a source: new files and their bytes as they are stored.
 
     ``changed_files`` of them were ingested before they changed. ``problem`` is why the run would
-    fail on the source.
+    fail on the source, ``warning`` what it would warn of.
     """
 
     source: str
@@ -185,6 +191,7 @@ class DueSource:
     size_bytes: int = 0
     changed_files: int = 0
     problem: str | None = None
+    warning: str | None = None
 
     @property
     def is_due(self) -> bool:
@@ -258,7 +265,9 @@ class Evidence:
     ``figures`` are of the tables that change; ``due``, where it was asked for, says what every table
     owes the policy that is applied to it, ``outlooks`` what the next run's clustering would be good for,
     ``ingest`` what it would take from its sources, and ``excluded`` (asked for by itself) which files
-    its clustering would leave. ``options`` are what the plan was asked for with.
+    its clustering would leave. ``unchecked_sql`` names, by table, the SQL of changing tables that no
+    ``run`` has read yet: whether its functions exist and its types fit only Spark knows. ``options`` are what
+    the plan was asked for with.
     """
 
     created_ms: int
@@ -268,6 +277,7 @@ class Evidence:
     outlooks: Mapping[str, Outlook] | None = None
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
     excluded: Mapping[str, ExcludedFiles] | None = None
+    unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[PlanWarning, ...] = ()
     drift: tuple[Change, ...] = ()
     options: PlanOptions = field(default_factory=PlanOptions)
@@ -279,8 +289,8 @@ class Evidence:
         return any(s.is_due for s in sources) or any(not d.is_paid for d in (self.due or {}).values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Plan(Brief):
     """Intent and evidence. ``plan_id`` is the digest of the intent."""
 
     intent: Intent

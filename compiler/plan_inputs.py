@@ -13,6 +13,7 @@ from parquetry.compiler.plan import Debt, DueSource, ExcludedFiles, JobReference
 from parquetry.compiler.plan_outlook import Outlook
 from parquetry.runtime.column_paths import ColumnPath
 from parquetry.runtime.former_columns import FormerColumn
+from parquetry.runtime.job import TableOwner
 from parquetry.runtime.spec import Column, TableSpec
 
 
@@ -57,6 +58,7 @@ class PlanContext:
 
     ``is_declared_since`` is asked where the applied spec comes from a commit that the checked-out one does
     not contain: whether one that it contains declares the same.
+    ``owner_of`` says whose a live table has to be.
     """
 
     project: str
@@ -64,6 +66,7 @@ class PlanContext:
     tree: GitWorkTree
     now_ms: int
     is_declared_since: Callable[[Observation], bool]
+    owner_of: Callable[[Observation], TableOwner]
     byte_ceiling: int | None = None
 
 

@@ -25,7 +25,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What the page says of one table."""
+    """What the page says of one table; the first row of ``queries`` is the table's head."""
 
     name: str
     kind: str
@@ -35,6 +35,8 @@ class Card:
     diff: tuple[DiffLine, ...]
     bars: tuple[Bar, ...] = ()
     recipe: tuple[tuple[str, str], ...] = ()
+    queries: tuple[tuple[str, ...], ...] = ()
+    query_note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +62,16 @@ def plan_page(
     plan: Plan,
     cards: tuple[Card, ...],
     *,
+    blocked: str,
     summary: str,
     due: tuple[tuple[str, str], ...],
     drift: tuple[tuple[str, str], ...],
     commands: tuple[str, ...],
 ) -> PlanPage:
-    """The page of a plan, of which each table, what is due and what drifted have been put into words."""
+    """The page of a plan, of which each table, what is due and what drifted have been put into words.
+
+    ``blocked`` says so where the plan may not be applied.
+    """
     intent, evidence = plan.intent, plan.evidence
     created = datetime.fromtimestamp(evidence.created_ms / 1000, UTC)
     facts = [
@@ -78,7 +84,7 @@ def plan_page(
     if intent.git_commit:
         facts.insert(3, ("commit", intent.git_commit))
     return PlanPage(
-        title=f"parquetry plan: {intent.project} at {intent.target}",
+        title=f"parquetry plan{', ' if blocked else ''}{blocked}: {intent.project} at {intent.target}",
         summary=summary,
         facts=tuple(facts),
         cards=cards,

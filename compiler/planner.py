@@ -9,7 +9,7 @@ from functools import partial
 from parquetry.compiler.actions import action, creation, forgetting
 from parquetry.compiler.allowing import unused, with_allowance
 from parquetry.compiler.changes import highest, spec_changes
-from parquetry.compiler.live import restoring, restoring_columns, with_live
+from parquetry.compiler.live import restoring, restoring_columns, retargeting, with_live
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import (
     Action,
@@ -34,6 +34,7 @@ from parquetry.compiler.refusals import (
 )
 from parquetry.compiler.returning import with_returning
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.spec import TableSpec
 from parquetry.version import VERSION
 
 
@@ -53,6 +54,7 @@ def make_plan(
     tables = tuple(declared)
     outcomes: list[Action | Blocked] = []
     figures: dict[str, TableFigures] = {}
+    unchecked: dict[str, tuple[str, ...]] = {}
     for table in tables:
         try:
             outcome, seen = _planned(table, context, reader)
@@ -62,6 +64,8 @@ def make_plan(
             figures[table.spec.name] = seen
         if outcome is not None:
             outcomes.append(outcome)
+        if isinstance(outcome, Action) and (texts := _unchecked_sql(outcome, reader.observe(table))):
+            unchecked[table.spec.name] = texts
     gone = tuple(undeclared)
     outcomes += [refuse_forgetting(table, context) or forgetting(table) for table in gone]
     intent = Intent(
@@ -80,6 +84,7 @@ def make_plan(
         outlooks=None if due is None else due.outlooks,
         ingest=None if due is None else due.ingest,
         excluded=None if due is None else due.excluded,
+        unchecked_sql=unchecked,
         drift=drift,
         warnings=(
             *_unusable(drift, due, outcomes),
@@ -87,6 +92,21 @@ def make_plan(
         ),
     )
     return plan_of(intent, evidence)
+
+
+def _unchecked_sql(action: Action, observation: Observation | None) -> tuple[str, ...]:
+    """The paths of the SQL that the table has not been applied with before."""
+    before = {} if observation is None or observation.spec is None else _sql(observation.spec)
+    return tuple(path for path, text in _sql(action.spec).items() if before.get(path) != text)
+
+
+def _sql(spec: TableSpec) -> dict[str, str]:
+    """The SQL that a run hands to Spark, by path."""
+    texts = {f"columns.{column.name}.generated": column.generated for column in spec.columns}
+    for source in spec.sources:
+        texts[f"sources.{source.name}.select"] = source.select
+        texts[f"sources.{source.name}.delete_when"] = source.delete_when
+    return {path: text for path, text in texts.items() if text is not None}
 
 
 def _unusable(
@@ -133,7 +153,7 @@ def _outcome_of(
     if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):
         return creation(table, context, observation)
     columns = restoring_columns(drifts, applied=observation.spec, declared=table.spec)
-    restored = (*columns, *restoring(observation))
+    restored = (*columns, *restoring(observation), *retargeting(observation, context.target))
     if observation.spec == table.spec and observation.is_applied:
         if not restored:
             return None

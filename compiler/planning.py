@@ -15,7 +15,7 @@ from parquetry.compiler.known_locations import former_locations
 from parquetry.compiler.masking import masked_by
 from parquetry.compiler.measuring import Measuring
 from parquetry.compiler.next_run import due_sources
-from parquetry.compiler.observation import Observation, admit, observe
+from parquetry.compiler.observation import Observation, admit, check_files, observe
 from parquetry.compiler.outlook import outlook_of
 from parquetry.compiler.plan import (
     Change,
@@ -48,7 +48,8 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
     """
     stores = {table.name: workspace.store(table) for table in workspace.tables}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
-    drifts = dict(zip(stores, map_each(seen.values(), _drifts), strict=True))
+    ours = {name: table if _is_ours(workspace, table) else _Seen() for name, table in seen.items()}
+    drifts = dict(zip(stores, map_each(ours.values(), _drifts), strict=True))
     target = workspace.project.target
     context = PlanContext(
         project=workspace.project.name,
@@ -56,6 +57,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         tree=workspace.tree,
         now_ms=now_ms,
         is_declared_since=partial(is_declared_since, workspace),
+        owner_of=workspace.owner_of,
         byte_ceiling=target.budget.per_apply_bytes,
     )
     budget_bytes = target.budget.services_bytes
@@ -80,7 +82,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         context=context,
         reader=reader,
         undeclared=find_undeclared(workspace) if workspace.is_whole else (),
-        due=_due(workspace, seen, drifts, excluded=excluded) if due else None,
+        due=_due(workspace, ours, drifts, excluded=excluded) if due else None,
         drift=_drift_lines(drifts),
     )
     return replace(plan, evidence=replace(plan.evidence, options=_options(workspace, plan)))
@@ -138,6 +140,7 @@ def _due(
     specs = {table.name: spec_of(table) for table in workspace.tables}
     directory, storage = str(workspace.project.root), workspace.storage
     measuring = Measuring(applied)
+    measuring.each(lambda name, observation: check_files(observation, specs[name]))
     debts = measuring.each(lambda _, observation: _debt(observation, budget_bytes))
     # One after the other: the samples of many tables are not to be in memory at once.
     outlooks = measuring.each(
@@ -182,6 +185,12 @@ def _debt(observation: Observation, budget_bytes: int) -> Debt | None:
     return figures_of(observation.handle, spec, spec, budget_bytes=budget_bytes).debt
 
 
+def _is_ours(workspace: Workspace, seen: _Seen) -> bool:
+    """Whether a table, if there is one that can be read, is the project's: of others nothing is measured."""
+    observation = seen.observation
+    return observation is None or observation.foreign_to(workspace.owner_of(observation)) is None
+
+
 def _drifts(seen: _Seen) -> tuple[Drift, ...]:
     """What others changed of a table; of one that cannot be read any more, that."""
     if seen.refusal is not None:
@@ -221,9 +230,9 @@ def _elsewhere(workspace: Workspace, table: Declared) -> Elsewhere | None:
         if there == here:
             continue
         found = _try_observe(workspace.store_at(there)).observation
-        if found is not None and found.is_forgotten:
+        if found is None or found.is_forgotten or found.foreign_to(workspace.owner_of(found)):
             continue
-        if found and (found.handle.project, _name_of(found)) == (workspace.project.name, name):
+        if _name_of(found) == name:
             applied = found.handle.applied
             return Elsewhere(
                 location=there.removeprefix(f"{root}/"),

@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import pairwise
 
+from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS
+from parquetry.runtime.base_file_sizing import default_row_group_bytes
+from parquetry.runtime.clustering_pages import PageShape
 from parquetry.runtime.layout.clustering_model import PlannedGroup
 from parquetry.runtime.layout.clustering_policy import STITCH, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import (
@@ -19,46 +23,89 @@ from parquetry.runtime.layout.file_statistics import (
     RowGroupStatistics,
     merge_columns,
 )
+from parquetry.runtime.spec import FilesPolicy
 
 _LINEAR = "sort"
 
 
 def estimated_files(
-    statistics: Mapping[str, FileStatistics], groups: Iterable[PlannedGroup], execution: ExecutionPolicy
+    statistics: Mapping[str, FileStatistics],
+    groups: Iterable[PlannedGroup],
+    execution: ExecutionPolicy,
+    files: FilesPolicy | None = None,
 ) -> list[FileStatistics]:
-    """The files that groups become; ``statistics`` are those of the files there are, by path."""
-    return [made for group in groups for made in _outputs(group, statistics, execution)]
+    """The files that groups become; ``statistics`` are those of the files there are, by path.
+
+    They have row groups and, where rows are put in order, pages as the writer makes them by ``files``.
+    """
+    policy = files or FilesPolicy()
+    return [made for group in groups for made in _outputs(group, statistics, execution, policy)]
 
 
 def _outputs(
-    group: PlannedGroup, statistics: Mapping[str, FileStatistics], execution: ExecutionPolicy
+    group: PlannedGroup,
+    statistics: Mapping[str, FileStatistics],
+    execution: ExecutionPolicy,
+    policy: FilesPolicy,
 ) -> Iterator[FileStatistics]:
-    """The files of a group: a sort cuts its first column, a curve all of its columns alike."""
     inputs = [statistics[file.path] for file in group.files if file.path in statistics]
     if not inputs:
         return
-    count = group.output_files
     whole = _merged(inputs)
-    cut = () if execution.strategy == STITCH else execution.columns
-    cut = cut[:1] if execution.strategy == _LINEAR else cut
-    parts = max(1, round(count ** (1 / len(cut)))) if cut else 1
-    names = {name.lower(): name for name in whole.columns}
-    rows, data_bytes = max(whole.rows // count, 1), whole.data_bytes // count
-    # How nulls are spread is not known, but where there is none or nothing else.
-    shared = {
-        name: replace(column, nulls=rows if column.nulls == whole.rows else column.nulls and None)
-        for name, column in whole.columns.items()
-    }
-    for index in range(count):
-        columns = dict(shared)
-        for position, name in enumerate(names[c.lower()] for c in cut if c.lower() in names):
-            step = index // parts**position % parts
-            columns[name] = _part(columns[name], step, parts)
-        yield FileStatistics(
-            path=f"{group.partition}/{index}",
-            size_bytes=group.size_bytes // count,
-            row_groups=(RowGroupStatistics(rows=rows, data_bytes=data_bytes, columns=columns),),
+    spread = _Spread(whole, execution)
+    pages = ORDERED_PAGE_ROWS if policy.page_size_bytes is None else USUAL_PAGE_ROWS
+    shape = PageShape(usual_rows=pages) if spread.arranges else None
+    size_bytes = group.size_bytes // group.output_files
+    row_group_bytes = policy.row_group_size_bytes or default_row_group_bytes(size_bytes)
+    count = group.output_files * max(round(whole.data_bytes / group.output_files / row_group_bytes), 1)
+    ends = [whole.rows * number // count for number in range(count + 1)]
+    made = [
+        spread.row_group(range(first, max(end, first + 1)), whole.data_bytes // count, shape)
+        for first, end in pairwise(ends)
+    ]
+    per_file = count // group.output_files
+    for number in range(group.output_files):
+        row_groups = tuple(made[number * per_file : (number + 1) * per_file])
+        yield FileStatistics(path=f"{group.partition}/{number}", size_bytes=size_bytes, row_groups=row_groups)
+
+
+class _Spread:
+    """The rows of a group in their new order: a sort cuts its first column, a curve all of its columns."""
+
+    def __init__(self, whole: RowGroupStatistics, execution: ExecutionPolicy) -> None:
+        self._whole = whole
+        wanted = () if execution.strategy == STITCH else execution.columns
+        wanted = wanted[:1] if execution.strategy == _LINEAR else wanted
+        names = {name.lower(): name for name in whole.columns}
+        self._cut = [names.get(column.lower()) for column in wanted]
+
+    @property
+    def arranges(self) -> bool:
+        """Whether rows are put in order at all."""
+        return bool(self._cut)
+
+    def row_group(self, of_rows: range, data_bytes: int, shape: PageShape | None) -> RowGroupStatistics:
+        """Some of the rows as a row group, with pages of that shape."""
+        group = RowGroupStatistics(
+            rows=len(of_rows),
+            data_bytes=data_bytes,
+            columns={name: self._bounds(name, of_rows) for name in self._whole.columns},
         )
+        return group if shape is None else shape.divided(group, self._bounds, first=of_rows.start)
+
+    def _bounds(self, name: str, of_rows: range) -> ColumnStatistics:
+        column, whole = self._whole.columns[name], self._whole.rows
+        # How nulls are spread is not known, but where there is none or nothing else.
+        column = replace(column, nulls=len(of_rows) if column.nulls == whole else column.nulls and None)
+        if name not in self._cut:
+            return column
+        if len(self._cut) == 1:
+            return _part(column, of_rows.start, of_rows.stop, whole)
+        # A cell of the curve: of so many steps in each column, the one in the middle of the rows.
+        steps = max(round((whole / len(of_rows)) ** (1 / len(self._cut))), 1)
+        cell = (of_rows.start + of_rows.stop) * steps ** len(self._cut) // (2 * max(whole, 1))
+        step = cell // steps ** self._cut.index(name) % steps
+        return _part(column, step, step + 1, steps)
 
 
 def _merged(files: Sequence[FileStatistics]) -> RowGroupStatistics:
@@ -70,18 +117,18 @@ def _merged(files: Sequence[FileStatistics]) -> RowGroupStatistics:
     )
 
 
-def _part(column: ColumnStatistics, step: int, parts: int) -> ColumnStatistics:
-    """The bounds of one of equal parts of a range of numbers; of anything else the whole."""
+def _part(column: ColumnStatistics, first: int, end: int, parts: int) -> ColumnStatistics:
+    """The bounds of some of equal parts of a range of numbers; of anything else the whole."""
     low, high = column.minimum, column.maximum
     if isinstance(low, bool) or isinstance(high, bool):
         return column
     if isinstance(low, int) and isinstance(high, int):
         width = high - low
-        return replace(column, minimum=low + width * step // parts, maximum=low + width * (step + 1) // parts)
+        return replace(column, minimum=low + width * first // parts, maximum=low + width * end // parts)
     if isinstance(low, float) and isinstance(high, float):
-        width_of_part = (high - low) / parts
-        return replace(column, minimum=low + width_of_part * step, maximum=low + width_of_part * (step + 1))
-    if isinstance(low, Decimal) and isinstance(high, Decimal):
         part = (high - low) / parts
-        return replace(column, minimum=low + part * step, maximum=low + part * (step + 1))
+        return replace(column, minimum=low + part * first, maximum=low + part * end)
+    if isinstance(low, Decimal) and isinstance(high, Decimal):
+        step = (high - low) / parts
+        return replace(column, minimum=low + step * first, maximum=low + step * end)
     return column

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from parquetry.compiler.plan import RecipeStep
+from parquetry.compiler.plan import Change, RecipeStep
+from parquetry.compiler.spec_yaml import flow
 from parquetry.runtime.spec import TableSpec
 
 REMEDY = "this never changes in place: make a new table from the old one, then swap"
@@ -26,24 +27,32 @@ def remedy_renamed(old: str, new: str, *, otherwise: str) -> str:
 
 
 def copy_recipe(
-    spec: TableSpec, *, file: str, location: str, applied_commit: str | None, names_location: bool
+    spec: TableSpec,
+    *,
+    file: str,
+    location: str,
+    applied_commit: str | None,
+    names_location: bool,
+    changes: tuple[Change, ...],
 ) -> tuple[RecipeStep, ...]:
     """How a table gets another key, partitioning, type or place: by a new table beside it.
 
     ``spec`` is the wanted one, ``file`` where it is declared, ``location`` where the rows are, and
     ``applied_commit`` the git commit of the spec that is applied, None where none has the file.
-    ``names_location``: the wanted spec says that it is where the rows are.
+    ``names_location``: the wanted spec says that it is where the rows are. ``changes`` are those from the
+    applied spec to the wanted one, told in reverse where git cannot bring the applied one back.
     """
     name, copy = spec.name, f"{spec.name}_v2"
     folder, slash, _ = file.rpartition("/")
     copied = f"{folder}{slash}{copy}.yml"
     operation = "upsert" if spec.record_key else "insert"
     restored = () if applied_commit is None else (f"git checkout {applied_commit[:12]} -- {file}",)
+    applied = "" if restored else f": {'; '.join(map(_undone, changes))}"
     elsewhere = ", another location" if names_location else ""
     source = f"{{name: old, format: hudi, path: {location}, operation: {operation}}}"
     return (
         RecipeStep(
-            text=f"Keep the wanted spec as {copied}, and put the applied one back at {file}.",
+            text=f"Keep the wanted spec as {copied}, and put the applied one back at {file}{applied}.",
             commands=(f"cp {file} {copied}", *restored),
         ),
         RecipeStep(
@@ -64,3 +73,10 @@ def copy_recipe(
             commands=(f"rm {file}", "parquetry apply"),
         ),
     )
+
+
+def _undone(change: Change) -> str:
+    """What the applied spec says where the wanted one differs."""
+    if change.old is None:
+        return f"without {change.path}"
+    return f"`{change.path}: {flow(change.old)}`"

@@ -12,19 +12,15 @@ from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 
 
 def refuse_foreign(table: Declared, observation: Observation, context: PlanContext) -> Blocked | None:
-    """SC501 for another project's table; None for one of this project."""
-    if observation.handle.project == context.project:
+    """SC501 for another project's table, SC504 for another target's; None for one of this target."""
+    found = observation.foreign_to(context.owner_of(observation))
+    if found is None:
         return None
-    owner = (
-        f"project {observation.handle.project!r}" if observation.handle.project else "no parquetry project"
-    )
-    named = f", or name this project {observation.handle.project!r} as it was"
-    adopting = f", or remove {table.file}, run `parquetry adopt LOCATION` and put back from it what you want"
     return _refusal(
         table,
-        "SC501",
-        reason=f"the table at {table.location} belongs to {owner}",
-        remedy=f"give the table another location{named if observation.handle.project else adopting}",
+        found.code,
+        reason=f"the table at {table.location} {found.reason}",
+        remedy=found.remedy.replace("its file", table.file),
     )
 
 
@@ -46,6 +42,7 @@ def refuse_move(table: Declared, elsewhere: Elsewhere, context: PlanContext) -> 
         location=elsewhere.location,
         applied_commit=_holding(elsewhere.applied_commit, table, context),
         names_location=False,
+        changes=(move,),
     )
     return _refusal(table, move.code, reason=_because(move), remedy=REMEDY, changes=(move,), recipe=recipe)
 
@@ -96,7 +93,7 @@ def refuse_breaking(
     for never in (IDENTITY_CODES, UNREADABLE_CODES):
         found = next((change for change in breaking if change.code in never), None)
         if found is not None:
-            recipe = _copy_recipe(table, observation, context)
+            recipe = _copy_recipe(table, observation, context, changes)
             return _refusal(
                 table, found.code, reason=_because(found), remedy=REMEDY, changes=changes, recipe=recipe
             )
@@ -111,7 +108,7 @@ def refuse_breaking(
     )
     if code == "SC310" and not table.protected and (renamed := _renamed(changes)):
         remedy = remedy_renamed(*renamed, otherwise=remedy)
-        recipe = _copy_recipe(table, observation, context)
+        recipe = _copy_recipe(table, observation, context, changes)
     return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)
 
 
@@ -125,7 +122,9 @@ def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
     return gone[0].path.partition(".")[2], come[0].path.partition(".")[2]
 
 
-def _copy_recipe(table: Declared, observation: Observation, context: PlanContext) -> tuple[RecipeStep, ...]:
+def _copy_recipe(
+    table: Declared, observation: Observation, context: PlanContext, changes: tuple[Change, ...]
+) -> tuple[RecipeStep, ...]:
     applied = observation.handle.applied
     return copy_recipe(
         table.spec,
@@ -133,6 +132,7 @@ def _copy_recipe(table: Declared, observation: Observation, context: PlanContext
         location=table.location,
         applied_commit=_holding(applied.git_commit if applied else None, table, context),
         names_location=table.is_written("location"),
+        changes=changes,
     )
 
 

@@ -12,21 +12,24 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from parquetry.compiler.errors import UnexpectedError, UnsavedResultsError
-from parquetry.compiler.observation import Observation, observe
-from parquetry.compiler.workspace import Workspace, job
+from parquetry.compiler.observation import Observation, check_files, observe
+from parquetry.compiler.workspace import Workspace, job, spec_of
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering_due import is_time, trigger_of
-from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.codec import Brief, to_json_value
 from parquetry.runtime.errors import PartialFailureError
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, resolve_environment
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.main import JobResult
-from parquetry.runtime.spec import Source
+from parquetry.runtime.spec import Source, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 
 _Found = TypeVar("_Found")
+
+
+_OPEN, _FILES = "open", "files"
 
 
 class Only(StrEnum):
@@ -36,9 +39,12 @@ class Only(StrEnum):
     SERVICES = "services"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutcome:
-    """A job's result, or why there is none; ``name`` is ``open`` when the table could not be looked at."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class JobOutcome(Brief):
+    """A job's result, or why there is none.
+
+    ``name`` is ``open`` when the table could not be looked at, and ``files`` for base files that are lost.
+    """
 
     table: str
     name: str
@@ -46,8 +52,8 @@ class JobOutcome:
     error: ParquetryError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunResult(Brief):
     """What a run did, in order; ``unsaved`` is why its results are in no file."""
 
     run_id: str
@@ -70,6 +76,20 @@ class RunResult:
                 f"{len(errors)} of {len(self.outcomes)} jobs failed; run again when mended"
             )
         return errors[0]
+
+    @property
+    def reasons(self) -> tuple[JobOutcome, ...]:
+        """The failed jobs whose reason is still to be told beside :attr:`failure`, in order.
+
+        A job that failed for what an earlier one has told, such as a lost file, does not repeat it.
+        """
+        failure, told, found = self.failure, set[tuple[str, str]](), []
+        for outcome in self.outcomes:
+            said = {(outcome.table, part) for part in str(outcome.error or "").split("; ")}
+            if outcome.error is not None and outcome.error is not failure and not said <= told:
+                found.append(outcome)
+            told |= said
+        return tuple(found)
 
 
 Launch = Callable[[JobPlan], JobResult]
@@ -112,8 +132,8 @@ def run_tables(
     launch = prepare(all_jobs)
     observer.planned(all_jobs)
     outcomes: list[JobOutcome] = []
-    for jobs in planned:
-        outcomes.extend(_run_jobs(jobs, launch, observer, diagnose))
+    for table, jobs in zip(workspace.tables, planned, strict=True):
+        outcomes.extend(_run_jobs(table, jobs, launch, observer, diagnose))
     result = RunResult(run_id=run_id, outcomes=tuple(outcomes))
     unsaved = _save(workspace.project.root / "target" / "runs" / run_id / "results.json", result)
     return replace(result, unsaved=unsaved)
@@ -122,21 +142,35 @@ def run_tables(
 def cluster_job(workspace: Workspace, table: ResolvedTable) -> JobPlan:
     """The job that pays a table's clustering debt by its applied spec, whatever its trigger.
 
-    UnappliedError when nothing is applied, and the errors of opening the table.
+    UnappliedError when nothing is applied, ForeignTableError for a table of another project or target, and
+    the errors of opening the table.
     """
+    return _job(workspace, table, _applied(workspace, table), JobKind.CLUSTER)
+
+
+def _applied(workspace: Workspace, table: ResolvedTable) -> Observation:
+    """The table, with an applied spec; ForeignTableError for another project's, else UnappliedError."""
     observation = observe(workspace.store(table))
+    if observation is not None:
+        observation.check_owner(workspace.owner)
     if observation is None or not observation.is_applied or observation.handle.spec is None:
         raise workspace.unapplied(table)
-    return _job(workspace, table, observation, JobKind.CLUSTER)
+    return observation
 
 
 def _run_jobs(
-    jobs: tuple[JobPlan | JobOutcome, ...], launch: Launch, observer: Observer, diagnose: Diagnose
+    table: ResolvedTable,
+    jobs: tuple[JobPlan | JobOutcome, ...],
+    launch: Launch,
+    observer: Observer,
+    diagnose: Diagnose,
 ) -> Iterator[JobOutcome]:
     for plan in jobs:
         if isinstance(plan, JobOutcome):
             yield plan
-            return
+            if plan.name == _OPEN:
+                return
+            continue
         is_due = _attempt(plan.table, plan.name, partial(_is_due, plan), diagnose)
         if isinstance(is_due, JobOutcome):
             yield is_due
@@ -146,10 +180,37 @@ def _run_jobs(
         observer.started(plan)
         result = _attempt(plan.table, plan.name, partial(launch, plan), diagnose)
         outcome = result if isinstance(result, JobOutcome) else _done(plan, result)
+        if outcome.error is not None:
+            outcome.error.args = (_located(str(outcome.error), plan.spec, table),)
         observer.ended(outcome)
         yield outcome
         if outcome.error is not None:
             return
+
+
+def _located(text: str, applied: TableSpec, table: ResolvedTable) -> str:
+    """What a job says of declared SQL, with file, line and column where the project still has that SQL."""
+    declared = _sql(spec_of(table))
+    for (path, words), expression in _sql(applied).items():
+        origin = table.origin(path)
+        if origin.file is None or declared.get((path, words)) != expression:
+            continue
+        if f"{words}: " in text:
+            return text.replace(f"{words}: ", f"{words} ({origin}): ", 1)
+    return text
+
+
+def _sql(spec: TableSpec) -> dict[tuple[str, str], str]:
+    """The SQL of a spec by its path there and what the runtime calls it."""
+    found = {}
+    for source in spec.sources:
+        for key, text in (("select", source.select), ("delete_when", source.delete_when)):
+            path = f"sources.{source.name}.{key}"
+            found[path, path] = text
+    for column in spec.columns:
+        for words in (f"generated column {column.name!r}", f"generated columns {column.name}"):
+            found[f"columns.{column.name}.generated", words] = column.generated
+    return {place: text for place, text in found.items() if text is not None}
 
 
 def _is_due(plan: JobPlan) -> bool:
@@ -157,7 +218,7 @@ def _is_due(plan: JobPlan) -> bool:
     if plan.kind is not JobKind.CLUSTER:
         return True
     store = open_store(plan.location, resolve_environment(plan.storage))
-    return is_time(open_table(store), Trigger.ASYNC)
+    return is_time(open_table(store, owner=plan.owner), Trigger.ASYNC)
 
 
 def _done(plan: JobPlan, result: JobResult) -> JobOutcome:
@@ -177,12 +238,17 @@ def _attempt(table: str, name: str, body: Callable[[], _Found], diagnose: Diagno
 def _jobs(
     workspace: Workspace, table: ResolvedTable, only: Only | None, diagnose: Diagnose
 ) -> tuple[JobPlan | JobOutcome, ...]:
-    observation = _attempt(table.name, "open", lambda: observe(workspace.store(table)), diagnose)
+    observation = _attempt(table.name, _OPEN, lambda: _applied(workspace, table), diagnose)
     if isinstance(observation, JobOutcome):
         return (observation,)
-    if observation is None or not observation.is_applied or observation.handle.spec is None:
-        return (JobOutcome(table=table.name, name="open", error=workspace.unapplied(table)),)
+    assert observation.handle.spec is not None, "what is applied has a spec"
     plans: list[JobPlan | JobOutcome] = []
+    # Whoever writes to their partitions is refused; what is left of the table goes on.
+    whole = _attempt(
+        table.name, _FILES, lambda: check_files(observation, spec_of(table), everywhere=False), diagnose
+    )
+    if isinstance(whole, JobOutcome):
+        plans.append(whole)
     if only is not Only.SERVICES:
         sources = observation.handle.spec.sources
         plans += [_job(workspace, table, observation, JobKind.INGEST, source=source) for source in sources]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.errors import UsageError
 from parquetry.compiler.inspection import LayoutReport, PartitionReport
+from parquetry.errors import UsageError
 
 
 def read_layouts(files: Iterable[Path]) -> dict[str, LayoutReport]:
@@ -38,11 +38,17 @@ def _layout(file: Path) -> LayoutReport:
 
 
 def _partition(entry: Mapping[str, Any]) -> PartitionReport:
+    sizes = tuple(int(size) for size in entry["file_sizes_bytes"])
+    instants, layouts = (entry.get(key, ()) for key in ("file_instants", "file_layouts"))
+    if any(said and len(said) != len(sizes) for said in (instants, layouts)):
+        raise ValueError("it does not say the same number of files everywhere")
     return PartitionReport(
         path=_text(entry["path"]),
         small_files=int(entry["small_files"]),
         rows=int(entry["rows"]),
-        file_sizes_bytes=tuple(int(size) for size in entry["file_sizes_bytes"]),
+        file_sizes_bytes=sizes,
+        file_instants=tuple(map(_text, instants)),
+        file_layouts=tuple(None if digest is None else _text(digest) for digest in layouts),
     )
 
 

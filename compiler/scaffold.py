@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from parquetry.compiler.git import published_at, repository_root
 from parquetry.compiler.templating import environment
 from parquetry.errors import ParquetryError
 from parquetry.project.scalar import scalar
@@ -13,14 +18,17 @@ from parquetry.project.schema import Kind, bundled, write_schemas
 from parquetry.version import VERSION
 
 SCHEMAS = "schemas"
+REQUIREMENTS = "requirements.txt"
 _FILES = {
     "parquetry.yml": "parquetry.yml.j2",
     "policies/small-data.yml": "policies/small-data.yml.j2",
     "tables/orders.yml": "tables/orders.yml.j2",
     "landing/2026-01.csv": "landing/2026-01.csv.j2",
     ".gitignore": "gitignore.j2",
-    ".github/workflows/parquetry.yml": "workflow.yml.j2",
+    REQUIREMENTS: "requirements.txt.j2",
 }
+_WORKFLOWS = ".github/workflows"
+_ADDRESS = re.compile(r"https?://(?:[^/@]*@)?(?P<rest>.+)|(?:ssh://)?git@(?P<host>[^:/]+)[:/](?P<path>.+)")
 _FALLBACK = "lake"
 _LONGEST = 128
 
@@ -31,43 +39,59 @@ class ScaffoldError(ParquetryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaffoldContext:
-    """Everything the templates of a new project may say."""
+    """Everything the templates of a new project may say.
+
+    ``folder`` is the project's in the repository, empty at its root. ``requirement`` is what pip installs,
+    None where nobody knows.
+    """
 
     name: str
-    version: str
+    folder: str
+    workflow: str
+    requirement: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaffold:
-    """A project that was made; ``files`` are relative to its directory."""
+    """A project that was made; ``files`` are relative to its directory.
+
+    ``installs`` is what its workflow installs, None where the user has to say it.
+    """
 
     directory: Path
     name: str
     files: tuple[str, ...]
+    installs: str | None
 
 
-def scaffold(directory: Path) -> Scaffold:
+def scaffold(directory: Path, *, installs: str | None = None) -> Scaffold:
     """Make a project in ``directory``, which may exist; it is named after the directory.
 
-    Nothing that is there is replaced: one file in the way, and nothing is written.
+    Nothing that is there is replaced: one file in the way, and nothing is written. In a git repository the
+    workflow goes to the root of it, where GitHub looks for workflows. ``installs`` is what pip gets parquetry
+    from, by default whatever this parquetry was installed from.
 
     Raises:
         ScaffoldError: a file is in the way, or the directory cannot be written.
 
     """
     name = project_name(directory)
-    context = ScaffoldContext(name=name, version=VERSION)
-    templates = environment()
+    workflow, folder = _workflow(directory, name)
+    context = ScaffoldContext(
+        name=name, folder=folder, workflow=workflow, requirement=installs or _requirement()
+    )
+    templates = environment(quoted=json.dumps)
     texts = {
         path: templates.get_template(f"scaffold/{template}").render(scaffold=context)
-        for path, template in _FILES.items()
+        for path, template in {**_FILES, workflow: "workflow.yml.j2"}.items()
     }
-    in_the_way = [path for path in (*texts, SCHEMAS) if (directory / path).exists()]
+    in_the_way = [path for path in (*texts, SCHEMAS) if _file(directory, path).exists()]
     if in_the_way:
-        raise ScaffoldError(f"{directory / in_the_way[0]} is there already; name an empty directory")
+        there = os.path.normpath(directory / in_the_way[0])
+        raise ScaffoldError(f"{there} is there already; name an empty directory")
     try:
         for path, text in texts.items():
-            file = directory / path
+            file = _file(directory, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         schemas = write_schemas(directory / SCHEMAS, {kind.value: bundled(kind) for kind in Kind})
@@ -76,7 +100,53 @@ def scaffold(directory: Path) -> Scaffold:
             f"{error.filename} cannot be written: {error.strerror}; name another directory"
         ) from error
     written = (*texts, *(f"{SCHEMAS}/{schema.name}" for schema in schemas))
-    return Scaffold(directory=directory, name=name, files=written)
+    return Scaffold(directory=directory, name=name, files=written, installs=context.requirement)
+
+
+def _file(directory: Path, path: str) -> Path:
+    """The file of a path that may lead out of a directory which is not there yet."""
+    return Path(os.path.normpath(directory.resolve() / path))
+
+
+def _workflow(directory: Path, name: str) -> tuple[str, str]:
+    """Where the workflow goes, relative to the project, and the project's folder in the repository."""
+    place = directory.resolve()
+    root = repository_root(place)
+    folder = "" if root is None else place.relative_to(root.resolve()).as_posix()
+    if root is None or folder == ".":
+        return f"{_WORKFLOWS}/parquetry.yml", ""
+    up = "/".join(".." for _ in folder.split("/"))
+    is_taken = (root / _WORKFLOWS / "parquetry.yml").exists()
+    file = f"parquetry-{name}.yml" if is_taken else "parquetry.yml"
+    return f"{up}/{_WORKFLOWS}/{file}", folder
+
+
+def _requirement() -> str | None:
+    """What pip can install this parquetry from elsewhere, by the record of its installation (PEP 610)."""
+    try:
+        record = distribution("parquetry").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    if record is None:
+        return f"parquetry=={VERSION}"
+    origin = json.loads(record)
+    url = str(origin["url"])
+    if "vcs_info" in origin:
+        return _from_git(url, origin["vcs_info"]["commit_id"])
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        published = published_at(Path(unquote(parts.path)))
+        return _from_git(*published) if published else None
+    return f"parquetry @ {parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()}"
+
+
+def _from_git(address: str, commit: str) -> str | None:
+    """A requirement without credentials; None for an address on this machine alone."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return None
+    place = found["rest"] or f"{found['host']}/{found['path']}"
+    return f"parquetry @ git+https://{place}@{commit}"
 
 
 def project_name(directory: Path) -> str:

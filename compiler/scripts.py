@@ -24,13 +24,16 @@ class ScriptContext:
     headline: str
     steps: tuple[str, ...]
     document: dict[str, Any]
+    file: str
+    package: str
     report: str | None
 
 
-def render_job(job: JobPlan, *, report: str | None = None) -> str:
+def render_job(job: JobPlan, *, file: str, package: str, report: str | None = None) -> str:
     """The script of a job: valid Python that runs the job it holds inline.
 
-    ``report`` is where beside the table it leaves its result.
+    ``file`` is its name and ``package`` the zip of parquetry, as a path relative to its folder. ``report``
+    is where beside the table it leaves its result.
     """
     source = next((s for s in job.spec.sources if s.name == job.source), None)
     context = ScriptContext(
@@ -39,6 +42,8 @@ def render_job(job: JobPlan, *, report: str | None = None) -> str:
         headline=_headline(job),
         steps=_steps(job, source),
         document=job.to_json(),
+        file=file,
+        package=package,
         report=report,
     )
     template = environment(literal=_literal, comment=_comment).get_template("job.py.j2")

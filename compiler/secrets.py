@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from parquetry.compiler.errors import UsageError
+from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
 
 _ENV_VAR = re.compile(r"""\{\{\s*env_var\(\s*(["'])(?P<name>\w+)\1\s*\)\s*\}\}""")

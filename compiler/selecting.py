@@ -14,16 +14,18 @@ from parquetry.project.diagnostics import errors
 from parquetry.project.loading import LoadResult
 from parquetry.project.selection import Method
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
-from parquetry.runtime.job import digest_of
+from parquetry.runtime.job import TableOwner, digest_of
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 
 
-def changed_state(tables: tuple[ResolvedTable, ...], store: Callable[[ResolvedTable], ObjectStore]) -> Method:
+def changed_state(
+    tables: tuple[ResolvedTable, ...], store: Callable[[ResolvedTable], ObjectStore], owner: TableOwner
+) -> Method:
     """``state:changed``: tables that are not there or whose applied spec is not the declared one.
 
-    A table that cannot be read counts as changed, so that the command says why.
+    A table that cannot be read, or is not the ``owner``'s, counts as changed, so that the command says why.
     """
 
     def is_changed(table: ResolvedTable) -> bool:
@@ -31,7 +33,7 @@ def changed_state(tables: tuple[ResolvedTable, ...], store: Callable[[ResolvedTa
             seen = observe(store(table))
         except (UnsupportedTableError, CorruptTableError):
             return True
-        if seen is None or not seen.is_applied or seen.handle.applied is None:
+        if seen is None or not seen.is_applied or seen.handle.applied is None or seen.foreign_to(owner):
             return True
         spec = TableSpec.from_json(project.spec_fields(table), place=table.name)
         return seen.handle.applied.digest != digest_of(spec.to_json())

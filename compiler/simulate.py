@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from parquetry.compiler.errors import UsageError
 from parquetry.compiler.masking import masked_by
 from parquetry.compiler.rereading import read_again
+from parquetry.errors import UsageError
 from parquetry.runtime.layout.model import FileSlice, SizingPolicy
 from parquetry.runtime.layout.record_size import FileSample, learn
 from parquetry.runtime.layout.simulation import simulate_sizing

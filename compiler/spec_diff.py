@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,8 @@ from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.revisions import load_before, load_known, project_at
 from parquetry.compiler.workspace import spec_of
 from parquetry.project import Project, ResolvedTable
+from parquetry.runtime.layout.clustering import debt
+from parquetry.runtime.layout.clustering_model import ClusteringFile, Debt, Partitioning, Situation
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.spec import TableSpec
@@ -185,30 +188,48 @@ def _move(old: ResolvedTable, new: ResolvedTable) -> Iterator[Change]:
 
 
 def _estimate(layout: LayoutReport, old: TableSpec, new: TableSpec) -> Estimate:
-    by_partition = [partition.file_sizes_bytes for partition in layout.partitions]
-    sizes = [size for partition in by_partition for size in partition]
-    due = [_due(partition, old, new) for partition in by_partition]
-    target = ClusteringSpec.of_extra(new.extra, new.sizing).plan.target_file_size_bytes
+    """By the function that plans are made by. Bounds, pending plans and steps are not in a saved layout."""
+    files = list(_files(layout))
+    sizes = [file.size_bytes for file in files]
+    policy = ClusteringSpec.of_extra(new.extra, new.sizing)
+    owed = Debt()
+    if policy.trigger is not Trigger.OFF:
+        types = {column.name: column.type for column in new.columns}
+        situation = Situation(
+            max_file_size_bytes=new.sizing.max_file_size_bytes,
+            partitioning=Partitioning(
+                columns=tuple((name, types.get(name, "string")) for name in new.partition_by),
+                hive_style=new.hive_style,
+                url_encode=new.url_encode,
+            ),
+            kept_until=layout.instant if policy.existing is Existing.KEEP else None,
+        )
+        owed = debt(policy, files, situation)
     return Estimate(
         instant=layout.instant,
         files=len(sizes),
         size_bytes=sum(sizes),
         small_files_before=sum(is_small(size, old.sizing) for size in sizes),
         small_files_after=sum(is_small(size, new.sizing) for size in sizes),
-        rewrite_bytes=sum(map(sum, due)),
-        files_after=len(sizes) - sum(map(len, due)) + sum(-(-sum(part) // target) for part in due),
+        rewrite_bytes=owed.rewritten_bytes,
+        files_after=len(sizes) - owed.files_before + owed.files_after,
     )
 
 
-def _due(sizes: Sequence[int], old: TableSpec, new: TableSpec) -> list[int]:
-    """The files of a partition that clustering would rewrite: all when their layout changes, else small ones.
-
-    One small file alone stays: rewriting it gains nothing.
-    """
-    before, after = (ClusteringSpec.of_extra(spec.extra, spec.sizing) for spec in (old, new))
-    if after.trigger is Trigger.OFF or after.existing is Existing.KEEP:
-        return []
-    if after.execution.arranges_rows and before.execution.digest != after.execution.digest:
-        return list(sizes)
-    small = [size for size in sizes if size < after.plan.small_file_limit_bytes]
-    return small if len(small) > 1 else []
+def _files(layout: LayoutReport) -> Iterator[ClusteringFile]:
+    """The files of a saved layout, as clustering sees them."""
+    taken: Counter[str] = Counter()
+    for partition in layout.partitions:
+        # Paths that are masked are alike.
+        taken[partition.path] += 1
+        number = taken[partition.path]
+        path = partition.path if number == 1 else f"{partition.path}#{number}"
+        for place, size in enumerate(partition.file_sizes_bytes):
+            yield ClusteringFile(
+                partition=path,
+                file_id=str(place),
+                instant=partition.file_instants[place] if partition.file_instants else "",
+                path=f"{path}/{place:08}",
+                size_bytes=size,
+                digest=partition.file_layouts[place] if partition.file_layouts else None,
+            )

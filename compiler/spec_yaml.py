@@ -24,7 +24,7 @@ _ORDER: Final = (
 LAYERED: Final = ("sizing", "files", "retention", "clustering", "key_scope", "partitioning")
 
 
-def structure(spec: TableSpec, *, location: str | None) -> dict[str, Any]:
+def structure(spec: TableSpec, *, location: str | Mapping[str, str] | None) -> dict[str, Any]:
     """What no layer of a project can supply: name, columns, keys, and what the spec declares by name."""
     extra = spec.extra
     document = {
@@ -118,7 +118,7 @@ def _settings(spec: TableSpec, sections: Collection[str]) -> dict[str, Any]:
 def _source(source: Source) -> dict[str, Any]:
     plain = Source(name=source.name, format=source.format, path=source.path)
     entry: dict[str, Any] = {"name": source.name, "format": source.format, "path": source.path}
-    for key in ("options", "select", "read", "drop_duplicates", "delete_when", "drop", "match"):
+    for key in ("options", "select", "read", "drop_duplicates", "delete_when", "drop", "match", "if_missing"):
         value = getattr(source, key)
         if value != getattr(plain, key):
             entry[key] = list(value) if isinstance(value, tuple) else value

@@ -134,4 +134,5 @@ def _source(source: Source) -> dict[str, Any]:
         "delete_when": source.delete_when,
         "drop": list(source.drop),
         "match": list(source.match),
+        "if_missing": source.if_missing,
     }

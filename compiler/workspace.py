@@ -12,13 +12,14 @@ from typing import Any
 from parquetry import project
 from parquetry.compiler.errors import SpecError, UnappliedError, UnknownTableError
 from parquetry.compiler.git import GitWorkTree, work_tree
+from parquetry.compiler.observation import Observation
 from parquetry.compiler.secrets import references, revealed
 from parquetry.compiler.selecting import changed_since, changed_state
 from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.diagnostics import one_of
 from parquetry.project.model import Budget
 from parquetry.project.model import SparkSettings as SparkTarget
-from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, digest_of
+from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, digest_of
 from parquetry.runtime.source_files import join_base
 from parquetry.runtime.spec import Source, TableSpec
 from parquetry.runtime.storage import ObjectStore, open_store
@@ -62,6 +63,17 @@ class Workspace:
         """The store at the table's location."""
         return self.store_at(table.location)
 
+    @property
+    def owner(self) -> TableOwner:
+        """Whose the tables have to be that are named in this project."""
+        return TableOwner(project=self.project.name, target=self.project.target.name)
+
+    def owner_of(self, observation: Observation) -> TableOwner:
+        """Whose a table has to be to be planned: one applied for a target that was renamed may be any's."""
+        applied = observation.handle.applied
+        is_declared = applied is not None and applied.target in self.project.targets
+        return self.owner if is_declared else replace(self.owner, target=None)
+
     def unapplied(self, table: ResolvedTable) -> UnappliedError:
         """What to raise for a table that nothing was applied to at this target."""
         return UnappliedError(
@@ -104,7 +116,7 @@ def open_workspace(
     if not select and not exclude:
         return whole
     methods = {
-        "state": changed_state(whole.tables, whole.store),
+        "state": changed_state(whole.tables, whole.store, whole.owner),
         "git": changed_since(result.project.root, target=target, variables=variables),
     }
     root = result.project.root

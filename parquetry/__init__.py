@@ -11,12 +11,48 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from parquetry.errors import ParquetryError
+from parquetry.errors import HOMES as _ERRORS
+from parquetry.errors import ParquetryError, UsageError
 from parquetry.version import VERSION
 
 if TYPE_CHECKING:
-    from parquetry.compiler.errors import SpecError
+    from parquetry.compiler.applying import ApplyResult
+    from parquetry.compiler.errors import (
+        BlockedPlanError,
+        JobFailedError,
+        SpecError,
+        UnacceptableDriftError,
+        UnappliedError,
+        UnexpectedError,
+        UnknownTableError,
+        UnsavedResultsError,
+    )
+    from parquetry.compiler.revisions import RevisionError
+    from parquetry.compiler.running import RunResult
     from parquetry.declared import Plan, Project, load
+    from parquetry.project.project_file import UndeclaredVariableError
+    from parquetry.project.selection import SelectionError
+    from parquetry.runtime.clustering_execution import PartlyClusteredError
+    from parquetry.runtime.errors import (
+        ConflictError,
+        CorruptTableError,
+        ForeignTableError,
+        InvalidDataError,
+        KeyUnavailableError,
+        LockHeldError,
+        MissingJavaError,
+        MissingSourceError,
+        NotFoundError,
+        PartialFailureError,
+        SparkEndedError,
+        SparkStartError,
+        StalePlanError,
+        StaleTimelineError,
+        StorageError,
+        TableNotFoundError,
+        UnknownOutcomeError,
+        UnsupportedTableError,
+    )
     from parquetry.runtime.layout.model import SizingPolicy
     from parquetry.runtime.outcome import CommitResult
     from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy, TableSpec
@@ -25,18 +61,50 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "ApplyResult",
+    "BlockedPlanError",
     "Column",
     "CommitResult",
+    "ConflictError",
+    "CorruptTableError",
     "FilesPolicy",
+    "ForeignTableError",
+    "InvalidDataError",
+    "JobFailedError",
     "KeyScope",
+    "KeyUnavailableError",
+    "LockHeldError",
+    "MissingJavaError",
+    "MissingSourceError",
+    "NotFoundError",
     "ParquetryError",
+    "PartialFailureError",
+    "PartlyClusteredError",
     "Plan",
     "Project",
     "RetentionPolicy",
+    "RevisionError",
+    "RunResult",
+    "SelectionError",
     "SizingPolicy",
+    "SparkEndedError",
+    "SparkStartError",
     "SpecError",
+    "StalePlanError",
+    "StaleTimelineError",
+    "StorageError",
     "Table",
+    "TableNotFoundError",
     "TableSpec",
+    "UnacceptableDriftError",
+    "UnappliedError",
+    "UndeclaredVariableError",
+    "UnexpectedError",
+    "UnknownOutcomeError",
+    "UnknownTableError",
+    "UnsavedResultsError",
+    "UnsupportedTableError",
+    "UsageError",
     "__version__",
     "create",
     "load",
@@ -44,6 +112,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    **_ERRORS,
+    "ApplyResult": "parquetry.compiler.applying",
     "Column": "parquetry.runtime.spec",
     "CommitResult": "parquetry.runtime.outcome",
     "FilesPolicy": "parquetry.runtime.spec",
@@ -51,8 +121,8 @@ _HOMES = {
     "Plan": "parquetry.declared",
     "Project": "parquetry.declared",
     "RetentionPolicy": "parquetry.runtime.spec",
+    "RunResult": "parquetry.compiler.running",
     "SizingPolicy": "parquetry.runtime.layout.model",
-    "SpecError": "parquetry.compiler.errors",
     "Table": "parquetry.table",
     "TableSpec": "parquetry.runtime.spec",
     "create": "parquetry.table",

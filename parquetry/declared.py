@@ -1,25 +1,37 @@
-"""Projects in Python: load, plan, apply.
+"""Projects in Python: load, plan, apply, run.
 
 >>> project = parquetry.load("my_project", target="dev")
 >>> project.plan().apply()
+>>> project.run()
+>>> project.table("orders").read()
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.compiler.applying import ApplyResult, apply_plan
+from parquetry.compiler.errors import UnexpectedError
+from parquetry.compiler.launch import launcher_for, new_run_id
+from parquetry.compiler.observation import is_there
 from parquetry.compiler.plan import Intent
 from parquetry.compiler.plan import Plan as SavedPlan
 from parquetry.compiler.plan_codec import encode, plan_json
 from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.running import JobOutcome, Only, RunResult, run_tables
 from parquetry.compiler.workspace import Workspace, open_workspace
-from parquetry.runtime.main import execute
+from parquetry.errors import ParquetryError, UsageError
+from parquetry.in_python import worded
+from parquetry.runtime.applied import check_owned
+from parquetry.runtime.job import JobPlan
+from parquetry.runtime.main import execute, spark_ended
+from parquetry.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +43,16 @@ class Plan:
 
     _plan: SavedPlan
     _workspace: Workspace
+
+    def __repr__(self) -> str:
+        intent = self.intent
+        counts = [
+            f"{count} {kind}"
+            for kind, count in Counter(str(action.change_class) for action in intent.actions).items()
+        ]
+        blocked = [f"{len(intent.blocked)} blocked"] if intent.blocked else []
+        done = ", ".join([*counts, *blocked]) or "nothing to do"
+        return f"Plan({intent.project!r}, target={intent.target!r}, plan_id={self.plan_id!r}: {done})"
 
     @property
     def plan_id(self) -> str:
@@ -64,9 +86,10 @@ class Plan:
         other tables were applied.
         """
         session = None if spark is None else lambda _: spark
-        result = apply_plan(self._plan, self._workspace, launch=lambda job: execute(job, session=session))
-        if result.failure is not None:
-            raise result.failure
+        with worded():
+            result = apply_plan(self._plan, self._workspace, launch=lambda job: execute(job, session=session))
+            if result.failure is not None:
+                raise result.failure
         return result
 
 
@@ -75,6 +98,12 @@ class Project:
     """A valid project at one target."""
 
     _workspace: Workspace
+
+    def __repr__(self) -> str:
+        root = str(self._workspace.project.root)
+        return (
+            f"Project({self.name!r}, target={self.target!r}, tables={len(self.tables)}, directory={root!r})"
+        )
 
     @property
     def name(self) -> str:
@@ -93,8 +122,54 @@ class Project:
 
     def plan(self) -> Plan:
         """What applying would change now; reads the tables and writes nothing."""
-        saved = plan_workspace(self._workspace, now_ms=time.time_ns() // 1_000_000)
+        with worded():
+            saved = plan_workspace(self._workspace, now_ms=time.time_ns() // 1_000_000)
         return Plan(_plan=saved, _workspace=self._workspace)
+
+    def table(self, name: str) -> Table:
+        """A table of the project, by its name.
+
+        UnknownTableError, which names the nearest one, when the project declares no such table, and
+        UnappliedError while nothing is applied at its location. ForeignTableError, now or by any method of
+        the table, when the one that is there is another project's, or applied for another target.
+        """
+        with worded():
+            declared = self._workspace.table(name)
+            store = self._workspace.store(declared)
+            if not is_there(store):
+                raise self._workspace.unapplied(declared)
+            check_owned(store, self._workspace.owner)
+        return Table(store, owner=self._workspace.owner)
+
+    def run(
+        self, *, only: str | None = None, spark: SparkSession | None = None, check: bool = True
+    ) -> RunResult:
+        """Ingest what is due, then cluster, clean and archive what is due, as ``parquetry run`` does.
+
+        ``only`` is ``ingest`` or ``services``, UsageError for any other. ``spark`` carries out what reads
+        rows; without it a session is started, or spark-submit called, as the target asks. The result has
+        one outcome per job, in order. When a job fails the other tables go on; then its error is raised,
+        PartialFailureError where something was committed. With ``check=False`` the result is given back
+        instead, and its ``failure`` is that error.
+        """
+        if only is not None and only not in set(Only):
+            parts = " or ".join(repr(str(part)) for part in Only)
+            raise UsageError(f"there is no part {only!r} of a run; only= takes {parts}")
+        run_id = new_run_id()
+        with worded():
+            result = run_tables(
+                self._workspace,
+                only=None if only is None else Only(only),
+                run_id=run_id,
+                prepare=launcher_for(self._workspace, run_id)
+                if spark is None
+                else lambda _: lambda job: execute(job, session=lambda _: spark),
+                observer=_Silent(),
+                diagnose=_bug,
+            )
+            if check and result.failure is not None:
+                raise result.failure
+        return result
 
 
 def load(
@@ -102,20 +177,51 @@ def load(
     *,
     target: str | None = None,
     variables: Mapping[str, str] | None = None,
-    select: tuple[str, ...] = (),
-    exclude: tuple[str, ...] = (),
+    select: Sequence[str] = (),
+    exclude: Sequence[str] = (),
 ) -> Project:
     """The project in ``directory`` at a target, by default its default one.
 
-    Raises SpecError, whose ``diagnostics`` are everything that is wrong with the files, and
-    UndeclaredVariableError for a variable that they do not declare.
+    ``select`` and ``exclude`` are selectors of tables, as the command line has them. Raises SpecError,
+    whose ``diagnostics`` are everything that is wrong with the files and whose message lists them;
+    UndeclaredVariableError for a variable that they do not declare; SelectionError for a selector that
+    cannot be followed.
     """
-    workspace = open_workspace(
-        Path(directory),
-        target=target,
-        variables=variables or {},
-        environment=os.environ,
-        select=select,
-        exclude=exclude,
-    )
+    for name, given in (("select", select), ("exclude", exclude)):
+        if isinstance(given, str):
+            raise UsageError(f"{name}= is one selector, {given!r}; give a list of them: [{given!r}]")
+    if not isinstance(target, str | None):
+        raise UsageError(f"target= is {target!r}; give the name of a target")
+    with worded():
+        workspace = open_workspace(
+            Path(directory),
+            target=target,
+            variables=variables or {},
+            environment=os.environ,
+            select=tuple(select),
+            exclude=tuple(exclude),
+        )
     return Project(_workspace=workspace)
+
+
+class _Silent:
+    """Nobody is told how a run goes on: its result says what came of it."""
+
+    def planned(self, jobs: tuple[JobPlan, ...]) -> None:
+        """Nothing."""
+
+    def started(self, job: JobPlan) -> None:
+        """Nothing."""
+
+    def ended(self, outcome: JobOutcome) -> None:
+        """Nothing."""
+
+
+def _bug(failure: Exception) -> ParquetryError:
+    """The error of a job that ended in what nobody foresaw; that is its cause."""
+    if (ended := spark_ended()) is not None:
+        ended.__cause__ = failure
+        return ended
+    error = UnexpectedError(f"a bug of parquetry ({type(failure).__name__}: {failure}); please report it")
+    error.__cause__ = failure
+    return error

@@ -1,8 +1,12 @@
-"""The root of every failure parquetry reports."""
+"""Every failure that parquetry reports: the root, and by name the others, each defined beside what raises it.
+
+``parquetry.errors.ConflictError`` and ``parquetry.ConflictError`` are one class.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from importlib import import_module
+from typing import Any, ClassVar
 
 
 class ParquetryError(Exception):
@@ -13,3 +17,64 @@ class ParquetryError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
+
+
+class UsageError(ParquetryError):
+    """The values given do not make a request that can be carried out."""
+
+    exit_code: ClassVar[int] = 2
+
+
+HOMES = {
+    **dict.fromkeys(
+        (
+            "ConflictError",
+            "CorruptTableError",
+            "ForeignTableError",
+            "InvalidDataError",
+            "KeyUnavailableError",
+            "LockHeldError",
+            "MissingJavaError",
+            "MissingSourceError",
+            "NotFoundError",
+            "PartialFailureError",
+            "SparkEndedError",
+            "SparkStartError",
+            "StalePlanError",
+            "StaleTimelineError",
+            "StorageError",
+            "TableNotFoundError",
+            "UnknownOutcomeError",
+            "UnsupportedTableError",
+        ),
+        "parquetry.runtime.errors",
+    ),
+    "PartlyClusteredError": "parquetry.runtime.clustering_execution",
+    **dict.fromkeys(
+        (
+            "BlockedPlanError",
+            "JobFailedError",
+            "SpecError",
+            "UnacceptableDriftError",
+            "UnappliedError",
+            "UnexpectedError",
+            "UnknownTableError",
+            "UnsavedResultsError",
+        ),
+        "parquetry.compiler.errors",
+    ),
+    "SelectionError": "parquetry.project.selection",
+    "UndeclaredVariableError": "parquetry.project.project_file",
+    "RevisionError": "parquetry.compiler.revisions",
+}
+"""Where the other errors that Python meets are defined; a module is imported when its error is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'parquetry.errors' has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(["ParquetryError", "UsageError", *HOMES])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from parquetry.runtime.applied import write_applied
-from parquetry.runtime.job import digest_of
+from parquetry.errors import UsageError
+from parquetry.in_python import worded
+from parquetry.runtime.accepted_loss import accept_loss
+from parquetry.runtime.applied import check_owned, write_applied
+from parquetry.runtime.job import SparkSettings, TableOwner, digest_of
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.services.archive import ArchiveResult, archive
@@ -23,13 +27,20 @@ from parquetry.runtime.table import TableHandle, create_table, open_table
 if TYPE_CHECKING:
     import datetime as dt
 
+    import pandas as pd
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from parquetry.compiler.inspection import LayoutReport
     from parquetry.compiler.instants import TimelineReport
     from parquetry.runtime.clustering_execution import ClusteringResult
+    from parquetry.runtime.local_rows import ArrowStream
+
+    Rows: TypeAlias = DataFrame | pd.DataFrame | pa.RecordBatch | ArrowStream
 
 Uri = str | os.PathLike[str]
+
+_BATCH_OPERATIONS: Final = tuple(str(o) for o in Operation if o is not Operation.DELETE_PARTITION)
 
 
 class Table:
@@ -38,10 +49,17 @@ class Table:
     Writes return a :class:`CommitResult`; its ``instant`` is None when there was nothing to write.
     They raise InvalidDataError, with nothing written, for rows that the table cannot take, and
     ConflictError when other writers won every time.
+
+    Rows are a Spark DataFrame, a pandas DataFrame, a pyarrow Table, RecordBatch or RecordBatchReader, or any
+    object with the Arrow stream interface (polars, DuckDB); TypeError for everything else. Rows that Spark
+    does not have yet are given the types that the table declares, a batch at a time; InvalidDataError names
+    a column with a value that its type does not hold. Where a method needs Spark and gets no session, it
+    takes the one that is running, or starts one on this machine.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, *, owner: TableOwner | None = None) -> None:
         self._store = store
+        self._owner = owner
 
     def __repr__(self) -> str:
         return f"Table({self._store.uri!r})"
@@ -62,9 +80,7 @@ class Table:
         handle = self._handle()
         return handle.effective_spec(handle.timeline())
 
-    def upsert(
-        self, rows: DataFrame, *, delete_when: str | None = None, drop: Sequence[str] = ()
-    ) -> CommitResult:
+    def upsert(self, rows: Rows, *, delete_when: str | None = None, drop: Sequence[str] = ()) -> CommitResult:
         """Replace the rows whose record key is there, insert the others.
 
         Of rows with one key the one with the largest ordering value counts; a stored row with a
@@ -75,9 +91,7 @@ class Table:
         """
         return self._write(rows, Operation.UPSERT, delete_when=delete_when, drop=drop)
 
-    def insert(
-        self, rows: DataFrame, *, drop: Sequence[str] = (), drop_duplicates: bool = False
-    ) -> CommitResult:
+    def insert(self, rows: Rows, *, drop: Sequence[str] = (), drop_duplicates: bool = False) -> CommitResult:
         """Add the rows without looking their keys up; small files are filled first.
 
         ``drop_duplicates`` keeps one row per key of these rows.
@@ -85,21 +99,21 @@ class Table:
         return self._write(rows, Operation.INSERT, drop=drop, drop_duplicates=drop_duplicates)
 
     def bulk_insert(
-        self, rows: DataFrame, *, sort_by: Sequence[str] = (), drop_duplicates: bool = False
+        self, rows: Rows, *, sort_by: Sequence[str] = (), drop_duplicates: bool = False
     ) -> CommitResult:
         """Add the rows in new files; ``sort_by`` orders them within each partition."""
         return self._write(rows, Operation.BULK_INSERT, sort_by=sort_by, drop_duplicates=drop_duplicates)
 
-    def insert_overwrite(self, rows: DataFrame, *, drop_duplicates: bool = False) -> CommitResult:
+    def insert_overwrite(self, rows: Rows, *, drop_duplicates: bool = False) -> CommitResult:
         """Replace the whole content of every partition that the rows touch."""
         return self._write(rows, Operation.INSERT_OVERWRITE, drop_duplicates=drop_duplicates)
 
-    def insert_overwrite_table(self, rows: DataFrame, *, drop_duplicates: bool = False) -> CommitResult:
+    def insert_overwrite_table(self, rows: Rows, *, drop_duplicates: bool = False) -> CommitResult:
         """Replace the whole content of the table; without rows it is empty afterwards."""
         return self._write(rows, Operation.INSERT_OVERWRITE_TABLE, drop_duplicates=drop_duplicates)
 
     def delete(
-        self, rows: DataFrame, *, match: Sequence[str] = (), delete_when: str | None = None
+        self, rows: Rows, *, match: Sequence[str] = (), delete_when: str | None = None
     ) -> CommitResult:
         """Remove rows by record key, or every row that agrees with one of ``rows`` in ``match`` columns.
 
@@ -111,6 +125,7 @@ class Table:
         """
         return self._write(rows, Operation.DELETE, match=match, delete_when=delete_when)
 
+    @worded()
     def delete_partition(self, partitions: Iterable[str | Mapping[str, Any]]) -> CommitResult:
         """Remove partitions, each given by its path or by a value per partition column.
 
@@ -118,9 +133,10 @@ class Table:
         """
         return delete_partitions(self._handle(), partitions)
 
+    @worded()
     def read(
         self,
-        spark: SparkSession,
+        spark: SparkSession | None = None,
         *,
         as_of: str | dt.date | None = None,
         since: str | dt.date | None = None,
@@ -137,9 +153,16 @@ class Table:
         from parquetry.runtime.spark.read import read_table  # noqa: PLC0415 - heavy
 
         return read_table(
-            spark, self._handle(), as_of=as_of, since=since, until=until, where=where, meta=meta
+            spark or self._session(),
+            self._handle(),
+            as_of=as_of,
+            since=since,
+            until=until,
+            where=where,
+            meta=meta,
         )
 
+    @worded()
     def batch_writer(
         self,
         operation: str,
@@ -152,14 +175,20 @@ class Table:
     ) -> Callable[[DataFrame, int], None]:
         """A function for ``writeStream.foreachBatch`` that writes every micro-batch once.
 
-        ``operation`` is ``upsert``, ``insert``, ``bulk_insert``, ``insert_overwrite`` or ``delete``;
-        ``stream`` names the record of batches, by default Spark's query id does.
+        ``operation`` is ``upsert``, ``insert``, ``bulk_insert``, ``insert_overwrite``,
+        ``insert_overwrite_table`` or ``delete``, UsageError for any other; ``stream`` names the record of
+        batches, by default Spark's query id does.
         """
+        if operation not in _BATCH_OPERATIONS:
+            near = get_close_matches(str(operation).lower(), _BATCH_OPERATIONS, n=1)
+            known = f"did you mean {near[0]!r}?" if near else f"operations are {', '.join(_BATCH_OPERATIONS)}"
+            raise UsageError(f"a batch writer has no operation {operation!r}; {known}")
         from parquetry.runtime.spark.stream import batch_writer  # noqa: PLC0415 - heavy
 
         return batch_writer(
             self._store,
             Operation(operation),
+            owner=self._owner,
             stream=stream,
             delete_when=delete_when,
             match=match,
@@ -167,44 +196,65 @@ class Table:
             drop_duplicates=drop_duplicates,
         )
 
+    @worded()
     def timeline(self, instant: str | None = None) -> TimelineReport:
         """What happened to the table, by instant, or about one of them."""
         from parquetry.compiler.instants import report_timeline  # noqa: PLC0415 - heavy
 
-        return report_timeline(self._store, instant=instant)
+        return report_timeline(self._owned(), instant=instant)
 
+    @worded()
     def inspect(self) -> LayoutReport:
         """The files by partition, and what declared queries have to read."""
         from parquetry.compiler.inspection import inspect_table  # noqa: PLC0415 - heavy
 
-        return inspect_table(self._store)
+        return inspect_table(self._owned())
 
+    @worded()
     def savepoint(self, instant: str | None = None, *, comment: str = "") -> SavepointResult:
         """Protect the table as of a commit from cleaning, by default the newest before unfinished ones."""
         return create_savepoint(self._handle(), instant, comment=comment)
 
+    @worded()
     def delete_savepoint(self, instant: str) -> None:
         """Give a savepoint up."""
         delete_savepoint(self._handle(), instant)
 
+    @worded()
     def restore(self, savepoint: str) -> RestoreResult:
         """Take the table back to a savepoint; everything later is removed."""
         return restore(self._handle(), savepoint)
 
+    @worded()
     def rollback(self, instant: str) -> RollbackResult:
         """Undo the newest commit, or a pending one whose writer is dead."""
         return rollback(self._handle(), instant)
 
+    @worded()
+    def accept_loss(self) -> CommitResult:
+        """Give up the rows of base files that are gone, or not of the size that their commits wrote.
+
+        Their file groups are replaced by nothing, older versions included; reads and writes go on then.
+        """
+        return accept_loss(self._handle())
+
+    @worded()
     def clean(self) -> CleanResult:
         """Remove file versions that the retention policy no longer keeps."""
         return clean(self._handle())
 
+    @worded()
     def archive(self) -> ArchiveResult:
         """Move old instants to the archive."""
         return archive(self._handle())
 
+    @worded()
     def cluster(
-        self, spark: SparkSession, *, instant: str | None = None, budget_bytes: int | None = None
+        self,
+        spark: SparkSession | None = None,
+        *,
+        instant: str | None = None,
+        budget_bytes: int | None = None,
     ) -> ClusteringResult:
         """Rewrite files as the clustering section of the applied spec asks; what was done.
 
@@ -217,19 +267,38 @@ class Table:
         """
         from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
 
+        session = spark or self._session()
         if instant is not None:
-            return execute(spark, self._handle(), instant)
-        return cluster(spark, self._handle(), budget_bytes=budget_bytes)
+            return execute(session, self._handle(), instant)
+        return cluster(session, self._handle(), budget_bytes=budget_bytes)
 
     def _handle(self) -> TableHandle:
-        return open_table(self._store)
+        return open_table(self._store, owner=self._owner)
 
-    def _write(self, rows: DataFrame, operation: Operation, **options: Any) -> CommitResult:
+    def _owned(self) -> ObjectStore:
+        """The store, after it was asked whose table it holds where that was named in a project."""
+        if self._owner is not None:
+            check_owned(self._store, self._owner)
+        return self._store
+
+    def _session(self) -> SparkSession:
+        from parquetry.runtime.spark.start import start_session  # noqa: PLC0415 - heavy
+
+        return start_session(SparkSettings(), name=f"parquetry {self.name}")
+
+    @worded()
+    def _write(self, rows: Rows, operation: Operation, **options: Any) -> CommitResult:
+        from parquetry.runtime.local_rows import check_rows  # noqa: PLC0415 - heavy
+
+        check_rows(rows)
+        handle = self._handle()
         from parquetry.runtime.spark.write import write  # noqa: PLC0415 - heavy
 
-        return write(rows.sparkSession, self._handle(), rows, operation=operation, **options)
+        spark = getattr(rows, "sparkSession", None) or self._session()
+        return write(spark, handle, rows, operation=operation, **options)
 
 
+@worded()
 def open(uri: Uri, options: Mapping[str, Any] | None = None) -> Table:  # noqa: A001 - parquetry.open
     """The table at a path or URI; ``options`` are fsspec's for its store.
 
@@ -241,6 +310,7 @@ def open(uri: Uri, options: Mapping[str, Any] | None = None) -> Table:  # noqa: 
     return Table(store)
 
 
+@worded()
 def create(
     uri: Uri, spec: TableSpec, *, project: str = "python", options: Mapping[str, Any] | None = None
 ) -> Table:

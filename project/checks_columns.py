@@ -13,9 +13,12 @@ from parquetry.project.column_types import (
     is_nested,
 )
 from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.model import KeyScope, Operation, ResolvedTable
 from parquetry.project.resolve import Resolution
+from parquetry.project.sql_grammar import columns_read
+from parquetry.project.sql_tokens import SqlProblem, tokens
 
-_DELETE_FLAG = "_hoodie_is_deleted"
+DELETE_FLAG = "_hoodie_is_deleted"
 _CONTROL_COLUMNS = frozenset(
     {
         "__bucket",
@@ -30,6 +33,11 @@ _CONTROL_COLUMNS = frozenset(
         "__ref",
     }
 )
+_BY_KEY = (Operation.UPSERT, Operation.DELETE)
+_CHANGING = frozenset(
+    {"current_date", "current_timestamp", "now", "rand", "randn", "random", "unix_timestamp", "uuid"}
+)
+"""Functions that give another value at another time; the commonest of them."""
 _UNSTABLE_TEXTS = frozenset({"float", "double", "timestamp"})
 _MOST_HINTS = 50
 _UNORDERED = frozenset({"binary", "boolean"})
@@ -66,16 +74,16 @@ def _check_names(resolution: Resolution) -> None:
                 "PQ301", f"column '{name}' is there twice, also as '{other}'", node, "rename one of them"
             )
         first.setdefault(name.lower(), name)
-        if name.lower().startswith("_hoodie_") and name != _DELETE_FLAG:
+        if name.lower().startswith("_hoodie_") and name != DELETE_FLAG:
             resolution.report("PQ405", f"column name '{name}' belongs to the table format", path, "rename it")
         if name.lower() in _CONTROL_COLUMNS:
             resolution.report(
                 "PQ405", f"writing needs the column name '{name}' for itself", path, "rename it"
             )
-    flag = resolution.types.get(_DELETE_FLAG)
+    flag = resolution.types.get(DELETE_FLAG)
     if flag is not None and flag != Primitive("boolean"):
         resolution.report(
-            "PQ404", f"column '{_DELETE_FLAG}' is {flag}", f"columns.{_DELETE_FLAG}.type", "make it boolean"
+            "PQ404", f"column '{DELETE_FLAG}' is {flag}", f"columns.{DELETE_FLAG}.type", "make it boolean"
         )
 
 
@@ -147,6 +155,7 @@ def _check_partitioning(resolution: Resolution) -> None:
         elif type_ == Primitive("string") and not table.url_encode:
             summary = f"partition column '{name}' is a string and url_encode is off"
             resolution.report("PQ705", summary, path, "leave url_encode on")
+    _check_moving_keys(resolution)
     if not table.partition_by and resolution.intact("partition_by"):
         if resolution.was_declared("partitioning") and "partitioning" in resolution.file.value:
             resolution.report(
@@ -156,6 +165,40 @@ def _check_partitioning(resolution: Resolution) -> None:
             resolution.report(
                 "PQ701", "key_scope: table has no effect without partition_by", "key_scope", at_key=True
             )
+
+
+def _check_moving_keys(resolution: Resolution) -> None:
+    """Warns of keys that can come with another partition value, where writes look such keys up."""
+    table = resolution.table
+    looked_up = not table.sources or any(source.operation in _BY_KEY for source in table.sources)
+    if table.key_scope is not KeyScope.PARTITION or not table.record_key or not looked_up:
+        return
+    if not resolution.columns_known or not resolution.intact("record_key", "partition_by", "sources"):
+        return
+    known = [name for name in table.partition_by if type_of(resolution, name) is not None]
+    loose = [name for name in known if not _follows_from_key(table, name)]
+    if loose and all(type_of(resolution, name) is not None for name in table.record_key):
+        shown = " and ".join(f"'{name}'" for name in loose)
+        summary = f"a key that comes with another {shown}, which is not part of it, becomes a second row"
+        hint = "set key_scope: table, add it to the record key, or accept it with an allow entry"
+        resolution.report("PQ710", summary, "record_key", hint, at_key=True)
+
+
+def _follows_from_key(table: ResolvedTable, name: str) -> bool:
+    """Whether rows of one key have one value in a column: as part of the key, or computed from it."""
+    if name in table.record_key:
+        return True
+    generated = next((c.generated for c in table.columns if c.name == name), None)
+    if generated is None:
+        return False
+    try:
+        found = tokens(generated)
+    except SqlProblem:
+        return True  # an error of its own
+    if any(token.text.lower() in _CHANGING for token in found):
+        return False
+    read = columns_read(found, {column.name.lower() for column in table.columns})
+    return bool(read) and read <= {field.lower() for field in table.record_key}
 
 
 def _check_references(resolution: Resolution) -> None:

@@ -50,13 +50,12 @@ def _check_clustering_limits(resolution: Resolution) -> None:
         _out_of_order(resolution, limit, target)
     if plan.target_file_size_bytes > plan.max_group_size_bytes:
         _out_of_order(resolution, target, group)
-    if (
-        resolution.was_declared(target)
-        and plan.target_file_size_bytes != resolution.table.sizing.max_file_size_bytes
-    ):
+    ceiling, ceiling_bytes = "sizing.max_file_size", resolution.table.sizing.max_file_size_bytes
+    if plan.target_file_size_bytes > ceiling_bytes:
+        _out_of_order(resolution, target, ceiling)
+    elif resolution.was_declared(target) and plan.target_file_size_bytes < ceiling_bytes:
         declared = resolution.table.declared
-        ceiling = declared("sizing.max_file_size")
-        summary = f"target_file_size {declared(target)} and sizing.max_file_size {ceiling} differ"
+        summary = f"target_file_size {declared(target)} is below sizing.max_file_size {declared(ceiling)}"
         resolution.report("PQ702", summary, target, "make them equal")
 
 
@@ -190,6 +189,10 @@ def _check_key(resolution: Resolution, reference: str) -> None:
 
 
 def _check_tests(resolution: Resolution) -> None:
+    if resolution.layered.value.get("tests"):
+        summary = "tests are recorded, and nothing carries them out yet"
+        hint = "check the rows where they come from, or accept it with an allow entry"
+        resolution.report("PQ709", summary, "tests", hint, at_key=True)
     for index, entry in enumerate(resolution.layered.value.get("tests", ())):
         if "max_small_files" in entry and resolution.table.sizing.small_file_limit_bytes == 0:
             path = f"tests.{index}.max_small_files"

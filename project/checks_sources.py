@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from parquetry.project.checks_columns import DELETE_FLAG
+from parquetry.project.column_types import may_have_fields
+from parquetry.project.diagnostics import did_you_mean, some
 from parquetry.project.model import Operation, Source
 from parquetry.project.resolve import Resolution
-from parquetry.project.sql_guard import (
-    SqlProblem,
-    Token,
-    check_expression,
-    check_select,
-    column_names,
-    suspicious_names,
-)
+from parquetry.project.sql_grammar import columns_read, selected_names, unknown_columns
+from parquetry.project.sql_guard import check_expression, check_select
+from parquetry.project.sql_tokens import SqlProblem, Token
 
 _WITHOUT_KEY = (Operation.INSERT, Operation.BULK_INSERT)
+_META_COLUMNS = frozenset(
+    {
+        "_hoodie_commit_time",
+        "_hoodie_commit_seqno",
+        "_hoodie_record_key",
+        "_hoodie_partition_path",
+        "_hoodie_file_name",
+    }
+)
 
 
 def check_sources(resolution: Resolution) -> None:
@@ -64,7 +71,7 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
             at_key=True,
         )
     if source.read == "full" and source.operation in (Operation.INSERT, Operation.BULK_INSERT):
-        summary = f"read: full with operation: {source.operation} adds all rows again at every run"
+        summary = f"read: full with operation: {source.operation} adds all rows again whenever a file changes"
         resolution.report("PQ706", summary, f"{path}.read", "use read: new or operation: upsert")
     if source.path in (resolution.table.location, resolution.table.location_declared):
         summary = f"source '{source.name}' reads the table itself, whose every commit is new to it"
@@ -84,7 +91,7 @@ def _check_sql(resolution: Resolution) -> None:
         if column.generated is not None:
             path = f"columns.{column.name}.generated"
             found = _guarded(resolution, check_expression, column.generated, path)
-            names = column_names(found) & generated.keys()
+            names = columns_read(found, generated)
             if names:
                 # All are computed at once, so that one would see another as null.
                 other = (
@@ -94,17 +101,25 @@ def _check_sql(resolution: Resolution) -> None:
                 resolution.report("PQ601", summary, path, "use columns that are not generated")
             _check_names(resolution, found, path)
     for source in resolution.table.sources:
+        selected: frozenset[str] | None = None
         if source.select is not None:
-            _guarded(resolution, check_select, source.select, f"sources.{source.name}.select")
+            found = _guarded(resolution, check_select, source.select, f"sources.{source.name}.select")
+            selected = selected_names(found) if found else None
+            _check_given(resolution, source, selected)
         if source.delete_when is not None:
-            _guarded(resolution, check_expression, source.delete_when, f"sources.{source.name}.delete_when")
+            path = f"sources.{source.name}.delete_when"
+            found = _guarded(resolution, check_expression, source.delete_when, path)
+            if selected is not None and source.operation is Operation.UPSERT:
+                _check_selected(resolution, found, selected, path)
     for query in resolution.table.queries:
         path = f"queries.{query.name}.where"
-        _check_names(resolution, _guarded(resolution, check_expression, query.where, path), path)
+        found = _guarded(resolution, check_expression, query.where, path)
+        _check_names(resolution, found, path, of_stored_rows=True)
     for index, entry in enumerate(resolution.layered.value.get("tests", ())):
         if "expression" in entry:
             path = f"tests.{index}.expression"
-            _check_names(resolution, _guarded(resolution, check_expression, entry["expression"], path), path)
+            found = _guarded(resolution, check_expression, entry["expression"], path)
+            _check_names(resolution, found, path, of_stored_rows=True)
 
 
 def _guarded(
@@ -117,9 +132,56 @@ def _guarded(
         return ()
 
 
-def _check_names(resolution: Resolution, found: Sequence[Token], path: str) -> None:
-    if not resolution.columns_known:
+def _check_names(
+    resolution: Resolution, found: Sequence[Token], path: str, *, of_stored_rows: bool = False
+) -> None:
+    """Reports columns that the table lacks; ``of_stored_rows`` may name Hudi's, and the table itself."""
+    if not found or not resolution.columns_known:
         return
-    columns = [column.name for column in resolution.table.columns]
-    for word, hint in suspicious_names(found, columns).items():
-        resolution.report("PQ603", f"the table has no column '{word}'", path, hint)
+    types = {name.lower(): type_ for name, type_ in resolution.types.items()}
+    table = resolution.table.name.lower()
+
+    def known(chain: tuple[str, ...]) -> bool:
+        if of_stored_rows and chain[0] == table and chain[1:]:
+            chain = chain[1:]
+        if of_stored_rows and chain[0] in _META_COLUMNS:
+            return True
+        return chain[0] in types and may_have_fields(types[chain[0]], chain[1:])
+
+    names = [column.name for column in resolution.table.columns]
+    for chain in unknown_columns(found, known):
+        shown = ".".join(chain)
+        if chain[0].lower() in types:
+            summary = f"column '{chain[0]}' is {types[chain[0].lower()]}, which has no '{shown}'"
+            resolution.report("PQ603", summary, path, "name one of its fields")
+        else:
+            hint = did_you_mean(chain[0], names) or _columns_are(names)
+            resolution.report("PQ603", f"the table has no column '{chain[0]}'", path, hint)
+
+
+def _check_given(resolution: Resolution, source: Source, selected: frozenset[str] | None) -> None:
+    """Reports columns that the select gives, the table lacks and nothing drops, as writing refuses them."""
+    if selected is None or not resolution.columns_known or source.operation is Operation.DELETE:
+        return
+    names = [column.name for column in resolution.table.columns]
+    kept = selected - _META_COLUMNS - {name.lower() for name in (*names, *source.drop, DELETE_FLAG)}
+    for name in sorted(kept):
+        hint = did_you_mean(name, names) or "declare the column, or list it under drop"
+        summary = f"select gives the column '{name}', which the table does not have"
+        resolution.report("PQ603", summary, f"sources.{source.name}.select", hint)
+
+
+def _check_selected(
+    resolution: Resolution, found: Sequence[Token], selected: frozenset[str], path: str
+) -> None:
+    def known(chain: tuple[str, ...]) -> bool:
+        # A column that is selected as it is keeps the name of its table in front: `source.op`.
+        return not selected.isdisjoint(chain[:2])
+
+    for chain in unknown_columns(found, known) if found else ():
+        hint = did_you_mean(chain[0], selected) or _columns_are(selected)
+        resolution.report("PQ603", f"the source's select gives no column '{chain[0]}'", path, hint)
+
+
+def _columns_are(names: Iterable[str]) -> str:
+    return f"the columns are {some(names)}"

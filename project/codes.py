@@ -209,7 +209,7 @@ _ALL = (
     _code(
         "PQ207",
         "Variable given with another type",
-        "--var gives a variable a value of another type than the declared one has.",
+        "--var, or the vars of a target, give a variable a value of another type than the declared one has.",
         "Give it a value of that type, or declare it with another one under vars in parquetry.yml.",
     ),
     _code(
@@ -217,6 +217,13 @@ _ALL = (
         "Template where none is evaluated",
         "Names, kinds and the values of vars are taken as they are written.",
         "Write the value out.",
+    ),
+    _code(
+        "PQ209",
+        "Variable without a value at a target",
+        "The vars of one target give a variable a value; those of another, and of the project, do not: what "
+        "reads it cannot be computed there.",
+        "Mend the spelling, or declare it under vars of the project.",
     ),
     _code(
         "PQ301",
@@ -276,6 +283,15 @@ _ALL = (
         "Allow entry without use",
         "The entry accepts a warning that does not occur any more.",
         "Remove the entry.",
+        warning=True,
+    ),
+    _code(
+        "PQ310",
+        "One location for several targets",
+        "The location is the same folder whatever the target. A table is applied for one target: at the "
+        "others `plan` refuses it (SC504), as each apply would put the other target's settings back.",
+        "Name the location by target (`location: {dev: /lake/orders}`; a target that is left out has the "
+        "default), or make it relative to the warehouse.",
         warning=True,
     ),
     _code(
@@ -361,8 +377,9 @@ _ALL = (
     _code(
         "PQ601",
         "Not one SQL expression",
-        "An SQL setting holds exactly one expression, or exactly one SELECT for `select`; no statements, "
-        "no semicolon, no ${...} substitution, brackets in pairs.",
+        "An SQL setting holds exactly one expression of Spark SQL, or exactly one SELECT for `select`; no "
+        "statements, no semicolon, no ${...} substitution, brackets in pairs, nothing missing, nothing left "
+        "over. Whether functions exist and take their arguments only Spark knows, when rows come.",
         "Split or mend the SQL.",
     ),
     _code(
@@ -375,9 +392,10 @@ _ALL = (
     _code(
         "PQ603",
         "SQL names an unknown column",
-        "A word in the SQL resembles a column of the table without being one.",
-        "Mend the spelling.",
-        warning=True,
+        "The SQL names a column, or a field of a struct, that is not there. Columns are those of the table; "
+        "of `delete_when` those that the source's `select` gives, where it names each. What columns a source "
+        "has only Spark knows, when rows come.",
+        "Mend the spelling, or declare the column.",
     ),
     _code(
         "PQ701",
@@ -388,9 +406,9 @@ _ALL = (
     ),
     _code(
         "PQ702",
-        "Two ceilings",
-        "sizing.max_file_size and clustering.plan.target_file_size differ: files that clustering writes "
-        "and files that ingestion writes will have different sizes.",
+        "Two file sizes",
+        "clustering.plan.target_file_size is below sizing.max_file_size: files that clustering writes "
+        "will be smaller than those that ingestion fills.",
         "Make them equal, or accept the warning with an allow entry.",
         warning=True,
     ),
@@ -421,8 +439,8 @@ _ALL = (
     _code(
         "PQ706",
         "Every run adds the rows again",
-        "read: full reads all files at every run, and insert keeps what is there: rows will be there many"
-        " times. A source that reads the table itself finds its own last commit at every run.",
+        "read: full reads all files again whenever one changes, and insert keeps what is there: rows will be"
+        " there many times. A source that reads the table itself finds its own last commit at every run.",
         "Use read: new, operation: upsert or insert_overwrite_table; name another table's path.",
         warning=True,
     ),
@@ -441,6 +459,26 @@ _ALL = (
         "Hudi, its table services, or Spark's own reader without a client for the key in Java.",
         "Make sure that every reader and writer goes through parquetry, or accept the warning with an allow"
         " entry.",
+        warning=True,
+    ),
+    _code(
+        "PQ709",
+        "Tests are not carried out",
+        "Tests of a table are checked (their columns exist, their expressions are SQL) and recorded with it."
+        " No command looks at rows or files for them yet: a run whose rows break them ends well.",
+        "Check the rows where they come from until tests are carried out, or accept the warning with an allow"
+        " entry.",
+        warning=True,
+    ),
+    _code(
+        "PQ710",
+        "A key that changes its partition becomes two rows",
+        "Record keys are unique within a partition (key_scope: partition), and the partition of a row does "
+        "not follow from its key alone. An upsert that brings a key with another partition value inserts a "
+        "row there and leaves the old one; a delete with another value deletes nothing.",
+        "Set key_scope: table, by which upserts and deletes look into every partition and move the row; or "
+        "add the partition columns to the record key; or accept the warning with an allow entry where the "
+        "values of a key never change.",
         warning=True,
     ),
 )

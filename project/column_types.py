@@ -161,6 +161,25 @@ def field_type(type_: ColumnType, path: Sequence[str]) -> ColumnType | None:
     return type_
 
 
+def may_have_fields(type_: ColumnType, path: Sequence[str]) -> bool:
+    """Whether SQL can ask a value of the type for these fields, as in ``value.a.b``; names in any case.
+
+    Behind a list stand the fields of its elements, behind a map any of its keys.
+    """
+    for name in path:
+        while isinstance(type_, ArrayType):
+            type_ = type_.element
+        if isinstance(type_, MapType):
+            type_ = type_.value
+            continue
+        fields = type_.fields if isinstance(type_, StructType) else ()
+        below = {field.lower(): held for field, held in fields}.get(name.lower())
+        if below is None:
+            return False
+        type_ = below
+    return True
+
+
 def _tokens(text: str) -> list[str]:
     found = []
     position = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -24,6 +24,7 @@ from parquetry.project.project_file import ProjectFile, allow_entries, build_tar
 from parquetry.project.resolve import Resolution, Surroundings, resolve
 from parquetry.project.schema import Kind
 from parquetry.project.spec_file import SpecFile, spec_file
+from parquetry.project.template_syntax import is_template
 
 _LITERAL = frozenset({"apiVersion", "kind", "name"})
 
@@ -85,14 +86,26 @@ def load(
         project=head.file,
         policies=policies,
         target=head.target or "",
+        targets=head.targets,
         warehouse=head.warehouse,
         read=fetch,
     )
-    resolutions = _resolved(tables, around, found)
-    if environment is None:
-        for other in head.targets:
-            if other != head.target and _has_overrides(head.file, other):
-                _resolved(tables, replace(around, target=other), found)
+
+    def elsewhere(other: str) -> tuple[list[SpecFile], Surroundings]:
+        if errors(head.found):
+            return tables, replace(around, target=other)
+        there = load_project_file(
+            parse(PROJECT_FILE, data), target=other, variables=variables or {}, environment=None
+        )
+        again = partial(_at_target, fetch=fetch, scope=there.scope())
+        by_name = {name: policy and again(policy, Kind.POLICY) for name, policy in policies.items()}
+        files = [file for table in tables if (file := again(table, Kind.TABLE))]
+        return files, replace(
+            around, project=there.file, policies=by_name, target=other, warehouse=there.warehouse
+        )
+
+    others = elsewhere if environment is None else None
+    resolutions = _resolved_at_targets(tables, around, head, elsewhere=others, found=found)
     _check_locations(resolutions, found)
     allow = allow_entries(head.file) if head.file else ()
     if head.file:
@@ -128,6 +141,11 @@ def _file(path: str, kind: Kind, fetch: Any, scope: Scope, found: list[Diagnosti
     if file:
         _check_file_name(file, found)
     return file
+
+
+def _at_target(file: SpecFile, kind: Kind, *, fetch: Any, scope: Scope) -> SpecFile | None:
+    """The file with the values of another target in its templates."""
+    return _file(file.source.path, kind, fetch, scope, []) if is_template(file.source.text) else file
 
 
 def _check_file_name(file: SpecFile, found: list[Diagnostic]) -> None:
@@ -173,6 +191,39 @@ def _resolved(files: Iterable[SpecFile], around: Surroundings, found: list[Diagn
         if earlier is not resolution:
             _twice("table", name, file, earlier.file, found)
     return sorted(resolutions.values(), key=lambda resolution: resolution.table.name)
+
+
+def _resolved_at_targets(
+    files: Sequence[SpecFile],
+    around: Surroundings,
+    head: ProjectFile,
+    *,
+    elsewhere: Callable[[str], tuple[Sequence[SpecFile], Surroundings]] | None,
+    found: list[Diagnostic],
+) -> list[Resolution]:
+    """The tables as they are at the chosen target, and ``found`` what is wrong with them there.
+
+    With ``elsewhere``, which gives files and surroundings at another target, also what is wrong with them by
+    the overrides there. What only overrides bring about names their targets.
+    """
+    by_target: dict[str, list[Diagnostic]] = {around.target: []}
+    resolutions = _resolved(files, around, by_target[around.target])
+    for other in head.targets if elsewhere else ():
+        if elsewhere and other != around.target and _has_overrides(head.file, other):
+            _resolved(*elsewhere(other), by_target.setdefault(other, []))
+    plain = list(by_target[around.target])
+    if any(by_target.values()) and around.target and _has_overrides(head.file, around.target):
+        plain.clear()
+        _resolved(files, replace(around, target=""), plain)
+    without, at = set(plain), {name: set(entries) for name, entries in by_target.items()}
+    for entry in (entry for entries in by_target.values() for entry in entries):
+        if entry in without:
+            found.append(entry)
+            continue
+        names = [name for name, entries in at.items() if entry in entries]
+        summary = f"with the overrides of {_counted('target', names)}: {entry.summary}"
+        found.append(replace(entry, summary=summary))
+    return resolutions
 
 
 def _twice(noun: str, name: str, file: SpecFile, earlier: SpecFile, found: list[Diagnostic]) -> None:
@@ -242,7 +293,7 @@ def _accepted(
         if matching and lacking:
             kept.append(replace(entry, hint=f"accept it for {_listed(lacking)} too"))
         elif not matching:
-            kept.append(entry)
+            kept.append(entry if entry.file in by_file else _of_tables(entry, sorted(names)))
     for index, allowed in enumerate(allow):
         place = project.node.at(("allow", index))
         if allowed.table not in tables:
@@ -253,6 +304,17 @@ def _accepted(
                 diagnostic("PQ309", summary, source=project.source, span=place.span, hint="remove the entry")
             )
     return kept
+
+
+def _of_tables(found: Diagnostic, names: Sequence[str]) -> Diagnostic:
+    """A finding in a file that tables share, which names those that it is about."""
+    if not names:
+        return found
+    return replace(found, summary=f"in {_counted('table', names)}: {found.summary}")
+
+
+def _counted(noun: str, names: Sequence[str]) -> str:
+    return f"{noun}{'' if len(names) == 1 else 's'} {_listed(names)}"
 
 
 def _listed(names: Sequence[str]) -> str:

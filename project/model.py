@@ -184,6 +184,7 @@ class Source:
     delete_when: str | None
     drop: tuple[str, ...]
     match: tuple[str, ...]
+    if_missing: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -86,17 +86,20 @@ def load_project_file(
         return ProjectFile(
             file=None, target=target, targets=(), variables=None, warehouse=_UNKNOWN_WAREHOUSE, found=found
         )
-    values = _variables(root, variables, report)
     targets = _target_names(root)
     chosen = _chosen(root, targets, target, report, strict=environment is not None)
+    variables_of = _variables(root, targets, chosen, variables, report)
+    values = variables_of[chosen]
     scope = Scope(variables=values, target=TargetView(name=chosen or "default"))
-    reading = _reading(scope, chosen, environment)
+    reading = _reading(scope, variables_of, chosen, environment)
     file = spec_file(document, Kind.PROJECT, reading)
     assert file is not None, "the document has a root"
     found.extend(file.diagnostics)
     warehouse = _warehouse(file, chosen, report)
     others = [
-        replace(scope, target=TargetView(name=n), environment=environment) for n in targets if n != chosen
+        Scope(variables=variables_of[n], target=TargetView(name=n), environment=environment)
+        for n in targets
+        if n != chosen
     ]
     return ProjectFile(
         file=file,
@@ -154,35 +157,74 @@ def _text(value: Any) -> str | Secret:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def _variables(root: Node, given: Mapping[str, Any], report: Callable[..., None]) -> Mapping[str, Any] | None:
-    """Declared variables with those given on the command line in their place; None where one has no value.
+def _variables(
+    root: Node,
+    targets: tuple[str, ...],
+    chosen: str | None,
+    given: Mapping[str, Any],
+    report: Callable[..., None],
+) -> Mapping[str | None, Mapping[str, Any] | None]:
+    """The variables of every target, and of none: the project's < the target's < those that were given.
 
-    Raises UndeclaredVariableError for one that is given and not declared.
+    None where one has no value. A variable that the project does not declare needs a value at every target.
+    Raises UndeclaredVariableError for one that is given, and that the chosen target does not know.
     """
-    node = root.children.get("vars")
+    declared = _scalars(root.children.get("vars"))
+    own = {name: _scalars(_target_vars(root, name)) for name in targets}
+    if declared is None or None in own.values():
+        return dict.fromkeys((*targets, None))
+    found: dict[str | None, Mapping[str, Any] | None] = {None: declared}
+    for target in targets:
+        values = dict(declared)
+        for name, value in (own[target] or {}).items():
+            span = root.at(("targets", target, "vars", name)).span
+            lacking = [t for t in targets if name not in (own[t] or {}) and name not in declared]
+            if lacking:
+                hint = did_you_mean(name, declared)
+                report(
+                    "PQ209",
+                    f"variable '{name}' of target '{target}' has no value at {', '.join(sorted(lacking))}",
+                    span,
+                    hint or "declare it under vars of the project, or of every target",
+                )
+            values[name] = (
+                _given(value, declared[name], f"variable '{name}'", span, report)
+                if name in declared
+                else value
+            )
+        found[target] = values
+    known = found[chosen] or {}
+    for name, value in given.items():
+        if name not in known:
+            raise UndeclaredVariableError(name, known)
+        place = ("vars", name) if name in declared else ("targets", chosen or "", "vars", name)
+        typed = _given(value, known[name], f"--var {name}", root.at(place).span, report)
+        found = {target: {**(values or {}), name: typed} for target, values in found.items()}
+    return found
+
+
+def _target_vars(root: Node, target: str) -> Node | None:
+    targets = root.children.get("targets")
+    node = targets.children.get(target) if targets else None
+    return node.children.get("vars") if node else None
+
+
+def _scalars(node: Node | None) -> Mapping[str, Any] | None:
+    """The variables that a node declares; None where one is no text, number or flag."""
     declared = node.value if node else {}
     if not isinstance(declared, dict):
         return None
-    if not all(isinstance(value, (str, int, float, bool)) for value in declared.values()):
-        return None
-    values = dict(declared)
-    for name, value in given.items():
-        if name not in declared:
-            raise UndeclaredVariableError(name, declared)
-        typed = _typed(value, declared[name])
-        if typed is None:
-            kind = {bool: "true or false", int: "a whole number", float: "a number"}.get(
-                type(declared[name]), "a text"
-            )
-            report(
-                "PQ207",
-                f"--var {name} must be {kind}, not {value!r}",
-                root.at(("vars", name)).span,
-                "give it such a value",
-            )
-            continue
-        values[name] = typed
-    return values
+    return declared if all(isinstance(v, (str, int, float, bool)) for v in declared.values()) else None
+
+
+def _given(value: Any, declared: Any, what: str, span: Span, report: Callable[..., None]) -> Any:
+    """A value in the type of the declared one; where it has no such form the declared one, and a finding."""
+    typed = _typed(value, declared)
+    if typed is not None:
+        return typed
+    kind = {bool: "true or false", int: "a whole number", float: "a number"}.get(type(declared), "a text")
+    report("PQ207", f"{what} must be {kind}, not {value!r}", span, "give it such a value")
+    return declared
 
 
 def _typed(value: Any, declared: Any) -> Any:
@@ -250,17 +292,23 @@ def _listed(targets: tuple[str, ...]) -> str:
 
 
 def _reading(
-    scope: Scope, chosen: str | None, environment: Mapping[str, str] | None
+    scope: Scope,
+    variables_of: Mapping[str | None, Mapping[str, Any] | None],
+    chosen: str | None,
+    environment: Mapping[str, str] | None,
 ) -> Callable[[DocumentPath], tuple[Site, Scope] | None]:
     """What templates of the project file may read, by where they stand."""
 
     def reading(path: DocumentPath) -> tuple[Site, Scope] | None:
         match path:
+            case ("targets", str(), "vars", *_):
+                return None
             case ("targets", str() as name, *rest):
                 site = Site.CREDENTIALS if rest and rest[0] in _CREDENTIALS else Site.TARGET
                 known = environment if name == chosen else None
                 view = TargetView(name=name)
-                return site, Scope(variables=scope.variables, target=view, environment=known)
+                variables = variables_of.get(name, scope.variables)
+                return site, Scope(variables=variables, target=view, environment=known)
             case ("defaults", *_) | ("description",):
                 return Site.SPEC, scope
         return None

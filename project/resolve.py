@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ from typing import Any
 from parquetry.project import settings
 from parquetry.project.column_types import ColumnType
 from parquetry.project.declared_columns import declared_columns
-from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
+from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, one_of
 from parquetry.project.document import Node
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.layers import Layered, Part, entry_name, history, leaves, merge
-from parquetry.project.locations import LocationProblem, absolute, joined
+from parquetry.project.locations import LocationProblem, absolute, is_relative, joined
 from parquetry.project.model import KeyScope, Layer, ResolvedTable, Source
 from parquetry.project.source import Span
 from parquetry.project.spec_file import SpecFile
+from parquetry.project.template_syntax import is_template
 
 _SECTIONS = ("sizing", "clustering", "retention", "files")
 _FROM_DEFAULTS = (*_SECTIONS, "owner", "tags", "key_scope", "partitioning")
@@ -37,6 +38,7 @@ class Surroundings:
     project: SpecFile | None
     policies: Mapping[str, SpecFile | None]
     target: str
+    targets: tuple[str, ...] = ()
     warehouse: str
     read: Callable[[str], bytes | Diagnostic]
 
@@ -158,6 +160,11 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
     if location_problem:
         path = "location" if "location" in value else "name"
         resolution.report(location_problem.code, location_problem.summary, path, location_problem.hint)
+    elif len(around.targets) > 1 and (shared := _shared_location(file, around.target)) is not None:
+        summary = f"'{shared}' is the same folder at more than one target"
+        # Alike at every target, so that `validate`, which resolves the tables at all of them, says it once.
+        hint = f"name it by target: `location: {{TARGET: {shared}}}`"
+        resolution.report("PQ310", summary, "location", hint)
     for path, problem in source_problems:
         resolution.report(problem.code, problem.summary, path, problem.hint)
     return resolution
@@ -191,12 +198,58 @@ def _parts(
         else:
             parts.append(section(Layer.POLICY, named, (), _SECTIONS))
             damaged |= named.damaged
-    parts.append(Part(layer=Layer.TABLE, value=file.value, source=file.source, node=file.node))
+    parts.append(_table_layer(file, around.target))
+    if around.targets:
+        found += _unknown_targets(file, around.targets)
     if project is not None:
         at = ("targets", around.target, "overrides")
         parts.append(section(Layer.OVERRIDES, project, at, _FROM_OVERRIDES))
         damaged |= _below(project.damaged, at)
     return parts, frozenset(damaged)
+
+
+def _table_layer(file: SpecFile, target: str) -> Part:
+    """The table's own file, with the location that it names for the target where it names them by target."""
+    value, node = file.value, file.node
+    located = value.get("location")
+    if isinstance(located, dict):
+        value, keys, children = dict(value), dict(node.keys), dict(node.children)
+        del value["location"], keys["location"]
+        places = children.pop("location")
+        if target in located:
+            value["location"] = located[target]
+            keys["location"], children["location"] = places.keys[target], places.children[target]
+        node = replace(node, keys=keys, children=children)
+    return Part(layer=Layer.TABLE, value=value, source=file.source, node=node)
+
+
+def _shared_location(file: SpecFile, target: str) -> str | None:
+    """The location that the table has at the target and at others too, as it is written; else None.
+
+    One with a template may differ, which `plan` finds out.
+    """
+    located = file.value.get("location")
+    if isinstance(located, dict):
+        here = located.get(target)
+        return here if here is not None and list(located.values()).count(here) > 1 else None
+    if not isinstance(located, str) or is_relative(located):
+        return None
+    line, column = file.node.at(("location",)).span.start
+    return None if is_template(file.source.lines[line - 1][column - 1 :]) else located
+
+
+def _unknown_targets(file: SpecFile, targets: Collection[str]) -> Iterator[Diagnostic]:
+    """The targets for which the table names a location and which the project does not have."""
+    located = file.value.get("location")
+    for name in located if isinstance(located, dict) else ():
+        if name not in targets:
+            yield diagnostic(
+                "PQ305",
+                f"there is no target '{name}'",
+                source=file.source,
+                span=file.node.key_span(("location", name)),
+                hint=one_of("target", name, targets),
+            )
 
 
 def section(layer: Layer, file: SpecFile, at: DocumentPath, keys: Iterable[str]) -> Part:

@@ -136,6 +136,7 @@ def source(value: Mapping[str, Any], *, path: str, has_key: bool) -> Source:
         delete_when=value.get("delete_when"),
         drop=tuple(value.get("drop", ())),
         match=tuple(value.get("match", ())),
+        if_missing=value.get("if_missing"),
     )
 
 

@@ -13,33 +13,36 @@ from typing import Any, Final
 from parquetry.runtime.admission import check_writable
 from parquetry.runtime.applied import (
     IDENTITY_PATH,
-    SIDECAR_FOLDER,
+    NO_PROJECT,
     AppliedRef,
     TableIdentity,
+    check_owner,
     read_identity,
     write_applied,
 )
 from parquetry.runtime.creation import check_spec
 from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
-from parquetry.runtime.job import digest_of
+from parquetry.runtime.job import TableOwner, digest_of
 from parquetry.runtime.key_encoding import sampled_row
 from parquetry.runtime.partition_path import KeyRules, partition_path
+from parquetry.runtime.sidecars import SIDECAR_FOLDER
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.table_handle import TableHandle, open_table
 
-NO_PROJECT: Final = "python"
-"""The owner of a table that was created from Python without naming a project."""
-
 _SAMPLED_PARTITIONS: Final = 8
 
 
-def check_adoptable(handle: TableHandle, *, project: str) -> None:
+def check_adoptable(handle: TableHandle, *, owner: TableOwner) -> None:
     """Return when the table may be written and is nobody else's; else UnsupportedTableError and a remedy.
+
+    ForeignTableError for one that the project has applied for another target.
 
     The partition paths of a few files are compared with what their rows would be written to.
     """
-    if handle.project not in (None, NO_PROJECT, project):
+    if handle.project == owner.project:
+        check_owner(handle.store.uri, owner, project=handle.project, applied=handle.applied)
+    elif handle.project not in (None, NO_PROJECT):
         raise UnsupportedTableError(
             f"{handle.store.uri} belongs to project {handle.project!r}; adopt it from that project, or, once "
             f"that project has given it up, delete {handle.store.uri}/{SIDECAR_FOLDER} and adopt it again"
@@ -49,24 +52,30 @@ def check_adoptable(handle: TableHandle, *, project: str) -> None:
 
 
 def adopt_table(
-    store: ObjectStore, spec: TableSpec, *, project: str, git_commit: str | None = None
+    store: ObjectStore,
+    spec: TableSpec,
+    *,
+    project: str,
+    target: str | None = None,
+    git_commit: str | None = None,
 ) -> AppliedRef:
-    """Record the project as the table's owner and the spec as applied to it.
+    """Record the project as the table's owner and the spec as applied to it, for a target.
 
     Doing it again changes nothing. UnsupportedTableError as of :func:`check_adoptable`,
     InvalidDataError for a spec that contradicts the table, StalePlanError when somebody else applied
     or adopted at that moment.
     """
     handle = open_table(store)
-    check_adoptable(handle, project=project)
+    check_adoptable(handle, owner=TableOwner(project=project, target=None))
     check_spec(spec)
     _check_identity(handle, spec)
     digest = digest_of(spec.to_json())
     _own(store, project)
-    if handle.applied is not None and handle.applied.digest == digest:
-        return handle.applied
-    number = (handle.applied.number if handle.applied else 0) + 1
-    return write_applied(store, spec, number=number, digest=digest, git_commit=git_commit)
+    applied = handle.applied
+    if applied is not None and (applied.digest, applied.target) == (digest, target):
+        return applied
+    number = (applied.number if applied else 0) + 1
+    return write_applied(store, spec, number=number, digest=digest, git_commit=git_commit, target=target)
 
 
 def _own(store: ObjectStore, project: str) -> None:

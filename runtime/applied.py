@@ -15,24 +15,37 @@ from typing import Any, Final
 from parquetry.runtime.codec import json_object
 from parquetry.runtime.errors import (
     CorruptTableError,
+    ForeignTableError,
     NotFoundError,
     StalePlanError,
     UnsupportedTableError,
 )
-from parquetry.runtime.job import digest_of
+from parquetry.runtime.job import TableOwner, digest_of
+from parquetry.runtime.sidecars import SIDECAR_FOLDER
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.version import VERSION
 
-SIDECAR_FOLDER: Final = ".hoodie/.parquetry"
 IDENTITY_PATH: Final = f"{SIDECAR_FOLDER}/table.json"
 APPLIED_FOLDER: Final = f"{SIDECAR_FOLDER}/applied"
+
+NO_PROJECT: Final = "python"
+"""The owner of a table that was created from Python without naming a project."""
 
 RECORD_FORMAT: Final = 1
 """Of the records below; raised with every field that a reader may not overlook."""
 
 _NUMBER_WIDTH: Final = 20
 _APPLIED_NAME = re.compile(rf"(\d{{{_NUMBER_WIDTH}}})\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """Why a table is not its would-be owner's: SC501 or SC504, a reason and a remedy."""
+
+    code: str
+    reason: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +92,8 @@ class TableIdentity:
 class AppliedRef:
     """Which applied record is in force, and the plan and git commit it came from.
 
-    ``forgotten`` says that the project has no spec of the table any more.
+    ``forgotten`` says that the project has no spec of the table any more. ``target`` is the one that it
+    was applied for, None where it was for none, from Python.
     """
 
     number: int
@@ -87,6 +101,7 @@ class AppliedRef:
     plan_id: str | None
     git_commit: str | None
     forgotten: bool = False
+    target: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +110,51 @@ class AppliedRecord:
 
     ref: AppliedRef
     spec: TableSpec
+
+
+def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | None) -> Foreign | None:
+    """Why the table of ``project`` with that newest record is not the owner's; None where it is.
+
+    The one rule of whose a table is: of `plan`, of every command that names a table of its project, and of
+    the jobs that write. A record that was forgotten binds no target.
+    """
+    if project != owner.project:
+        adopting = "remove its file, run `parquetry adopt LOCATION` and put back from it what you want"
+        named = f"name this project {project!r} as it was"
+        if project is None:
+            reason = "belongs to no parquetry project"
+        elif project == NO_PROJECT:
+            reason = "was made from Python and belongs to no project"
+        else:
+            reason = f"belongs to project {project!r}"
+        remedy = adopting if project in (None, NO_PROJECT) else named
+        return Foreign(code="SC501", reason=reason, remedy=f"give the table another location, or {remedy}")
+    if applied is None or applied.forgotten or None in (applied.target, owner.target):
+        return None
+    if applied.target == owner.target:
+        return None
+    return Foreign(
+        code="SC504",
+        reason=f"is applied for target {applied.target!r}, not {owner.target!r}",
+        remedy=f"give it a location of its own at each target, or use --target {applied.target}; `apply` "
+        "takes a table over when its target is not declared any more",
+    )
+
+
+def check_owner(
+    place: str, owner: TableOwner | None, *, project: str | None, applied: AppliedRef | None
+) -> None:
+    """ForeignTableError where the table at ``place`` is not the owner's; None owns whatever is there."""
+    found = None if owner is None else foreign(owner, project=project, applied=applied)
+    if found is not None:
+        raise ForeignTableError(f"{found.code} the table at {place} {found.reason}; {found.remedy}")
+
+
+def check_owned(store: ObjectStore, owner: TableOwner) -> None:
+    """ForeignTableError where a table is in the store that is not the owner's: three requests."""
+    identity, applied = read_identity(store), read_applied(store)
+    project = None if identity is None else identity.project
+    check_owner(store.uri, owner, project=project, applied=None if applied is None else applied.ref)
 
 
 def read_identity(store: ObjectStore) -> TableIdentity | None:
@@ -143,6 +203,7 @@ def write_applied(
     git_commit: str | None = None,
     plan_id: str | None = None,
     forgotten: bool = False,
+    target: str | None = None,
 ) -> AppliedRef:
     """Records the spec as applied (or forgotten) under the next number, which only one writer can take.
 
@@ -150,7 +211,12 @@ def write_applied(
     took the number.
     """
     ref = AppliedRef(
-        number=number, digest=digest, plan_id=plan_id, git_commit=git_commit, forgotten=forgotten
+        number=number,
+        digest=digest,
+        plan_id=plan_id,
+        git_commit=git_commit,
+        forgotten=forgotten,
+        target=target,
     )
     nonce = uuid.uuid4().hex
     document = {
@@ -160,6 +226,7 @@ def write_applied(
         "plan_id": plan_id,
         "git_commit": git_commit,
         "forgotten": forgotten,
+        "target": target,
         "applied_at_ms": store.now_ms(),
         "nonce": nonce,
         "spec": spec.to_json(),
@@ -168,7 +235,8 @@ def write_applied(
     if store.put_if_absent(path, _dump(document), nonce=nonce) is not PutOutcome.LOST:
         return ref
     winner = _record_from_bytes(store.read(path), number, place=f"{store.uri}/{path}").ref
-    if (winner.digest, winner.plan_id, winner.forgotten) == (digest, plan_id, forgotten):
+    said = (winner.digest, winner.plan_id, winner.forgotten, winner.target)
+    if said == (digest, plan_id, forgotten, target):
         return winner
     raise StalePlanError(
         f"{store.uri}: record {number} was applied by somebody else (plan {winner.plan_id}, "
@@ -200,6 +268,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
             plan_id=document.get("plan_id"),
             git_commit=document.get("git_commit"),
             forgotten=document.get("forgotten", False),
+            target=document.get("target"),
         )
         return AppliedRecord(ref=ref, spec=spec)
     except KeyError as error:

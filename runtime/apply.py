@@ -14,7 +14,7 @@ from parquetry.runtime.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.column_paths import types_by_path, without
 from parquetry.runtime.column_rules import check_new_columns
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
-from parquetry.runtime.job import Requirements, digest_of
+from parquetry.runtime.job import Requirements, TableOwner, digest_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.property_drift import restore_properties
@@ -46,11 +46,17 @@ class TableChange:
     requirements: Requirements
     alters_schema: bool
     project: str
+    target: str | None = None
     plan_id: str | None = None
     git_commit: str | None = None
     forgets: bool = False
     restores: bool = False
     records: bool = True
+
+    @property
+    def owner(self) -> TableOwner:
+        """Whose the table has to be, whatever its target was called when it was applied."""
+        return TableOwner(project=self.project, target=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +75,10 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     """
     if not change.requirements.exists:
         return _create(store, change)
-    check_requirements(store, change.requirements, plan_id=change.plan_id)
+    _check(store, change)
     applied = read_applied(store)
     if change.restores and applied is not None:
-        restore_properties(store, applied.spec, timing=timing)
+        restore_properties(store, applied.spec, owner=change.owner, timing=timing)
     instant: str | None = None
     for _ in range(timing.retries + 1):
         instant = (_alter_schema(store, change, timing) if change.alters_schema else None) or instant
@@ -89,11 +95,15 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
     )
 
 
+def _check(store: ObjectStore, change: TableChange) -> None:
+    check_requirements(store, change.requirements, owner=change.owner, plan_id=change.plan_id)
+
+
 def _create(store: ObjectStore, change: TableChange) -> Applied:
     if _stands(store):
         _check_created_alike(store, change)
     else:
-        check_requirements(store, change.requirements)
+        _check(store, change)
     try:
         create_table(store, change.spec, project=change.project)
     except StalePlanError:
@@ -121,7 +131,7 @@ def _record_locked(store: ObjectStore, change: TableChange, timing: Timing) -> i
     """
     table = open_table(store)
     with locked_session(table, table.timeline(), purpose="apply", timing=timing):
-        check_requirements(store, change.requirements, plan_id=change.plan_id)
+        _check(store, change)
         stands = not change.alters_schema or _schema_stands(table, table.timeline(), change.spec)
         return _record(store, change) if stands else None
 
@@ -136,6 +146,7 @@ def _record(store: ObjectStore, change: TableChange) -> int:
         git_commit=change.git_commit,
         plan_id=change.plan_id,
         forgotten=change.forgets,
+        target=change.target,
     )
     return ref.number
 
@@ -145,7 +156,7 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
     marks = {"parquetry.plan_id": change.plan_id} if change.plan_id else {}
 
     def body(transaction: Transaction) -> WriteOutcome | None:
-        check_requirements(store, change.requirements, plan_id=change.plan_id)
+        _check(store, change)
         handle, timeline = transaction.table, transaction.timeline
         if _schema_stands(handle, timeline, change.spec):
             return None
@@ -153,7 +164,7 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
         return WriteOutcome(operation=ALTER_SCHEMA, schema_json=schema, extra=marks)
 
     result: CommitResult = run_write(
-        open_table(store),
+        open_table(store, owner=change.owner),
         action=Action.COMMIT,
         operation=ALTER_SCHEMA,
         body=body,

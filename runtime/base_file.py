@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -30,7 +31,8 @@ def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.Rec
     inserts follow; a file that is full rolls over into a new file group. The same rows always make
     the same bytes under the same names.
 
-    A new bucket without rows makes no file; a merged file may be left with no row. Memory is
+    A new bucket without rows makes no file, nor does a base file all of whose incoming rows are late: it
+    stays the newest version. A merged file may be left with no row. Memory is
     bounded by ``context.memory_budget_bytes``, not by the bucket. RetryWrite when the base file has
     been cleaned, ConflictError when the write has been rolled back, CorruptTableError for a broken
     base file, InvalidDataError for rows that the schema does not allow.
@@ -57,6 +59,10 @@ def write_bucket(context: WriteContext, bucket: Bucket, batches: Iterable[pa.Rec
     )
 
 
+class _Unchanged(Exception):  # noqa: N818 - leaves the blocks that would give the file its name
+    """No row of the base file changes: it stays, and the file that was begun goes without a name."""
+
+
 def _created(
     context: WriteContext, bucket: Bucket, incoming: IncomingRows, merger: Merger
 ) -> list[WrittenFile]:
@@ -71,6 +77,7 @@ def _merged(
 ) -> list[WrittenFile]:
     decoded = frozenset(filter(None, [context.ordering]))
     with (
+        suppress(_Unchanged),
         open_base_file(
             context.store, base, context.schema, decoded=decoded, batch_bytes=context.batch_bytes
         ) as reader,
@@ -85,7 +92,10 @@ def _merged(
             )
         for rows in merger.inserted(incoming, reader.schema):
             writer.append(rows)
+        if merger.late and not merger.changed and not writer.has_rolled_over:
+            raise _Unchanged
         return writer.finish()
+    return []
 
 
 def _merge_group(

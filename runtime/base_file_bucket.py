@@ -47,7 +47,7 @@ class BucketWriter:
         self._context = context
         self._base_clustering = base_clustering
         self._bucket = bucket
-        self._buffer = RowBuffer(wide_row_bytes=max(context.max_file_size_bytes // CELL_ROWS, 1))
+        self._buffer = RowBuffer(wide_row_bytes=max(context.file_size_bytes // CELL_ROWS, 1))
         self._encoder = RowGroupEncoder(context.files, page_rows=page_rows)
         schema = file_schema(marked_schema(context.schema))
         self._template = self._encoder.template(schema)
@@ -56,7 +56,7 @@ class BucketWriter:
         self._finished: list[WrittenFile] = []
         self._file: BaseFileWriter | None = None
         policy_bytes = context.files.row_group_size_bytes
-        self._row_group_bytes = policy_bytes or default_row_group_bytes(context.max_file_size_bytes)
+        self._row_group_bytes = policy_bytes or default_row_group_bytes(context.file_size_bytes)
         self._sizer = self._new_sizer()
         self._due_bytes: int | None = None
         self._expected_rows = base_rows - bucket.expected_deletes + bucket.expected_inserts
@@ -190,6 +190,11 @@ class BucketWriter:
         self._account(rows.num_rows, encoded.size_bytes)
         return True
 
+    @property
+    def has_rolled_over(self) -> bool:
+        """Whether a file stands under its name already."""
+        return bool(self._finished)
+
     def finish(self) -> list[WrittenFile]:
         """Write what is left and return all files; a merged bucket has one even without rows."""
         self._write_due(ended=True)
@@ -293,13 +298,11 @@ class BucketWriter:
 
     def _new_sizer(self) -> FileSizer:
         context, base = self._context, self._bucket.base
-        limit = context.max_file_size_bytes
-        if base is not None and not self._finished:
-            limit = max(limit, base.size_bytes)
         return FileSizer(
-            limit_bytes=limit,
+            limit_bytes=context.max_file_size_bytes,
             row_group_bytes=self._row_group_bytes,
             row_group_arrow_bytes=context.row_group_arrow_bytes,
+            replaced_bytes=0 if base is None or self._finished else base.size_bytes,
         )
 
     def _finish_file(self) -> None:

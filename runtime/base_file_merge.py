@@ -44,13 +44,14 @@ class Merger:
     Where both rows have an ordering value the greater one stays; null is the smallest, NaN the
     greatest, and on a tie the incoming row wins. A delete that loses does not delete. Without an
     ``ordering`` column, which may be a field within structs, every incoming row wins. ``late``
-    incoming rows have lost.
+    incoming rows have lost; ``changed`` says whether any has won.
     """
 
     stamper: RowStamper
     ordering: str | None
     deleted: int = 0
     late: int = 0
+    changed: bool = False
 
     def changes(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Changes:
         """What incoming rows make of stored ones, whose first is row ``first`` of the file."""
@@ -73,10 +74,12 @@ class Merger:
     def _wins(self, stored: pa.RecordBatch, at: Rows, incoming: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Which incoming rows win against the stored ones of these numbers; others are counted as late."""
         if self.ordering is None:
+            self.changed = self.changed or len(at) > 0
             return np.ones(len(at), bool)
         stored_ordering = values_at(stored, self.ordering).take(pa.array(at))
         wins = ~_is_greater(stored_ordering, values_at(incoming, self.ordering))
         self.late += len(at) - int(wins.sum())
+        self.changed = self.changed or bool(wins.any())
         return wins
 
     def inserted(self, incoming: IncomingRows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -87,6 +90,7 @@ class Merger:
             if deleted.true_count:
                 rows = batch.filter(pc.invert(deleted.fill_null(False)))  # noqa: FBT003 - pyarrow's signature
             if rows.num_rows:
+                self.changed = True
                 yield with_origin(self.stamper.stamp(rows, schema), Origin.INSERTED)
 
 

@@ -73,6 +73,7 @@ class WriteContext:
     every bucket's first file, and the partitions' metadata files, are there already.
     ``clustering`` is the digest of the clustering spec that the files are laid out by, ``sorted_by`` the
     columns in whose order rows arrive, ascending with nulls last.
+    No file exceeds ``max_file_size_bytes``; files of clustering should have ``target_file_size_bytes``.
     ``memory_budget_bytes`` is a constant of the write, so that a task's second attempt cuts alike.
     """
 
@@ -89,6 +90,12 @@ class WriteContext:
     marked: bool = False
     clustering: str | None = None
     sorted_by: tuple[str, ...] = ()
+    target_file_size_bytes: int | None = None
+
+    @property
+    def file_size_bytes(self) -> int:
+        """The size of a full file."""
+        return min(self.target_file_size_bytes or self.max_file_size_bytes, self.max_file_size_bytes)
 
     @property
     def batch_bytes(self) -> int:

@@ -18,7 +18,7 @@ from parquetry.runtime.base_file_rows import one_batch, stored_schema
 from parquetry.runtime.base_file_stored import StoredColumns
 from parquetry.runtime.encryption import is_encrypted, open_footer
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StorageError
-from parquetry.runtime.footer import CLUSTERING
+from parquetry.runtime.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.outcome import RetryWrite
@@ -126,6 +126,11 @@ class BaseFileReader:
             return None
         with reading(self.place):
             return ParquetParts(_NamedFile(self._content, self.place))
+
+    @cached_property
+    def bounds_hide_nan(self) -> bool:
+        """Whether its floating-point columns may hold a NaN though they have bounds."""
+        return not leaves_nan_unbounded(self._file.metadata)
 
     def batches(self, group: StoredRows) -> Iterator[pa.RecordBatch]:
         """The rows of a row group; where batches end depends on the file alone."""

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-MIB: Final = 1024 * 1024
+from parquetry.runtime.layout.packing import CEILING, FITS
 
-CEILING: Final = 1.05
-"""No file is larger than its limit times this."""
+MIB: Final = 1024 * 1024
 
 STRETCHED: Final = 1.04
 """A file may grow to its limit times this when that spares a roll-over for a few rows."""
-
-FITS: Final = 1.03
-"""The rows that are left are taken to fit when they are estimated to end below the limit times this."""
 
 FULL: Final = 0.99
 """A file this near its goal is not worth another row group."""
@@ -53,17 +49,24 @@ def kept_row_groups(small_bytes: Sequence[int], behind_bytes: float) -> int:
 class FileSizer:
     """Decides about one file. All sizes are in bytes; ``file_bytes`` include the footer so far.
 
-    ``remaining_bytes`` is the estimate of all that is still to come for the bucket.
+    ``remaining_bytes`` is the estimate of all that is still to come for the bucket. The version that is
+    replaced has ``replaced_bytes``: where it is above the limit its rows may stay together, not more.
     """
 
     limit_bytes: int
     row_group_bytes: int
     row_group_arrow_bytes: int
+    replaced_bytes: int = 0
+
+    @property
+    def ceiling_bytes(self) -> float:
+        """What no file exceeds but for one of a single row."""
+        return max(CEILING * self.limit_bytes, self.replaced_bytes)
 
     def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
         """What the file should grow to at most."""
-        fits = file_bytes + remaining_bytes <= FITS * self.limit_bytes
-        return (STRETCHED if fits else 1.0) * self.limit_bytes
+        fits = file_bytes + remaining_bytes <= max(FITS * self.limit_bytes, self.replaced_bytes)
+        return max(STRETCHED * self.limit_bytes, self.replaced_bytes) if fits else self.limit_bytes
 
     def is_full(self, file_bytes: int, remaining_bytes: float) -> bool:
         """Whether what is left goes to another file."""
@@ -71,7 +74,7 @@ class FileSizer:
 
     def is_allowed(self, file_bytes: float) -> bool:
         """Whether the file may have this size."""
-        return file_bytes <= CEILING * self.limit_bytes
+        return file_bytes <= self.ceiling_bytes
 
     def next_arrow_bytes(
         self, file_bytes: int, remaining_bytes: float, *, ratio: float, guessed: bool
@@ -86,5 +89,5 @@ class FileSizer:
 
     def smaller_arrow_bytes(self, arrow_bytes: int, *, file_bytes: int, encoded_bytes: int) -> int:
         """How many Arrow bytes to try after ``arrow_bytes`` came out as too many."""
-        room = max(self.limit_bytes - file_bytes, 0)
+        room = max(max(self.limit_bytes, self.replaced_bytes) - file_bytes, 0)
         return max(int(arrow_bytes * min(room / encoded_bytes, 0.9)), 1)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.base_file_columns import parquet_places
+from parquetry.runtime.base_file_columns import parquet_columns, parquet_places
 from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.base_file_encrypted import EncryptedFile
 from parquetry.runtime.base_file_footer import FooterKeys
@@ -24,7 +24,7 @@ from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, Origin, stored_schema
 from parquetry.runtime.encryption import encryption_properties
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.footer import CLUSTERING
+from parquetry.runtime.footer import CLUSTERING, NAN_UNBOUNDED
 from parquetry.runtime.markers import MarkerKind, put_marker
 from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetAssembly, ParquetParts
@@ -135,7 +135,12 @@ class BaseFileWriter:
         rows = group.end - group.first
         names = pa.table({FILE_NAME: _constant(self.name.name, rows)})
         renamed = self._encoder.encode_constants(names).parts.chunks(0)[0]
-        self._copies.append(parts, group.number, replaced={META_COLUMNS.index(FILE_NAME): renamed})
+        self._copies.append(
+            parts,
+            group.number,
+            replaced={META_COLUMNS.index(FILE_NAME): renamed},
+            unbounded=_hiding_nan(reader, parts, group),
+        )
         self._count(np.full(rows, Origin.COPIED, np.int8))
         self._add_stored_keys(reader, parts, group)
 
@@ -159,7 +164,10 @@ class BaseFileWriter:
             parts,
             group.number,
             replaced=dict(zip(places, columns.encoded.parts.chunks(0), strict=True)),
-            unbounded={places[number] for number in columns.encoded.unbounded},
+            unbounded={
+                *(places[number] for number in columns.encoded.unbounded),
+                *(_hiding_nan(reader, parts, group) - {*places}),
+            },
         )
         self._count(columns.origins)
         self._add_stored_keys(reader, parts, group)
@@ -188,7 +196,10 @@ class BaseFileWriter:
         self._copies.append_chunks(
             [chunks[place] for place in range(len(chunks))],
             len(columns.origins),
-            unbounded={places[number] for number in columns.encoded.unbounded},
+            unbounded={
+                *(places[number] for number in columns.encoded.unbounded),
+                *(frozenset[int]().union(*(_hiding_nan(*source) for source in sources)) - {*places}),
+            },
         )
         self._count(columns.origins)
         for reader, parts, group in sources:
@@ -200,7 +211,7 @@ class BaseFileWriter:
         ConflictError, and no file, when the write's in-flight instant is gone, or the bucket given up.
         """
         self._check_wanted()
-        entries = self._keys.entries() | self._clustering()
+        entries = self._keys.entries() | self._clustering() | self._about_bounds()
         if isinstance(self._assembly, EncryptedFile):
             metadata = self._assembly.finish(entries)
         else:
@@ -240,6 +251,15 @@ class BaseFileWriter:
         kept = self._base_clustering if not self._origins[Origin.INSERTED] else None
         digest = self._context.clustering or kept
         return {} if digest is None else {CLUSTERING: digest}
+
+    def _about_bounds(self) -> dict[str, str]:
+        """What readers of floating-point bounds are told; encrypted files have none."""
+        columns = parquet_columns(file_schema(stored_schema(self._context.schema)).empty_table())
+        if isinstance(self._assembly, EncryptedFile) or not any(
+            pa.types.is_floating(values.type) for _, values in columns
+        ):
+            return {}
+        return {NAN_UNBOUNDED: str(self._assembly.data_bytes - len(MAGIC))}
 
     def _encode(self, rows: pa.Table) -> EncodedRows:
         try:
@@ -294,6 +314,11 @@ class BaseFileWriter:
                 f"{context.store.uri}: the write of instant {context.instant} has been rolled back by "
                 "another writer; run it again"
             )
+
+
+def _hiding_nan(reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> frozenset[int]:
+    """The numbers of the columns whose bounds in the row group may leave a NaN out."""
+    return parts.floating(group.number) if reader.bounds_hide_nan else frozenset()
 
 
 def file_schema(rows: pa.Schema) -> pa.Schema:

@@ -8,6 +8,7 @@ owner then refreshes the heartbeat file ``.hoodie/.heartbeat/<T>``, the one that
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -15,11 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.errors import CorruptTableError, NotFoundError, StorageError, UnsupportedTableError
+from parquetry.runtime.errors import CorruptTableError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.storage import ObjectStore, PutOutcome
+from parquetry.runtime.storage_errors import FAILURES
 from parquetry.runtime.timeline.instant import Timezone, next_instant, parse_instant_ms
 from parquetry.runtime.timing import Timing
+
+_LOG = logging.getLogger(__name__)
 
 CLAIMS_FOLDER: Final = ".hoodie/.parquetry/instants"
 HEARTBEAT_FOLDER: Final = ".hoodie/.heartbeat"
@@ -184,7 +188,7 @@ class Heartbeat:
         while not self._stopping.wait(self._timing.heartbeat_seconds):
             try:
                 self.beat()
-            except StorageError:
+            except FAILURES:
                 # The next beat may get through; silence for too long is noticed at publishing.
                 continue
 
@@ -203,15 +207,27 @@ class Session:
         """The claimed instant."""
         return self.claim.instant
 
-    def acknowledge(self) -> None:
-        """Remove heartbeat and claim: the instant is completed, or was never used."""
-        self.withdraw()
-        self.store.delete(claim_path(self.instant))
+    def acknowledge(self) -> tuple[str, ...]:
+        """Remove heartbeat and claim: the instant is completed, or was never used.
 
-    def withdraw(self) -> None:
-        """Remove the heartbeat; the claim stays and tells that the instant was undone."""
+        Answers what stays behind because the store fails, and why: it means nothing to writers, and the next
+        clean removes it. A heartbeat is known by its claim, which stays with it.
+        """
+        return self.withdraw() or _removed(self.store, claim_path(self.instant))
+
+    def withdraw(self) -> tuple[str, ...]:
+        """Remove the heartbeat; the claim stays and tells that the instant was undone. Answers as above."""
         self.heartbeat.stop()
-        self.store.delete(heartbeat_path(self.instant))
+        return _removed(self.store, heartbeat_path(self.instant))
+
+
+def _removed(store: ObjectStore, path: str) -> tuple[str, ...]:
+    try:
+        store.delete(path)
+    except FAILURES as error:
+        _LOG.warning("%s/%s is left behind for the next clean: %s", store.uri, path, error)
+        return (f"{path} is left behind: {error}",)
+    return ()
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.job import SparkSettings
 from parquetry.runtime.services.clustering_plans import check_waiting
@@ -10,10 +12,16 @@ from parquetry.runtime.timing import DEFAULT_TIMING
 
 
 def cluster_by_hand(
-    table: TableHandle, settings: SparkSettings, *, instant: str | None, budget_bytes: int
+    table: TableHandle,
+    settings: SparkSettings,
+    *,
+    instant: str | None,
+    budget_bytes: int,
+    log: Path | None = None,
 ) -> ClusteringResult:
     """What was done: what is due within the budget, or the pending plan of ``instant``.
 
+    What Spark says goes into ``log``.
     Errors are those of :func:`parquetry.runtime.spark.clustering.cluster` and ``execute``.
     """
     if instant is not None:
@@ -21,7 +29,7 @@ def cluster_by_hand(
     from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
     from parquetry.runtime.spark.start import start_session  # noqa: PLC0415 - heavy
 
-    spark = start_session(settings, name=f"parquetry {table.config.name} cluster")
+    spark = start_session(settings, name=f"parquetry {table.config.name} cluster", log=log)
     if instant is not None:
         return execute(spark, table, instant)
     return cluster(spark, table, budget_bytes=budget_bytes)

@@ -33,14 +33,27 @@ class Cut:
 
 
 def expected_cuts(
-    segments: Sequence[int], sizes: RowSizes, *, target_bytes: int, row_group_size_bytes: int | None
+    segments: Sequence[int],
+    sizes: RowSizes,
+    *,
+    target_bytes: int,
+    most_bytes: int,
+    row_group_size_bytes: int | None,
 ) -> list[Cut]:
     """The row groups of rows that are written one segment behind the other; no file has two segments.
 
     ``segments`` are numbers of rows. ``row_group_size_bytes`` None is the writer's default.
     """
-    row_group_bytes = row_group_size_bytes or default_row_group_bytes(target_bytes)
-    sizer = spreading_sizer(target_bytes, row_group_bytes=row_group_bytes, row_group_arrow_bytes=_NO_LIMIT)
+    first_sizer, later_sizer = (
+        spreading_sizer(
+            target_bytes,
+            most_bytes=most_bytes,
+            row_group_bytes=row_group_size_bytes or default_row_group_bytes(target_bytes),
+            row_group_arrow_bytes=_NO_LIMIT,
+            is_first=is_first,
+        )
+        for is_first in (True, False)
+    )
     cuts: list[Cut] = []
     file = 0
     total = sum(segments)
@@ -49,6 +62,7 @@ def expected_cuts(
         end += segment
         first = file_first = end - segment
         while first < end:
+            sizer = later_sizer if file else first_sizer
             # Before the first row group is written the writer goes by the files that are read.
             rate = sizes.after if first else sizes.before
             size = int((first - file_first) * sizes.after)
@@ -58,6 +72,11 @@ def expected_cuts(
                 continue
             due = sizer.next_arrow_bytes(size, remaining, ratio=1.0, guessed=not first) / rate
             count = end - first if end - first <= SLACK * due else max(int(due), 1)
+            if size and not sizer.is_allowed(size + count * sizes.after):
+                count = int((sizer.ceiling_bytes - size) / sizes.after)
+                if not count:
+                    file, file_first = file + 1, first
+                    continue
             cuts.append(Cut(file=file, first=first, end=first + count))
             first += count
         file += 1

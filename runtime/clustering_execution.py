@@ -14,6 +14,7 @@ from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering_sample_file import kept_sample
 from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
+from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import InvalidDataError, PartialFailureError
 from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy, Scope
 from parquetry.runtime.layout.clustering_scope import tasks_of
@@ -70,8 +71,8 @@ class Clustered:
     failures: tuple[ParquetryError, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusteringResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClusteringResult(Brief):
     """What a run of clustering did. ``instants`` are its replacecommits; sizes are in bytes.
 
     ``left_out`` are groups that a writer won, or that cannot be rewritten; they are due again.

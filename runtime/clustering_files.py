@@ -7,38 +7,53 @@ from dataclasses import dataclass
 from parquetry.runtime.base_file_bucket import BucketWriter
 from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS
 from parquetry.runtime.base_file_model import Bucket, WriteContext
-from parquetry.runtime.base_file_sizing import FileSizer
-from parquetry.runtime.layout.packing import ALONE, files_near
+from parquetry.runtime.base_file_sizing import STRETCHED, FileSizer
+from parquetry.runtime.layout.packing import ALONE, NEARLY, NEARLY_BEHIND, outputs_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadingSizer(FileSizer):
-    """Ends a file where what is left, and it, make files of one size near the target."""
+    """Ends a file where what is left, and it, make files of one size near the target, or full ones."""
 
     target_bytes: int
+    is_first: bool
 
     def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
-        """An equal share of all that is to be written from this file on."""
-        total = file_bytes + remaining_bytes
-        files = files_near(total, target_bytes=self.target_bytes)
-        return self.limit_bytes if files == 1 else total / files
+        """Its share of all that is to be written from this file on."""
+        outputs = outputs_of(
+            file_bytes + remaining_bytes,
+            target_bytes=self.target_bytes,
+            most_bytes=self.limit_bytes,
+            nearly=NEARLY if self.is_first else NEARLY_BEHIND,
+        )
+        return STRETCHED * self.limit_bytes if outputs.files == 1 else outputs.each_bytes
 
 
-def spreading_sizer(target_bytes: int, *, row_group_bytes: int, row_group_arrow_bytes: int) -> SpreadingSizer:
-    """The sizer of clustering's files: of about ``target_bytes``, never much above."""
+def spreading_sizer(
+    target_bytes: int,
+    *,
+    most_bytes: int,
+    row_group_bytes: int,
+    row_group_arrow_bytes: int,
+    is_first: bool,
+) -> SpreadingSizer:
+    """The sizer of one of clustering's files: of about ``target_bytes``, with every other writer's ceiling.
+
+    ``is_first`` of those that the group's rows go to.
+    """
     return SpreadingSizer(
-        limit_bytes=int(ALONE * target_bytes),
+        limit_bytes=min(int(ALONE * target_bytes), most_bytes),
         row_group_bytes=row_group_bytes,
         row_group_arrow_bytes=row_group_arrow_bytes,
         target_bytes=target_bytes,
+        is_first=is_first,
     )
 
 
 class SpreadingWriter(BucketWriter):
     """Writes the rows of a group, in the order in which they are appended, to files of like size.
 
-    ``context.max_file_size_bytes`` is the target. ``rows`` is how many there will be; ``ordered`` whether
-    readers can skip by their order.
+    ``rows`` is how many there will be; ``ordered`` whether readers can skip by their order.
     """
 
     def __init__(self, context: WriteContext, bucket: Bucket, *, rows: int, ordered: bool) -> None:
@@ -51,7 +66,9 @@ class SpreadingWriter(BucketWriter):
 
     def _new_sizer(self) -> FileSizer:
         return spreading_sizer(
-            self._context.max_file_size_bytes,
+            self._context.file_size_bytes,
+            most_bytes=self._context.max_file_size_bytes,
             row_group_bytes=self._row_group_bytes,
             row_group_arrow_bytes=self._context.row_group_arrow_bytes,
+            is_first=not self._finished,
         )

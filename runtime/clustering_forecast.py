@@ -130,7 +130,7 @@ class Forecaster:
         self._types: Types = column_types(spec.columns)
         self._asked: Types = {name: kind for name, kind in self._types.items() if name in asked}
         known = look_up(
-            store, [_slice(file) for files in groups for file in files], columns={*asked, *columns}
+            store, [slice_of(file) for files in groups for file in files], columns={*asked, *columns}
         )
         self._known = with_pages(
             store,
@@ -150,6 +150,7 @@ class Forecaster:
         self, execution: ExecutionPolicy, order: RowOrder | None, *, target_bytes: int
     ) -> list[GroupForecast]:
         """What is foreseen for each group when it is written like that, in their order."""
+        target_bytes = min(target_bytes, self._spec.sizing.max_file_size_bytes)
         shrinkage = self._shrinkage(order, target_bytes=target_bytes) if self._queries else Shrinkage()
         return [
             self._of_group(number, execution, order, target_bytes=target_bytes, shrinkage=shrinkage)
@@ -193,6 +194,7 @@ class Forecaster:
             made = stitched_files(
                 files,
                 target_bytes=target_bytes,
+                most_bytes=self._spec.sizing.max_file_size_bytes,
                 row_group_size_bytes=row_group_size_bytes,
                 shrinkage=shrinkage,
             )
@@ -203,6 +205,7 @@ class Forecaster:
                 order,
                 types=self._asked,
                 target_bytes=target_bytes,
+                most_bytes=self._spec.sizing.max_file_size_bytes,
                 row_group_size_bytes=row_group_size_bytes,
                 shrinkage=shrinkage,
                 predicates=[query.predicate for query in self._queries],
@@ -342,7 +345,8 @@ def _data_bytes(files: Sequence[FileStatistics]) -> int:
     return sum(file.data_bytes for file in files)
 
 
-def _slice(file: ClusteringFile) -> FileSlice:
+def slice_of(file: ClusteringFile) -> FileSlice:
+    """The file as those know it who read it."""
     return FileSlice(
         partition=file.partition,
         file_id=file.file_id,

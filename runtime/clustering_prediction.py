@@ -30,7 +30,7 @@ from parquetry.runtime.layout.file_statistics import (
     merge_columns,
     truncated,
 )
-from parquetry.runtime.layout.packing import files_near
+from parquetry.runtime.layout.packing import outputs_of
 from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.skipping import Types, may_match
 
@@ -45,6 +45,7 @@ def arranged_files(
     *,
     types: Types,
     target_bytes: int,
+    most_bytes: int,
     row_group_size_bytes: int | None,
     shrinkage: Shrinkage,
     predicates: Sequence[Predicate] = (),
@@ -64,6 +65,7 @@ def arranged_files(
         _segments(rows, order, sample.of_rows),
         RowSizes(before=whole_row_bytes, after=row_bytes * shrinkage.written),
         target_bytes=target_bytes,
+        most_bytes=most_bytes,
         row_group_size_bytes=row_group_size_bytes,
     )
     limits = merge_columns(group for file in files for group in file.row_groups)
@@ -99,6 +101,7 @@ def stitched_files(
     files: Sequence[FileStatistics],
     *,
     target_bytes: int,
+    most_bytes: int,
     row_group_size_bytes: int | None,
     shrinkage: Shrinkage,
 ) -> tuple[FileStatistics, ...]:
@@ -110,9 +113,10 @@ def stitched_files(
     stored = [group for file in files for group in file.row_groups if group.rows]
     groups = list(_grown(stored, row_group_bytes, shrinkage))
     total = sum(group.data_bytes for group in groups)
-    count = files_near(total, target_bytes=target_bytes)
+    outputs = outputs_of(total, target_bytes=target_bytes, most_bytes=most_bytes)
     middles = np.cumsum([group.data_bytes for group in groups]) - [group.data_bytes / 2 for group in groups]
-    return _as_files(groups, [int(middle * count / max(total, 1)) for middle in middles])
+    last = outputs.files - 1
+    return _as_files(groups, [min(int(middle // max(outputs.each_bytes, 1)), last) for middle in middles])
 
 
 def _grown(

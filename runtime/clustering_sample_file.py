@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from parquetry.runtime.clustering_columns import ColumnReader
 from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.statistics import FOLDER
+from parquetry.runtime.sidecars import open_sidecar
 from parquetry.runtime.storage_model import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 
@@ -22,11 +22,6 @@ SAMPLE_KEY: Final = "parquetry.sample"
 """Where a plan says in which file its sample is, and a group which one of that file is its own."""
 
 _GROUP: Final = "__group"
-
-
-def sample_path(instant: str) -> str:
-    """Where the sample of the plan of that instant is; it goes when the instant is rolled back."""
-    return f"{FOLDER}/{instant}.sample.parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +37,7 @@ class KeptSample:
         Every second of them, or every fourth and so on, where they would take more than ``most_bytes``.
         """
         try:
-            with store.open_input(self.path) as content:
+            with open_sidecar(store, self.path) as content:
                 return decode_sample(
                     content, self.number, schema, most_bytes=most_bytes, place=f"{store.uri}/{self.path}"
                 )

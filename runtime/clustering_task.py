@@ -166,7 +166,7 @@ def context_of(context: WriteContext, group: GroupWork, *, rows: int) -> WriteCo
     """The context of a group's tasks; ``rows`` are those of the whole group."""
     return replace(
         context,
-        max_file_size_bytes=group.target_bytes,
+        target_file_size_bytes=group.target_bytes,
         record_size_bytes=group.size_bytes / rows if rows else None,
         sorted_by=() if group.order is None else declared_order(group.order, context.schema),
     )
@@ -191,7 +191,7 @@ def whole_bytes_of(
     Beside them have room one of their columns, or what they are sorted by, and row groups on their way,
     which are as large as ``bytes_per_stored_byte``, what a byte in a file is, makes them.
     """
-    stored = context.files.row_group_size_bytes or default_row_group_bytes(context.max_file_size_bytes)
+    stored = context.files.row_group_size_bytes or default_row_group_bytes(context.file_size_bytes)
     row_group = min(_DENSER * stored * bytes_per_stored_byte, context.row_group_arrow_bytes)
     columns = [
         sum(part.nbytes for part in parts) for parts in zip(*(b.columns for b in batches), strict=True)

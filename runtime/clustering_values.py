@@ -78,6 +78,7 @@ class DrawnColumn:
         # The writer records no bounds where there is a NaN.
         if self._nan.count(self._nan.window(drawn, rows)):
             return plain
+        plain = replace(plain, nan_free=True)
         low, high = (
             self._outermost(side, side.window(drawn, rows), 0 if none_drawn else rows)
             for side in (self._least, self._greatest)

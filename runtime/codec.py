@@ -15,7 +15,40 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 
+_BRIEF_TEXT = 60
+
 _Record = TypeVar("_Record")
+
+
+class Brief:
+    """A record that prints as one short line: scalars as they are, collections by their size.
+
+    Fields that hold their default are left out, and so are those that ``repr=False`` hides.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{field.name}={_brief(getattr(self, field.name))}"
+            for field in fields(self)  # type: ignore[arg-type]  # every subclass is a dataclass
+            if field.repr and getattr(self, field.name) != _default(field)
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _default(field: Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, Mapping | list | tuple | frozenset | set):
+        return f"<{len(value)}>"
+    if isinstance(value, BaseException) or (is_dataclass(value) and not isinstance(value, Brief)):
+        return type(value).__name__
+    text = repr(str(value) if isinstance(value, StrEnum) else value)
+    shortens = isinstance(value, str) and len(text) > _BRIEF_TEXT
+    return f"{text[:_BRIEF_TEXT]}..." if shortens else text
 
 
 def to_json_value(value: Any) -> Any:

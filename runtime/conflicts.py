@@ -157,6 +157,8 @@ def overlaps(mine: Consumption, theirs: Consumption) -> bool:
         return True
     if mine.until is not None and theirs.until is not None:
         return True
+    if mine.reading is not None and mine.reading == theirs.reading:
+        return True
     return not {f.path for f in mine.files}.isdisjoint(f.path for f in theirs.files)
 
 

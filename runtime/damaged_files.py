@@ -1,88 +1,313 @@
 """Files that commits say are there, and that are gone or of another size.
 
-Readers list folders, as Hudi's do: a deleted file is missing from every read, and nothing fails.
+Readers list folders, as Hudi's do: a file that was deleted is missing from every read, or its last version
+but one is read in its place, and Spark passes over files without a byte. So whoever reads or writes holds
+what it has listed against what the commits of the active timeline wrote. What archived commits wrote is not
+known any more; archiving waits for whoever mends the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
+from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.pending import completed_being_undone
 from parquetry.runtime.table_handle import TableHandle
+from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import WriteStat
+from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.versions import Group
+from parquetry.runtime.view import FileSystemView
 
-_NAMED = 10
+_NAMED: Final = 10
+_LEAST_BYTES: Final = 12
+"""No parquet file is smaller: two magic numbers and the length of the footer."""
+
+Written: TypeAlias = tuple[str, WriteStat]
+"""The instant of a write and what it says of one file."""
+
+Wanted: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
+"""Which of these partitions are asked about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedFile:
-    """A file that ``instant`` wrote with ``written_bytes``; ``size_bytes`` is None where it is gone."""
+    """A file that ``instant`` wrote with ``rows`` and ``written_bytes``, as it is now.
+
+    ``size_bytes`` is None where it is gone. ``older`` is the version that is read in its place, None without
+    one. What an archived commit wrote is not known: ``rows`` and ``written_bytes`` are then None.
+    """
 
     partition: str
+    file_id: str
     path: str
     instant: str
-    written_bytes: int
+    rows: int | None
+    written_bytes: int | None
     size_bytes: int | None
+    older: str | None = None
 
 
-def damaged_files(handle: TableHandle) -> tuple[DamagedFile, ...]:
+def damaged_files(
+    handle: TableHandle,
+    *,
+    until: str | None = None,
+    wanted: Wanted = list,
+    everywhere: bool = True,
+) -> tuple[DamagedFile, ...]:
     """The newest version of every file that a write on the active timeline wrote, where it is not as written.
 
-    By partition and path. Files of archived writes are not looked for. A write and a clean may come in
-    between timeline and listing, so what is found is looked at again.
+    By partition and path; with ``until`` the versions of that time, and of ``wanted`` partitions only.
+    Partitions that no such write touched are looked at ``everywhere`` only, for files that are too small.
+    A write and a clean may come in between timeline and listing, so what is found is looked at again.
     """
-    return _damaged(handle) and _damaged(handle)
+
+    def look() -> tuple[DamagedFile, ...]:
+        return _damaged(handle, until, wanted, everywhere=everywhere)
+
+    return look() and look()
 
 
-def damage_warnings(handle: TableHandle, *, shown_by: Callable[[str], str]) -> tuple[str, ...]:
+def damage_warnings(
+    handle: TableHandle,
+    found: Sequence[DamagedFile] | None = None,
+    *,
+    shown_by: Callable[[str], str] = str,
+) -> tuple[str, ...]:
     """One text for each of them, the first ten by name; ``shown_by`` says how a partition may be shown."""
-    found = damaged_files(handle)
-    texts = [_warning(handle.store.uri, file, shown_by(file.partition)) for file in found[:_NAMED]]
+    found = damaged_files(handle) if found is None else found
+    texts = [_told(handle.store.uri, file, shown_by(file.partition)) for file in found[:_NAMED]]
     if len(found) > _NAMED:
         texts.append(f"{len(found) - _NAMED:,} more files are gone, or of another size than was written")
-    return tuple(texts)
+    return tuple(f"{text}; {remedy(handle)}" for text in texts)
 
 
-def _damaged(handle: TableHandle) -> tuple[DamagedFile, ...]:
-    timeline = handle.timeline()
-    times = [instant.time for instant in timeline.completed_writes]
-    newest: dict[tuple[str, str], tuple[str, WriteStat]] = {}
-    for instant, metadata in zip(times, map_each(times, timeline.commit_metadata), strict=True):
+def remedy(handle: TableHandle) -> str:
+    """What to do about a damaged file."""
+    return (
+        "restore the file from a copy, or the table to a savepoint, or give its rows up with "
+        f"`parquetry doctor --accept-loss {handle.store.uri}`"
+    )
+
+
+def refuse_damage(
+    handle: TableHandle, found: Sequence[DamagedFile], *, shown_by: Callable[[str], str] = str
+) -> None:
+    """CorruptTableError that names the files, unless there are none."""
+    if not found:
+        return
+    named = [_told(handle.store.uri, file, shown_by(file.partition)) for file in found[:_NAMED]]
+    more = [f"{len(found) - _NAMED:,} more files"] if len(found) > _NAMED else []
+    raise CorruptTableError(f"{'; '.join([*named, *more])}; {remedy(handle)}")
+
+
+def check_read(
+    handle: TableHandle,
+    view: FileSystemView,
+    files: Sequence[FileSlice],
+    *,
+    after: str = "",
+    until: str,
+    wanted: Wanted,
+) -> None:
+    """CorruptTableError when files that a read needs are damaged, by the commits that it reads anyway.
+
+    These are the commits that wrote the ``files`` it opens, and what is remembered of the others: the newest,
+    and those that replaced files. Only when they make it suspect is the table looked at as a whole.
+    """
+    timeline = view.timeline
+    map_each(
+        sorted({f.instant for f in files if timeline.is_completed(f.instant)}),
+        lambda time: _remember(timeline, time),
+    )
+    known = [i.time for i in timeline.completed_writes if i.time <= until and timeline.has_read(i.time)]
+    named = {group: one for group, one in newest_files(timeline, known).items() if one[0] > after}
+    if _look(view, named, until, wanted) or any(f.size_bytes < _LEAST_BYTES for f in files):
+        refuse_damage(handle, damaged_files(handle, until=until, wanted=wanted))
+
+
+def _remember(timeline: Timeline, time: str) -> None:
+    """Read a commit, unless it has been archived meanwhile: then all that it wrote was whole."""
+    with suppress(StaleTimelineError):
+        timeline.commit_metadata(time)
+
+
+def check_partitions(handle: TableHandle, view: FileSystemView, partitions: Collection[str]) -> None:
+    """CorruptTableError when a file of these partitions is damaged: nothing may be built on what is left.
+
+    All commits of the active timeline are read, and remembered.
+    """
+
+    def wanted(paths: Sequence[str]) -> Sequence[str]:
+        return [path for path in paths if path in partitions]
+
+    if _look(view, newest_files(view.timeline), view.newest, wanted, also=partitions):
+        refuse_damage(handle, damaged_files(handle, wanted=wanted))
+
+
+def check_published(
+    handle: TableHandle, now: Timeline, outcome: WriteOutcome, there: Mapping[str, int]
+) -> None:
+    """CorruptTableError when a write would build on what is left of a damaged partition that it writes to.
+
+    ``there`` are the sizes of all files in these partitions, by path. Groups that the write does away with
+    may be damaged, unless it has read them to write their rows anew.
+    """
+    if not any(outcome.stats.values()):
+        return
+    gone = (
+        set()
+        if outcome.operation == CLUSTER
+        else {(p, i) for p, ids in outcome.replaced.items() for i in ids}
+    )
+    found = [
+        _of_commit(group, instant, stat, part)
+        for group, (instant, stat) in newest_files(now).items()
+        if outcome.stats.get(group[0])
+        and group not in gone
+        and not _is_whole(instant, stat, part := _listed(group, instant, stat.path, there))
+    ]
+    refuse_damage(handle, sorted(found, key=lambda file: (file.partition, file.path)))
+
+
+def named_partitions(view: FileSystemView) -> frozenset[str]:
+    """The partitions in which the active timeline says that there are files."""
+    named = newest_files(view.timeline)
+    return frozenset(group[0] for group in named if not view.is_replaced(group, view.newest))
+
+
+def lost_groups(view: FileSystemView, partitions: Collection[str] | None = None) -> dict[str, list[str]]:
+    """The file ids by partition of which no version is left, so that a listing does not have them."""
+    found = _look(
+        view,
+        newest_files(view.timeline),
+        view.newest,
+        lambda paths: [path for path in paths if partitions is None or path in partitions],
+    )
+    lost: dict[str, list[str]] = {}
+    for file in found:
+        if file.size_bytes is None and file.older is None:
+            lost.setdefault(file.partition, []).append(file.file_id)
+    return lost
+
+
+def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict[Group, Written]:
+    """The newest version of every file group, as all completed writes, or those of ``times``, say.
+
+    Writes that are being undone do not count. Of a file that is replaced there is none.
+    """
+    listed = [i.time for i in timeline.completed_writes] if times is None else sorted(times)
+    undone = completed_being_undone(timeline)
+    listed = [time for time in listed if time not in undone]
+    newest: dict[Group, Written] = {}
+    for instant, metadata in zip(listed, map_each(listed, timeline.commit_metadata), strict=True):
         for partition, file_ids in metadata.replaced.items():
             for file_id in file_ids:
                 newest.pop((partition, file_id), None)
-        written = ((stat.partition_path, stat.file_id, stat) for stat in metadata.all_stats() if stat.path)
-        newest |= {(partition, file_id): (instant, stat) for partition, file_id, stat in written}
-    there = {part.path: part.size_bytes for part in handle.view(timeline).all_slices()} if newest else {}
-    found = (
-        DamagedFile(
-            partition=stat.partition_path,
-            path=stat.path,
-            instant=instant,
-            written_bytes=stat.file_size_bytes,
-            size_bytes=there.get(stat.path),
-        )
-        for instant, stat in newest.values()
-        if not _is_as_written(stat, there.get(stat.path))
-    )
+        newest |= {
+            (stat.partition_path, stat.file_id): (instant, stat) for stat in metadata.all_stats() if stat.path
+        }
+    return newest
+
+
+def _damaged(
+    handle: TableHandle, until: str | None, wanted: Wanted, *, everywhere: bool
+) -> tuple[DamagedFile, ...]:
+    timeline = handle.timeline()
+    view = handle.view(timeline)
+    newest = view.newest if until is None else until
+    times = [instant.time for instant in timeline.completed_writes if instant.time <= newest]
+    named = newest_files(timeline, times)
+    return _look(view, named, newest, wanted, also=view.partitions() if everywhere else ())
+
+
+def _look(
+    view: FileSystemView,
+    named: Mapping[Group, Written],
+    time: str,
+    wanted: Wanted,
+    *,
+    also: Iterable[str] = (),
+) -> tuple[DamagedFile, ...]:
+    """What is not as it is ``named``, or too small, in the wanted of these partitions and of ``also``."""
+    named = {group: one for group, one in named.items() if not view.is_replaced(group, time)}
+    partitions = wanted(sorted({partition for partition, _ in named}.union(also)))
+    listed = map_each(partitions, lambda partition: view.slices(partition, time))
+    there = {(part.partition, part.file_id): part for parts in listed for part in parts}
+    within = set(partitions)
+    found = [
+        _of_commit(group, instant, stat, there.get(group))
+        for group, (instant, stat) in named.items()
+        if group[0] in within and not _is_whole(instant, stat, there.get(group))
+    ]
+    found += [
+        _of_listing(part)
+        for group, part in there.items()
+        if group not in named and part.size_bytes < _LEAST_BYTES
+    ]
     return tuple(sorted(found, key=lambda file: (file.partition, file.path)))
 
 
-def _is_as_written(stat: WriteStat, size_bytes: int | None) -> bool:
-    """Whether a file is there with the size of its commit, which may not say one (0)."""
-    return size_bytes is not None and stat.file_size_bytes in (0, size_bytes)
+def _is_whole(instant: str, stat: WriteStat, part: FileSlice | None) -> bool:
+    """Whether the version of ``instant`` is there with its size, or a newer one is.
+
+    A commit of Hudi may say no size (0 or less).
+    """
+    if part is None or part.instant < instant:
+        return False
+    if part.instant > instant:
+        return True
+    is_sized = stat.file_size_bytes <= 0 or part.size_bytes == stat.file_size_bytes
+    return part.path == stat.path and is_sized and part.size_bytes >= _LEAST_BYTES
 
 
-def _warning(uri: str, file: DamagedFile, partition: str) -> str:
-    name = file.path.rpartition("/")[2]
-    place = "/".join(part for part in (uri, partition, name) if part)
-    if file.size_bytes is None:
-        return (
-            f"{place} is gone, which {file.instant} wrote: its rows are missing from every read; restore the "
-            "file from a copy, or the table to a savepoint"
-        )
-    return (
-        f"{place} has {file.size_bytes:,} bytes, and {file.instant} wrote {file.written_bytes:,}; restore "
-        "the file from a copy, or the table to a savepoint"
+def _of_commit(group: Group, instant: str, stat: WriteStat, part: FileSlice | None) -> DamagedFile:
+    is_there = part is not None and part.path == stat.path
+    return DamagedFile(
+        partition=group[0],
+        file_id=group[1],
+        path=stat.path,
+        instant=instant,
+        rows=stat.num_writes,
+        written_bytes=stat.file_size_bytes if stat.file_size_bytes > 0 else None,
+        size_bytes=part.size_bytes if part is not None and is_there else None,
+        older=None if part is None or is_there else part.instant,
     )
+
+
+def _of_listing(part: FileSlice) -> DamagedFile:
+    return DamagedFile(
+        partition=part.partition,
+        file_id=part.file_id,
+        path=part.path,
+        instant=part.instant,
+        rows=None,
+        written_bytes=None,
+        size_bytes=part.size_bytes,
+    )
+
+
+def _listed(group: Group, instant: str, path: str, there: Mapping[str, int]) -> FileSlice | None:
+    size_bytes = there.get(path)
+    if size_bytes is None:
+        return None
+    return FileSlice(partition=group[0], file_id=group[1], instant=instant, path=path, size_bytes=size_bytes)
+
+
+def _told(uri: str, file: DamagedFile, partition: str) -> str:
+    place = "/".join(part for part in (uri, partition, file.path.rpartition("/")[2]) if part)
+    if file.size_bytes is None:
+        means = "its rows are missing from every read"
+        if file.older is not None:
+            means = f"its older version of {file.older} is read in its place"
+        return f"{place} is gone, which {file.instant} wrote: {means}"
+    written = "no parquet file is that small"
+    if file.written_bytes is not None:
+        written = f"{file.instant} wrote {file.written_bytes:,}"
+    return f"{place} has {file.size_bytes:,} bytes, and {written}"

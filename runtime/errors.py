@@ -32,12 +32,20 @@ class UnsupportedTableError(ParquetryError):
     """The table uses a feature with which the request cannot be carried out safely."""
 
 
+class ForeignTableError(ParquetryError):
+    """The table at a declared location is another project's, or another target's of this one, or nobody's."""
+
+
 class CorruptTableError(ParquetryError):
     """A file of the table cannot be read as what its name says it is."""
 
 
 class InvalidDataError(ParquetryError):
     """The rows, or the schema of the rows, cannot be written as the table declares them."""
+
+
+class MissingSourceError(InvalidDataError):
+    """What the path of a source means is not there: the file or folder, or the folder before wildcards."""
 
 
 class KeyUnavailableError(ParquetryError):
@@ -79,3 +87,7 @@ class MissingJavaError(ParquetryError):
 
 class SparkStartError(ParquetryError):
     """Spark could not be started as the settings ask."""
+
+
+class SparkEndedError(ParquetryError):
+    """Spark's JVM was killed, or crashed, while it worked."""

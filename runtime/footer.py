@@ -19,11 +19,18 @@ from parquetry.runtime.layout.file_statistics import (
     truncated,
 )
 from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.storage_errors import storage_error
 from parquetry.runtime.storage_model import ObjectStore
 
 MIN_KEY: Final = "hoodie_min_record_key"
 MAX_KEY: Final = "hoodie_max_record_key"
 CLUSTERING: Final = "parquetry.clustering"
+NAN_UNBOUNDED: Final = "parquetry.nan_unbounded_bytes"
+"""By this a file says that floating-point columns with a NaN have no bounds, row group by row group.
+
+The value is how many bytes its column chunks have: whoever writes other rows and keeps the footer's
+pairs, as pyarrow does, makes another number of bytes.
+"""
 
 _INDEXED_COLUMNS = 64
 
@@ -37,6 +44,8 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
         try:
             return open_footer(source)[0]
         except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise storage_error("read", f"{store.uri}/{path}", error) from error
             msg = (
                 f"{store.uri}/{path} is not a whole parquet file: {str(error).rstrip('.')}; "
                 "restore the file, or the table to a savepoint before it"
@@ -46,7 +55,7 @@ def read_metadata(store: ObjectStore, path: str) -> pq.FileMetaData:
 
 def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
     """The row groups, with bounds of the first 64 columns that are not within lists or maps."""
-    schema = metadata.schema
+    schema, tells_nan = metadata.schema, leaves_nan_unbounded(metadata)
     indexed = [i for i in range(len(schema)) if schema.column(i).max_repetition_level == 0]
     indexed = indexed[:_INDEXED_COLUMNS]
     groups = []
@@ -54,12 +63,29 @@ def row_groups_of(metadata: pq.FileMetaData) -> tuple[RowGroupStatistics, ...]:
         group = metadata.row_group(number)
         columns = {}
         for index in indexed:
-            statistics = column_statistics(group.column(index), schema.column(index))
+            statistics = column_statistics(group.column(index), schema.column(index), tells_nan=tells_nan)
             if statistics is not None:
                 columns[schema.column(index).path] = statistics
-        data_bytes = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
-        groups.append(RowGroupStatistics(rows=group.num_rows, data_bytes=data_bytes, columns=columns))
+        groups.append(
+            RowGroupStatistics(rows=group.num_rows, data_bytes=_stored_bytes(group), columns=columns)
+        )
     return tuple(groups)
+
+
+def leaves_nan_unbounded(metadata: pq.FileMetaData) -> bool:
+    """Whether bounds of floating-point columns are of columns without NaN, as in all files of this product.
+
+    Other writers leave NaN out of the bounds, and say nothing of it.
+    """
+    said = (metadata.metadata or {}).get(NAN_UNBOUNDED.encode())
+    if said is None:
+        return False
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return bool(said == str(sum(map(_stored_bytes, groups))).encode())
+
+
+def _stored_bytes(group: pq.RowGroupMetaData) -> int:
+    return sum(group.column(index).total_compressed_size for index in range(group.num_columns))
 
 
 def file_statistics(path: str, metadata: pq.FileMetaData, *, size_bytes: int) -> FileStatistics:

@@ -20,13 +20,15 @@ _PLAIN = {
     "BYTE_ARRAY": "binary",
 }
 _LAYOUTS = {"BOOLEAN": "<?", "INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
+_FLOATS = frozenset({"float", "double"})
 _EXACT = Context(prec=100)
 
 
-def column_statistics(chunk: Any, column: Any) -> ColumnStatistics | None:
+def column_statistics(chunk: Any, column: Any, *, tells_nan: bool = False) -> ColumnStatistics | None:
     """The chunk's bounds and nulls; None for types whose order the footer does not tell.
 
-    ``chunk`` is pyarrow's ColumnChunkMetaData, ``column`` the ColumnSchema of the same column.
+    ``chunk`` is pyarrow's ColumnChunkMetaData, ``column`` the ColumnSchema of the same column. A file that
+    ``tells_nan`` has no bounds of floating-point columns that hold one.
     """
     logical = json.loads(column.logical_type.to_json())
     spark_type = _spark_type(column.physical_type, logical)
@@ -44,6 +46,7 @@ def column_statistics(chunk: Any, column: Any) -> ColumnStatistics | None:
         minimum=minimum,
         maximum=maximum,
         nulls=statistics.null_count if statistics.has_null_count else None,
+        nan_free=tells_nan and spark_type in _FLOATS and minimum is not None,
     )
 
 
@@ -73,6 +76,7 @@ def page_bounds(
                 minimum=bound(low, upper=False) if tells else None,
                 maximum=bound(high, upper=True) if tells else None,
                 nulls=count if is_null else nulls_of_page,
+                nan_free=known.nan_free,
             )
         )
     return found

@@ -8,8 +8,11 @@ from functools import cache, partial
 from typing import Any, TypeAlias
 
 from parquetry.runtime import sources
+from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.effective import EffectiveWrites
-from parquetry.runtime.source_files import FoundFile, join_base, list_files, place_of
+from parquetry.runtime.errors import MissingSourceError, TableNotFoundError
+from parquetry.runtime.job import digest_of
+from parquetry.runtime.source_files import FoundFile, join_base, list_files, place_of, split_pattern
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import Source
 from parquetry.runtime.storage import open_store
@@ -24,8 +27,8 @@ class DueBatch:
     """What one write is to take from a source.
 
     ``files`` for file formats. For a Hudi table ``table`` is the table, read after ``since``
-    (None: from its beginning) up to ``until``. ``consumption`` goes into the ledger; None for
-    sources that are read in full every time.
+    (None: from its beginning) up to ``until``. ``consumption`` goes into the ledger. ``missing`` says that
+    the source is not there, and that nothing is to be taken.
     """
 
     files: tuple[FoundFile, ...] = ()
@@ -34,6 +37,7 @@ class DueBatch:
     since: str | None = None
     until: str | None = None
     consumption: Consumption | None = None
+    missing: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +53,8 @@ def look_for_due(
 ) -> DueBatch | None:
     """What is due; None when there is nothing new. Nothing is written.
 
-    Raises InvalidDataError when the path does not exist, and when a file changed after an insert
-    had taken it.
+    Raises InvalidDataError when the path does not exist, unless that is to be warned of, and when a file
+    changed after an insert had taken it.
     """
     return _look(handle, source, _effective(handle), directory=directory, storage=storage)
 
@@ -64,7 +68,9 @@ def find_due(
     """
     effective = _effective(handle)
     due = _look(handle, source, effective, directory=directory, storage=storage)
-    if source.read != FULL and (due is not None or effective().has_asked_archive):
+    if due is not None and due.missing is not None:
+        return due
+    if due is not None or effective().has_asked_archive:
         sources.fold(handle.store, source.name, effective())
     return due
 
@@ -99,9 +105,14 @@ def _look(
 ) -> DueBatch | None:
     if source.format == TABLE_FORMAT:
         return _due_of_table(handle, source, effective, directory=directory, storage=storage)
-    found = list_files(source.path, base=directory, options=storage)
+    try:
+        found = list_files(source.path, base=directory, options=storage, must_exist=True)
+    except MissingSourceError as missing:
+        if _is_error(source):
+            raise
+        return DueBatch(missing=f"{missing}, or declare if_missing: error to have the run fail")
     if source.read == FULL:
-        return DueBatch(files=found) if found else None
+        return _in_full(handle, source, effective, found, directory=directory)
     entries = sources.history(handle.store, source.name, effective())
     files = [f.file for f in found]
     # However the path was spelled when they were taken.
@@ -118,6 +129,42 @@ def _look(
     )
 
 
+def _is_error(source: Source) -> bool:
+    """Whether the run is to fail when the source is not there: files that wildcards match may be to come."""
+    return source.if_missing == "error" or (source.if_missing is None and not split_pattern(source.path)[1])
+
+
+def _in_full(
+    handle: TableHandle,
+    source: Source,
+    effective: _Effective,
+    found: tuple[FoundFile, ...],
+    *,
+    directory: str,
+) -> DueBatch | None:
+    """All files; None when they and what is made of them are as they were when they were read last."""
+    if not found:
+        return None
+    files = (f.file for f in found)
+    # By etag where the store has one, as the ledger knows a file: copies of the same bytes are the same file.
+    state = sorted((place_of(f.path, directory), f.size_bytes, f.etag or str(f.modified_ms)) for f in files)
+    reading = _reading(handle, source, state)
+    if _was_read(handle, source, effective, reading):
+        return None
+    return DueBatch(files=found, consumption=Consumption(source=source.name, reading=reading))
+
+
+def _reading(handle: TableHandle, source: Source, state: object) -> str:
+    """The digest of what a full read takes and makes of it: the files, the declaration, the columns."""
+    columns = () if handle.spec is None else handle.spec.columns
+    return digest_of(to_json_value({"source": source, "columns": columns, "state": state}))
+
+
+def _was_read(handle: TableHandle, source: Source, effective: _Effective, reading: str) -> bool:
+    """Whether the newest read that stands was that one."""
+    return sources.newest_reading(sources.history(handle.store, source.name, effective())) == reading
+
+
 def _due_of_table(
     handle: TableHandle,
     source: Source,
@@ -126,12 +173,21 @@ def _due_of_table(
     directory: str,
     storage: Mapping[str, Any],
 ) -> DueBatch | None:
-    other = open_table(open_store(join_base(directory, source.path), storage))
+    try:
+        other = open_table(open_store(join_base(directory, source.path), storage))
+    except TableNotFoundError as missing:
+        if source.if_missing != "warn":
+            raise
+        return DueBatch(missing=str(missing))
     until = other.timeline().last_settled()
     if until is None:
         return None
     if source.read == FULL:
-        return DueBatch(table=other, until=until)
+        reading = _reading(handle, source, (other.table_id, other.store.uri, until))
+        if _was_read(handle, source, effective, reading):
+            return None
+        consumption = Consumption(source=source.name, reading=reading)
+        return DueBatch(table=other, until=until, consumption=consumption)
     entries = sources.history(handle.store, source.name, effective())
     since = sources.newest_until(entries)
     if since is not None and since >= until:

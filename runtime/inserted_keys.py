@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.outcome import KeyRange
-from parquetry.runtime.statistics import decode_statistics, sidecar_path
+from parquetry.runtime.sidecars import read_sidecar, statistics_path
+from parquetry.runtime.statistics import decode_statistics
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.commit import CommitMetadata
 
@@ -16,9 +17,9 @@ def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata)
 
     The range is that of all rows in the files that took new ones, so it may be wider.
     """
-    path = sidecar_path(instant)
+    path = statistics_path(instant)
     try:
-        files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=())
+        files = decode_statistics(read_sidecar(store, path), place=f"{store.uri}/{path}", columns=())
     except (NotFoundError, CorruptTableError):
         # Statistics are derived: without them nothing is known, and nothing is lost.
         return {}

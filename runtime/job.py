@@ -12,12 +12,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from parquetry.runtime.codec import from_json_value, to_json_value
 from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.source_files import join_base
 from parquetry.runtime.spec import TableSpec
 
 JOB_VERSION = 1
@@ -35,6 +36,14 @@ class JobKind(StrEnum):
     CLUSTER = "cluster"
     CLEAN = "clean"
     SERVICES = "services"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOwner:
+    """For whom a table is opened by its name: a project, at one of its targets. None asks for no target."""
+
+    project: str
+    target: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +80,9 @@ class JobPlan:
     ``storage`` holds options for the table's store; variables in a value of the form
     ``{"environment_text": "${NAME}"}`` are read where the job runs, so that no secret is written
     down. ``spec`` is the spec to create, or for the other kinds the one that was compiled.
-    ``source`` names one of its sources, whose relative paths start at ``directory``. ``budget_bytes`` is
-    how much clustering may rewrite, None is no limit.
+    ``source`` names one of its sources, whose relative paths start at ``directory``. A relative ``directory``
+    starts at the folder of the file that holds the job, a relative ``location`` at ``directory``.
+    ``budget_bytes`` is how much clustering may rewrite, None is no limit.
     """
 
     kind: JobKind
@@ -90,6 +100,11 @@ class JobPlan:
     git_commit: str | None = None
     budget_bytes: int | None = None
     version: int = JOB_VERSION
+
+    @property
+    def owner(self) -> TableOwner:
+        """Whose the job's table has to be."""
+        return TableOwner(project=self.project, target=self.target)
 
     @property
     def name(self) -> str:
@@ -113,6 +128,18 @@ class JobPlan:
                 "runs; run `parquetry compile` again with the parquetry that is installed here"
             )
         return from_json_value(cls, document, place=place)
+
+    def at(self, folder: str) -> JobPlan:
+        """The job with a ``directory`` and a ``location`` that are relative made absolute.
+
+        The directory starts at ``folder``, where the job's file lies, and the location at the directory.
+        """
+        directory = os.path.abspath(os.path.join(folder, self.directory))  # noqa: PTH100, PTH118  # links stay
+        location = join_base(directory, self.location)
+        is_local = location.startswith("/")
+        return replace(
+            self, directory=directory, location=os.path.normpath(location) if is_local else location
+        )
 
     @property
     def digest(self) -> str:

@@ -61,9 +61,9 @@ class LocalKeys:
 
     def unwrap_key(self, wrapped_key: str, name: str, /) -> bytes:
         """The key; KeyUnavailableError when the master key is another one than at the time."""
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an optional dependency
-
         cipher = self._cipher(name)
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - behind what says that it is missing
+
         sealed = base64.b64decode(wrapped_key)
         nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:

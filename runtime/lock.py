@@ -9,21 +9,26 @@ publish, or, if it woke up with the last step, that it has to undo it.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self
 
 from parquetry.runtime.claims import Session, seconds_since_beat
-from parquetry.runtime.errors import LockHeldError, NotFoundError, StorageError
+from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.storage import ObjectStore, PutOutcome
+from parquetry.runtime.storage_errors import FAILURES, tidying
 from parquetry.runtime.timing import Timing
+
+_LOG = logging.getLogger(__name__)
 
 DEFAULT_LOCK_PATH: Final = ".hoodie/.aux/lock"
 LOCK_PATH_PROPERTY: Final = "parquetry.lock.path"
 BREAKING_FOLDER: Final = ".hoodie/.parquetry/breaking"
+
+_ATTEMPTS_TO_RELEASE: Final = 3
 
 
 def lock_path(properties: Mapping[str, str]) -> str:
@@ -105,7 +110,8 @@ def break_lock(session: Session, lock: LockInfo, *, fence: Callable[[str], None]
             fence(lock.instant)
         return _still_stands(store, lock) and store.delete(lock.path)
     finally:
-        store.delete(token)
+        with tidying(store.uri, f"{token} is left behind"):
+            store.delete(token)
 
 
 def _still_stands(store: ObjectStore, lock: LockInfo) -> bool:
@@ -132,19 +138,33 @@ class TableLock:
     """The lock held for a session's instant; use as a context manager.
 
     Entering waits for a living writer, removes a dead one's lock (see :func:`break_lock` for
-    ``fence``), and raises LockHeldError when another program keeps the lock too long. Leaving
-    removes the lock if it is still this one.
+    ``fence``), and raises LockHeldError when another program keeps the lock too long. What
+    ``confirm`` raises once it is held gives it up again. Leaving removes the lock if it is still this one.
     """
 
-    def __init__(self, session: Session, path: str, *, fence: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        path: str,
+        *,
+        fence: Callable[[str], None],
+        confirm: Callable[[], None] | None = None,
+    ) -> None:
         self._session = session
         self._store = session.store
         self._path = path
         self._fence = fence
+        self._confirm = confirm
         self._content: bytes | None = None
 
     def __enter__(self) -> Self:
         self.acquire()
+        try:
+            if self._confirm is not None:
+                self._confirm()
+        except BaseException:
+            self.release()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -188,14 +208,20 @@ class TableLock:
             return False
 
     def release(self) -> None:
-        """Remove the lock if it is still this one.
+        """Remove the lock if it is still this one; tried a few times, as every other writer waits for it.
 
-        A StorageError is passed over: the lock names an instant whose heartbeat ends, so that the
-        next writer removes it.
+        A store that goes on failing is passed over: the lock names an instant whose heartbeat ends, so that
+        the next writer removes it.
         """
-        with suppress(StorageError):
-            if self.is_held():
-                self._store.delete(self._path)
+        for attempt in range(1, _ATTEMPTS_TO_RELEASE + 1):
+            try:
+                if self.is_held():
+                    self._store.delete(self._path)
+                break
+            except FAILURES as error:
+                if attempt == _ATTEMPTS_TO_RELEASE:
+                    place = f"{self._store.uri}/{self._path}"
+                    _LOG.warning("%s is left to the next writer, who breaks it: %s", place, error)
         self._content = None
 
     def _try(self) -> bool:
@@ -208,7 +234,13 @@ class TableLock:
             "parquetry": {"instant": claim.instant, "nonce": nonce, "owner": claim.owner.to_json()},
         }
         content = json.dumps(document, indent=1).encode()
-        if self._store.put_if_absent(self._path, content, nonce=nonce) is PutOutcome.LOST:
-            return False
         self._content = content
-        return True
+        try:
+            outcome = self._store.put_if_absent(self._path, content, nonce=nonce)
+        except FAILURES:
+            # It may stand all the same, and nobody would release it.
+            self.release()
+            raise
+        if outcome is PutOutcome.LOST:
+            self._content = None
+        return self._content is not None

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
+from parquetry.runtime.applied import check_owned, read_identity
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import is_due
 from parquetry.runtime.clustering_execution import ClusteringResult
-from parquetry.runtime.codec import to_json_value
-from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.codec import Brief, to_json_value
+from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
 from parquetry.runtime.ingestion import find_due
 from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
 from parquetry.runtime.outcome import CommitResult
@@ -46,11 +47,12 @@ class ServiceResult:
     instants_archived: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class JobResult(Brief):
     """What a job did.
 
-    One of ``applied``, ``commit``, ``clustering`` and ``services`` is there, or nothing was due.
+    One of ``applied``, ``commit``, ``clustering`` and ``services`` is there, or nothing was due; ``warnings``
+    say what was expected to be and was not.
     """
 
     table: str
@@ -61,6 +63,7 @@ class JobResult:
     commit: CommitResult | None = None
     services: ServiceResult | None = None
     clustering: ClusteringResult | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def committed(self) -> bool:
@@ -75,7 +78,8 @@ class JobResult:
 def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None = None) -> JobResult:
     """Carry the job out. ``session`` gives the Spark session for jobs that read rows.
 
-    Raises StalePlanError before anything is done when the job's requirements do not hold. In the result
+    Raises StalePlanError before anything is done when the job's requirements do not hold, ForeignTableError
+    when the table is not the job's project's and target's, then or when it would be written. In the result
     and in a failure personal partitions, record keys and paths of files are masked; other values that a
     library quotes are not.
     """
@@ -92,6 +96,9 @@ def _shown(result: JobResult, job: JobPlan) -> JobResult:
     return replace(
         result,
         commit=None if commit is None else masked_commit(commit, job.spec, location=job.location),
+        warnings=tuple(
+            masked_message(warning, job.spec, location=job.location) for warning in result.warnings
+        ),
         clustering=(
             None if clustering is None else masked_clustering(clustering, job.spec, location=job.location)
         ),
@@ -101,33 +108,44 @@ def _shown(result: JobResult, job: JobPlan) -> JobResult:
 def _execute(job: JobPlan, session: Callable[[JobPlan], SparkSession]) -> JobResult:
     storage = resolve_environment(job.storage)
     store = open_store(job.location, storage)
+    if job.kind is JobKind.CREATE:
+        return _create(job, store)
+    check_requirements(store, job.requirements, owner=job.owner)
     match job.kind:
-        case JobKind.CREATE:
-            return _create(job, store)
         case JobKind.CLEAN | JobKind.SERVICES:
-            check_requirements(store, job.requirements)
             return _services(job, store)
         case JobKind.CLUSTER:
-            check_requirements(store, job.requirements)
             return _cluster(job, store, session)
         case JobKind.INGEST:
-            check_requirements(store, job.requirements)
             return _ingest(job, store, storage, session)
 
 
-def start_spark(job: JobPlan) -> SparkSession:
-    """The running Spark session, or a new one as the job asks."""
+def start_spark(job: JobPlan, *, log: Path | None = None) -> SparkSession:
+    """The running Spark session, or a new one as the job asks, whose words go into ``log``."""
     from parquetry.runtime.spark.start import start_session  # noqa: PLC0415  # only jobs that read rows need it
 
-    return start_session(job.spark, name=f"parquetry {job.table} {job.name}")
+    return start_session(job.spark, name=f"parquetry {job.table} {job.name}", log=log)
+
+
+def spark_ended() -> ParquetryError | None:
+    """What to tell of any failure after the JVM of this process has gone: Py4J has many words for that."""
+    if "pyspark" not in sys.modules:
+        return None
+    from parquetry.runtime.spark.start import ended_error, has_ended  # noqa: PLC0415  # see start_spark
+
+    # A process that has just been killed may answer for a moment.
+    return ended_error() if has_ended(patience_seconds=1.0) else None
 
 
 def _create(job: JobPlan, store: ObjectStore) -> JobResult:
+    if read_identity(store) is not None:
+        check_owned(store, job.owner)
     change = TableChange(
         spec=job.spec,
         requirements=job.requirements,
         alters_schema=False,
         project=job.project,
+        target=job.target,
         plan_id=job.plan_id,
         git_commit=job.git_commit,
     )
@@ -137,8 +155,8 @@ def _create(job: JobPlan, store: ObjectStore) -> JobResult:
 def _services(job: JobPlan, store: ObjectStore) -> JobResult:
     """Clean before archive: a replaced group has to leave the disk before its replacecommit is archived."""
     whole = job.kind is JobKind.CLEAN
-    cleaned = (clean if whole else clean_if_due)(open_table(store))
-    archived = (archive if whole else archive_if_due)(open_table(store))
+    cleaned = (clean if whole else clean_if_due)(open_table(store, owner=job.owner))
+    archived = (archive if whole else archive_if_due)(open_table(store, owner=job.owner))
     services = ServiceResult(
         files_cleaned=cleaned.files_deleted + cleaned.orphans_deleted if cleaned else 0,
         instants_archived=len(archived.instants) if archived else 0,
@@ -148,7 +166,7 @@ def _services(job: JobPlan, store: ObjectStore) -> JobResult:
 
 def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], SparkSession]) -> JobResult:
     """Pay clustering debt; Spark is started only if there is some."""
-    handle = open_table(store)
+    handle = open_table(store, owner=job.owner)
     if not is_due(handle, budget_bytes=job.budget_bytes):
         return JobResult(table=job.table, job=job.name)
     spark = session(job)
@@ -164,11 +182,12 @@ def _ingest(
     """Ingest what is due. Spark is started only if there is something; a lost race lists anew."""
     extra = {"parquetry.plan_id": job.plan_id} if job.plan_id else {}
     for _ in range(_ROUNDS):
-        handle = open_table(store)
+        handle = open_table(store, owner=job.owner)
         source = _applied_source(job, handle)
         due = find_due(handle, source, directory=job.directory, storage=storage)
-        if due is None:
-            return JobResult(table=job.table, job=job.name)
+        if due is None or due.missing is not None:
+            warnings = () if due is None or due.missing is None else (due.missing,)
+            return JobResult(table=job.table, job=job.name, warnings=warnings)
         spark = session(job)
         from parquetry.runtime.spark.ingest import write_batch  # noqa: PLC0415  # see start_spark
 
@@ -203,20 +222,24 @@ def report_path(name: str) -> str:
     return f"{REPORTS_FOLDER}/{name}.json"
 
 
-def run_document(document: Mapping[str, Any], *, report: str | None = None) -> int:
+def run_document(document: Mapping[str, Any], *, folder: str, report: str | None = None) -> int:
     """Run a job given as plain values; the exit code. The result is one line on stdout.
+
+    ``folder`` is that of the file that holds the job: its relative paths start there.
 
     For scripts that hold their job inline, and for ``python -m parquetry.runtime``. With ``report``
     the result is also left at that path beside the table, for a launcher that cannot see the output.
     """
     try:
-        job = JobPlan.from_json(document)
+        job = JobPlan.from_json(document).at(folder)
     except ParquetryError as error:
         return _say(_failure(error))
     try:
         said = to_json_value(execute(job))
     except ParquetryError as error:
         said = _failure(error)
+        if isinstance(error, ForeignTableError):
+            report = None
     if report is not None:
         # The commit stands, or does not, whether or not this can be told.
         with suppress(ParquetryError):
@@ -250,7 +273,7 @@ def main(arguments: Sequence[str]) -> int:
         document = _read_document(Path(arguments[0]))
     except InvalidDataError as error:
         return _say(_failure(error))
-    return run_document(document)
+    return run_document(document, folder=str(Path(arguments[0]).parent))
 
 
 def _read_document(path: Path) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from parquetry.runtime.codec import Brief
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import KeyScope
 from parquetry.runtime.timeline.commit import WriteStat
@@ -74,8 +75,8 @@ class WriteOutcome:
     sidecars: tuple[tuple[str, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CommitResult(Brief):
     """What became of a write.
 
     ``instant`` is None when nothing was committed: there was nothing to write, or, with

@@ -55,6 +55,7 @@ _CHUNK_COLUMN_INDEX: Final = 6
 _CHUNK_COLUMN_INDEX_BYTES: Final = 7
 _CHUNK_CRYPTO: Final = 8
 
+_COLUMN_TYPE: Final = 1
 _COLUMN_PATH: Final = 3
 _COLUMN_CODEC: Final = 4
 _COLUMN_BYTES: Final = 6
@@ -68,6 +69,7 @@ _COLUMN_BLOOM_FILTER_BYTES: Final = 15
 _STATISTICS_MAX_VALUE: Final = 5
 _STATISTICS_MIN_VALUE: Final = 6
 
+_FLOATING: Final = frozenset({4, 5})
 _BOUNDS: Final = frozenset({1, 2, 5, 6, 7, 8})
 _SCHEMA_FIELD_ID: Final = 9
 _CODECS: Final = ("NONE", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
@@ -132,6 +134,11 @@ class ParquetParts:
     def codecs(self, group: int) -> set[str]:
         """The compression codecs of the row group's chunks."""
         return {_CODECS[_field(chunk.metadata, _COLUMN_CODEC)] for chunk in self.chunks(group)}
+
+    def floating(self, group: int) -> frozenset[int]:
+        """The numbers of the row group's columns of floating-point numbers."""
+        kinds = (_field(chunk.metadata, _COLUMN_TYPE) for chunk in self.chunks(group))
+        return frozenset(number for number, kind in enumerate(kinds) if kind in _FLOATING)
 
     def bounds(self, group: int, column: int) -> tuple[bytes, bytes] | None:
         """The smallest and largest value of a chunk as stored; None where they are not known."""

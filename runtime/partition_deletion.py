@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from parquetry.runtime.column_types import parse_type
+from parquetry.runtime.damaged_files import lost_groups
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping import column_types
 from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
@@ -47,7 +48,13 @@ def delete_partitions(
         table, timeline = transaction.table, transaction.timeline
         view = table.view(timeline)
         known = set(view.partitions())
-        ids = {path: tuple(s.file_id for s in view.slices(path)) for path in paths if path in known}
+        # A file that somebody puts back is not to bring rows of a deleted partition back.
+        lost = lost_groups(view, paths)
+        ids = {
+            path: (*(s.file_id for s in view.slices(path)), *lost.get(path, ()))
+            for path in paths
+            if path in known or path in lost
+        }
         replaced = {path: file_ids for path, file_ids in ids.items() if file_ids}
         if not replaced:
             return None

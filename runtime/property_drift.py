@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_identity
 from parquetry.runtime.creation import table_properties
+from parquetry.runtime.job import TableOwner
 from parquetry.runtime.key_generator import choose_key_generator
 from parquetry.runtime.properties import (
     CHECKSUM_KEY,
@@ -75,9 +76,11 @@ def differing_properties(
     )
 
 
-def restore_properties(store: ObjectStore, spec: TableSpec, *, timing: Timing = DEFAULT_TIMING) -> None:
+def restore_properties(
+    store: ObjectStore, spec: TableSpec, *, owner: TableOwner | None = None, timing: Timing = DEFAULT_TIMING
+) -> None:
     """Make the properties say again what was applied, under the table's lock; a reader sees them whole."""
-    handle = open_table(store)
+    handle = open_table(store, owner=owner)
     if not property_drift(handle, spec):
         return
     with locked_session(handle, handle.timeline(), purpose="properties", timing=timing):

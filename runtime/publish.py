@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Final
 
-from parquetry.errors import ParquetryError
 from parquetry.runtime.conflicts import Conflict, Verdict, work_of_outcome
 from parquetry.runtime.creation import TABLE_ID_KEY, VERSION_KEY
 from parquetry.runtime.errors import (
@@ -29,7 +28,9 @@ from parquetry.runtime.pending import withdraw_waiting
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.services.undo import find_rollback_of
+from parquetry.runtime.sidecars import rename_former
 from parquetry.runtime.storage import PutOutcome
+from parquetry.runtime.storage_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, State
@@ -151,7 +152,7 @@ def _was_rolled_back(transaction: Transaction) -> bool:
     try:
         now = transaction.timeline.reload()
         return requested.file_name not in now.files or find_rollback_of(now, requested.time) is not None
-    except ParquetryError:
+    except FAILURES:
         return False
 
 
@@ -192,6 +193,7 @@ def _publish(
     nothing of it.
     """
     published: Timeline | None = None
+    content = b""
     may_stand = True
     try:
         ahead = look_ahead(transaction, outcome)
@@ -222,8 +224,9 @@ def _publish(
     except _Lost:
         raise
     except BaseException as error:
-        stands = may_stand and published is not None and isinstance(error, ParquetryError)
-        if stands and not _was_rolled_back(transaction):
+        is_known = isinstance(error, FAILURES) and not isinstance(error, UnknownOutcomeError)
+        stands = published is not None or (is_known and _is_there(transaction, content))
+        if may_stand and stands and isinstance(error, FAILURES) and not _was_rolled_back(transaction):
             warning = f"the commit {transaction.instant} stands, but could not be checked again: {error}"
             return outcome, (warning, *_tidy(transaction))
         if not isinstance(error, UnknownOutcomeError):
@@ -258,11 +261,19 @@ def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes,
             there = transaction.store.read(completed.path)
         except NotFoundError:
             return False
-        except StorageError:
+        except FAILURES:
             # The put was acknowledged: not being able to look does not undo it.
             continue
         return there == content
     return put is not PutOutcome.LOST
+
+
+def _is_there(transaction: Transaction, content: bytes) -> bool:
+    """Whether the completed file stands as it was to be put, though the store reported a failure."""
+    try:
+        return transaction.store.read(transaction.state(State.COMPLETED).path) == content
+    except FAILURES:
+        return False
 
 
 def _extra(transaction: Transaction, outcome: WriteOutcome) -> Mapping[str, str]:
@@ -287,7 +298,7 @@ def _undo_after(transaction: Transaction, error: BaseException, outcome: WriteOu
             transaction.undo(also=_paths(outcome))
         elif not _was_rolled_back(transaction):
             error.add_note(f"the commit {transaction.instant} stands")
-    except ParquetryError as failure:
+    except FAILURES as failure:
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {failure}")
 
 
@@ -307,13 +318,21 @@ def _undo_loser(transaction: Transaction, outcome: WriteOutcome, *, is_published
 
 
 def _tidy(transaction: Transaction) -> tuple[str, ...]:
-    """Remove what only a pending write needs; the next clean does it when this fails."""
-    try:
-        remove_markers(transaction.store, transaction.instant)
-        transaction.session.acknowledge()
-    except StorageError as error:
-        return (f"{transaction.instant} was committed, its markers are left behind: {error}",)
-    return ()
+    """Remove what only a pending write needs, and names of former versions; the next clean does it else."""
+    left: list[str] = []
+    steps: tuple[Callable[[], None], ...] = (
+        lambda: remove_markers(transaction.store, transaction.instant),
+        lambda: rename_former(transaction.store),
+    )
+    for step in steps:
+        try:
+            step()
+        except FAILURES as error:
+            left.append(str(error))
+    left += transaction.session.acknowledge()
+    return tuple(
+        f"{transaction.instant} was committed, but could not be tidied up after: {reason}" for reason in left
+    )
 
 
 def _paths(outcome: WriteOutcome | None) -> list[str]:

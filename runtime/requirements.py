@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.runtime.applied import AppliedRef, read_applied, read_identity
+from parquetry.runtime.applied import AppliedRef, check_owner, read_applied, read_identity
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import NotFoundError, StalePlanError
-from parquetry.runtime.job import Requirements
+from parquetry.runtime.job import Requirements, TableOwner
 from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.timeline import Timeline
@@ -17,8 +17,16 @@ _VERSION_KEY = "hoodie.table.version"
 _METADATA_KEY = "hoodie.table.metadata.partitions"
 
 
-def check_requirements(store: ObjectStore, requirements: Requirements, *, plan_id: str | None = None) -> None:
+def check_requirements(
+    store: ObjectStore,
+    requirements: Requirements,
+    *,
+    owner: TableOwner | None = None,
+    plan_id: str | None = None,
+) -> None:
     """Return when they hold at this moment; StalePlanError names the one that does not.
+
+    ForeignTableError, before anything else is asked of a table, where it is not the ``owner``'s.
 
     The message says what changed and, where that is recorded, by which plan and commit. ``plan_id``
     is the plan that is being carried out: a second use of it is told as such.
@@ -31,7 +39,7 @@ def check_requirements(store: ObjectStore, requirements: Requirements, *, plan_i
         return
     if raw is None:
         raise StalePlanError(f"{store.uri}: a table was expected and there is none; plan again")
-    _check_applied(store, requirements, plan_id)
+    _check_applied(store, requirements, owner, plan_id)
     _check_format(store, requirements, raw)
     if requirements.no_pending_clustering:
         _check_no_clustering(store)
@@ -52,8 +60,12 @@ def table_is_there(store: ObjectStore, *, plan_id: str | None) -> StalePlanError
     )
 
 
-def _check_applied(store: ObjectStore, requirements: Requirements, plan_id: str | None) -> None:
+def _check_applied(
+    store: ObjectStore, requirements: Requirements, owner: TableOwner | None, plan_id: str | None
+) -> None:
     identity, applied = read_identity(store), read_applied(store)
+    project = identity.project if identity else None
+    check_owner(store.uri, owner, project=project, applied=applied.ref if applied else None)
     table_id = identity.table_id if identity else None
     if requirements.table_id is not None and table_id != requirements.table_id:
         raise StalePlanError(

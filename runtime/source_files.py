@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import InvalidDataError, MissingSourceError
 from parquetry.runtime.sources import SourceFile
 from parquetry.runtime.storage import LocalStore, ObjectInfo, ObjectStore, open_store
 from parquetry.runtime.storage_local import Identity
@@ -46,15 +46,16 @@ class FoundFile:
 
 
 def list_files(
-    path: str, *, base: str = ".", options: Mapping[str, Any] | None = None
+    path: str, *, base: str = ".", options: Mapping[str, Any] | None = None, must_exist: bool = False
 ) -> tuple[FoundFile, ...]:
     """The files that ``path`` matches (``*``, ``?``, ``[..]``, ``{a,b}``, ``**``), sorted by path.
 
     A relative path starts at ``base``. A path without wildcards is one file, or a folder read
     with everything below it. Names that begin with ``_`` or ``.`` are left out, as Spark does, and so
     is a link to a file that is matched by its own name, or by another link before it.
-    Raises :class:`InvalidDataError` when a path without wildcards does not exist, for one that can
-    only match hidden names, for one that matches folders, and for a name that is no UTF-8.
+    Raises MissingSourceError when a path without wildcards does not exist, and if it ``must_exist`` when
+    the folder before the first wildcard does not; InvalidDataError for a path that can only match hidden
+    names, for one that matches folders, and for a name that is no UTF-8.
     """
     root, pattern = split_pattern(path)
     _check_visible(pattern, path)
@@ -64,10 +65,14 @@ def list_files(
         store = open_store(join_base(base, folder or ("/" if root.startswith("/") else ".")), options)
         one = store.stat(name)
         if one is None and name not in store.list_folders(""):
-            raise InvalidDataError(f"there is no file or folder {path}; correct the path of the source")
+            raise MissingSourceError(f"there is no file or folder {path}; correct the path of the source")
         if one is not None:
             _check_visible(name, path)
         root, infos = folder, [one] if one else []
+    if must_exist and pattern and not infos and not _is_there(store):
+        raise MissingSourceError(
+            f"{path} matches nothing: there is no folder {root}; correct the path of the source"
+        )
     expression = glob_expression(pattern) if pattern else None
     found = [
         info
@@ -131,6 +136,13 @@ def _files_below(
         return store, store.list("", recursive=deep)
     except NotADirectoryError:
         return store, []
+
+
+def _is_there(store: ObjectStore) -> bool:
+    """Whether there is a folder in which no file was found; of objects, whether any is below the prefix."""
+    if isinstance(store, LocalStore):
+        return store.identity("") is not None
+    return bool(store.list_folders(""))
 
 
 def _each_once(store: ObjectStore, found: list[ObjectInfo]) -> list[ObjectInfo]:

@@ -25,10 +25,10 @@ from parquetry.runtime.effective import EffectiveWrites, Standing
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.parquet_input import read_parquet
+from parquetry.runtime.sidecars import FOLDED, LEDGER_FOLDER, is_folded
 from parquetry.runtime.spec import Operation
 from parquetry.runtime.storage import ObjectStore
 
-LEDGER_FOLDER = ".hoodie/.parquetry/sources"
 FOLD_ABOVE = 16
 
 _REFUSE_CHANGED = (Operation.INSERT, Operation.BULK_INSERT)
@@ -45,6 +45,7 @@ _FOLDED_SCHEMA = pa.schema(
         ("query_id", pa.string()),
         ("batch_id", pa.int64()),
         ("is_settled", pa.bool_()),
+        ("reading", pa.string()),
     ]
 )
 
@@ -71,7 +72,8 @@ class Consumption:
 
     ``files`` for file formats; for a Hudi table ``until``, the newest instant read, and ``since``,
     the newest one read before (None: there was none, or the entry is of a version that did not say);
-    ``query_id`` and ``batch_id`` for a batch of a stream. ``directory`` is where relative paths of
+    ``query_id`` and ``batch_id`` for a batch of a stream; ``reading``, a digest of all that was there, for a
+    source that is read in full. ``directory`` is where relative paths of
     ``files`` start, as far as it is known: it is not recorded.
     """
 
@@ -81,6 +83,7 @@ class Consumption:
     until: str | None = None
     query_id: str | None = None
     batch_id: int | None = None
+    reading: str | None = None
     directory: str | None = field(default=None, compare=False)
 
     @property
@@ -176,6 +179,11 @@ def newest_until(entries: Iterable[tuple[str, Consumption]]) -> str | None:
     return max((entry.until for _, entry in entries if entry.until is not None), default=None)
 
 
+def newest_reading(entries: Iterable[tuple[str, Consumption]]) -> str | None:
+    """What was there when the source was last read in full, by these entries, oldest first."""
+    return next((entry.reading for _, entry in reversed(tuple(entries)) if entry.reading is not None), None)
+
+
 def due_files(
     found: Iterable[SourceFile], taken: Mapping[str, SourceFile], operation: Operation, *, source: str
 ) -> DueFiles:
@@ -212,7 +220,7 @@ def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:
     ready = [path for path in own if effective.counts(_instant_of(path), is_settled=True)]
     if len(ready) <= FOLD_ABOVE and not effective.has_asked_archive:
         return 0
-    former = [path for path in listed if path.endswith(_FOLDED)]
+    former = [path for path in listed if is_folded(path)]
     try:
         entries = dict(map_each(ready, lambda path: _parse(store, path)))
         tables = map_each(former, lambda path: _read_table(store, path))
@@ -226,14 +234,13 @@ def fold(store: ObjectStore, source: str, effective: EffectiveWrites) -> int:
         pq.write_table(folded, sink)
         # A name of its own: whoever folds at the same time may know of more entries, or of fewer.
         newest = pc.max(folded.column("instant")).as_py()
-        store.put(f"{_folder(source)}/{newest}.{uuid.uuid4().hex}{_FOLDED}", sink.getvalue())
+        store.put(f"{_folder(source)}/{newest}.{uuid.uuid4().hex}{FOLDED}", sink.getvalue())
     store.delete_all([*former, *ready])
     return len(entries)
 
 
 _LIST_ATTEMPTS = 5
 _ENTRY = ".json"
-_FOLDED = ".folded.parquet"
 
 
 def _folder(source: str) -> str:
@@ -254,7 +261,7 @@ def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None) -> 
     """All entries, by instant; of folded ones those whose rows are wanted."""
 
     def read(path: str) -> Iterable[tuple[str, _Entry]]:
-        if not path.endswith(_FOLDED):
+        if not is_folded(path):
             instant, consumption = _parse(store, path)
             return ((instant, _Entry(consumption)),)
         table = _read_table(store, path)
@@ -263,7 +270,7 @@ def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None) -> 
     for _ in range(_LIST_ATTEMPTS):
         listed = [info.path for info in store.list(_folder(source))]
         try:
-            found = map_each([path for path in listed if path.endswith((_ENTRY, _FOLDED))], read)
+            found = map_each([path for path in listed if path.endswith(_ENTRY) or is_folded(path)], read)
         except NotFoundError:
             # Folded away by another writer between the listing and the reading.
             continue
@@ -289,6 +296,7 @@ def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:
             until=document["until"],
             query_id=document["query_id"],
             batch_id=document["batch_id"],
+            reading=document.get("reading"),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptTableError(
@@ -306,6 +314,7 @@ def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
             "until": consumption.until,
             "query_id": consumption.query_id,
             "batch_id": consumption.batch_id,
+            "reading": consumption.reading,
         }
         rows.extend(common | asdict(file) for file in consumption.files)
         if not consumption.files:
@@ -365,16 +374,16 @@ def _unfolded(source: str, table: pa.Table) -> Iterator[tuple[str, _Entry]]:
     # By column, as there is a row for each file that was ever taken.
     columns = (table.column(name).to_pylist() for name in _FOLDED_SCHEMA.names)
     files: dict[str, list[SourceFile]] = {}
-    said: dict[str, tuple[str | None, str | None, str | None, int | None, bool | None]] = {}
+    said: dict[str, tuple[str | None, str | None, str | None, int | None, bool | None, str | None]] = {}
     for instant, name, size_bytes, modified_ms, etag, *rest in zip(*columns, strict=True):
         if instant not in said:
-            since, until, query_id, batch_id, is_settled = rest
-            said[instant] = (since, until, query_id, batch_id, is_settled)
+            since, until, query_id, batch_id, is_settled, reading = rest
+            said[instant] = (since, until, query_id, batch_id, is_settled, reading)
             files[instant] = []
         if name is not None:
             file = SourceFile(path=name, size_bytes=size_bytes, modified_ms=modified_ms, etag=etag)
             files[instant].append(file)
-    for instant, (since, until, query_id, batch_id, is_settled) in said.items():
+    for instant, (since, until, query_id, batch_id, is_settled, reading) in said.items():
         consumption = Consumption(
             source=source,
             files=tuple(files[instant]),
@@ -382,5 +391,6 @@ def _unfolded(source: str, table: pa.Table) -> Iterator[tuple[str, _Entry]]:
             until=until,
             query_id=query_id,
             batch_id=batch_id,
+            reading=reading,
         )
         yield instant, _Entry(consumption, bool(is_settled))

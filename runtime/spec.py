@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from parquetry.runtime.codec import from_json_value, to_json_value
+from parquetry.runtime.codec import Brief, from_json_value, to_json_value
 from parquetry.runtime.layout.model import SizingPolicy
 
 
@@ -79,7 +79,11 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where rows come from and what is done with them."""
+    """Where rows come from and what is done with them.
+
+    ``if_missing`` is ``warn`` or ``error`` for a path whose folder, or file, is not there; None warns where
+    it has wildcards, whose files may all be still to come.
+    """
 
     name: str
     format: str
@@ -92,10 +96,11 @@ class Source:
     delete_when: str | None = None
     drop: tuple[str, ...] = ()
     match: tuple[str, ...] = ()
+    if_missing: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSpec:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TableSpec(Brief):
     """A resolved table. ``record_key`` may be dotted (nested) and may be empty (append only).
 
     ``extra`` carries the declared parts that the runtime only passes on (clustering, queries,

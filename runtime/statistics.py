@@ -1,7 +1,7 @@
 """Statistics of base files beside the timeline, so that planning need not read every footer.
 
-A commit's sidecar ``.hoodie/.parquetry/stats/<T>.parquet`` has one line per file and one per row
-group of files with several. It is derived: what it lacks, the footers say.
+A commit's sidecar ``.hoodie/.parquetry/stats/<T>.statistics``, a parquet file, has one line per
+file and one per row group of files with several. It is derived: what it lacks, the footers say.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from parquetry.runtime.layout.file_statistics import (
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.parquet_input import read_parquet
+from parquetry.runtime.sidecars import read_sidecar, statistics_path
 from parquetry.runtime.storage_model import ObjectStore
-
-FOLDER: Final = ".hoodie/.parquetry/stats"
 
 _VERSION_KEY = b"parquetry.statistics.version"
 _VERSION = b"1"
@@ -42,6 +41,7 @@ _COLUMN = pa.struct(
         ("minimum", pa.string()),
         ("maximum", pa.string()),
         ("nulls", pa.int64()),
+        ("nan_free", pa.bool_()),
     ]
 )
 _SCHEMA = pa.schema(
@@ -59,11 +59,6 @@ _SCHEMA = pa.schema(
     ],
     metadata={_VERSION_KEY: _VERSION},
 )
-
-
-def sidecar_path(instant: str) -> str:
-    """Where the statistics of the files that commit ``instant`` wrote are recorded."""
-    return f"{FOLDER}/{instant}.parquet"
 
 
 def encode_statistics(files: Iterable[FileStatistics]) -> bytes:
@@ -107,9 +102,9 @@ def look_up(
     wanted = {file_slice.path: file_slice for file_slice in slices}
 
     def recorded(instant: str) -> list[FileStatistics]:
-        path = sidecar_path(instant)
+        path = statistics_path(instant)
         try:
-            files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=columns)
+            files = decode_statistics(read_sidecar(store, path), place=f"{store.uri}/{path}", columns=columns)
         except (NotFoundError, CorruptTableError):
             return []
         return [f for f in files if f.path in wanted and wanted[f.path].size_bytes == f.size_bytes]
@@ -150,6 +145,8 @@ def _columns_by_row(
             minimum=_from_text(line["column.minimum"], kind),
             maximum=_from_text(line["column.maximum"], kind),
             nulls=line["column.nulls"],
+            # Sidecars of the first releases have no such field.
+            nan_free=bool(line.get("column.nan_free")),
         )
     return found
 
@@ -177,6 +174,7 @@ def _rows(file: FileStatistics) -> list[dict[str, Any]]:
                     "minimum": _to_text(column.minimum),
                     "maximum": _to_text(column.maximum),
                     "nulls": column.nulls,
+                    "nan_free": column.nan_free or None,
                 }
                 for name, column in group.columns.items()
             ],

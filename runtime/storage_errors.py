@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
+from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import NotFoundError, StorageError
+
+_LOG = logging.getLogger(__name__)
 
 _REMEDIES = {
     errno.ENOSPC: "free space on the file system that holds it, or choose another location",
@@ -27,6 +34,24 @@ _DEFAULT_REMEDY = "check the storage, then run again"
 WRITE_FAILURES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
 """Reasons with which writing into an open file fails."""
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+FAILURES: Final = (ParquetryError, OSError)
+"""What may go wrong behind a commit without undoing it; stores of other makers raise what they like of it."""
+
+
+@contextmanager
+def tidying(where: str, what: str, *, shown: Callable[[str], str] = str) -> Iterator[None]:
+    """Carries the block out as far as it goes: it follows a commit, the next clean or writer does the rest.
+
+    A failure is a warning in the log, ``<where>: <what>: <reason>``. ``shown`` takes personal values out of
+    the reason; the other two may hold none.
+    """
+    try:
+        yield
+    except FAILURES as error:
+        _LOG.warning("%s: %s: %s", where, what, shown(str(error)))
+
 
 def storage_error(doing: str, where: object, error: OSError) -> StorageError:
     """``cannot <doing> <where>: <reason>; <remedy>``; NotFoundError when there is no object."""
@@ -35,4 +60,16 @@ def storage_error(doing: str, where: object, error: OSError) -> StorageError:
         reason = type(error).__name__
     remedy = _REMEDIES.get(error.errno or 0, _DEFAULT_REMEDY)
     kind = NotFoundError if isinstance(error, FileNotFoundError) else StorageError
-    return kind(f"cannot {doing} {where}: {reason}; {remedy}")
+    said = kind(f"cannot {doing} {where}: {reason}; {remedy}")
+    said.__cause__ = error
+    return said
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether there is no room left, on the disk or within a quota; drivers may say so in words alone."""
+    while error is not None:
+        has_code = isinstance(error, OSError) and error.errno in _FULL
+        if has_code or any(os.strerror(code) in str(error) for code in _FULL):
+            return True
+        error = error.__cause__
+    return False

@@ -53,26 +53,21 @@ class LocalStore(ObjectStore):
 
     def read(self, path: str) -> bytes:
         file_path = self._file(path)
-        try:
+        with _reporting("read", file_path):
             return file_path.read_bytes()
-        except OSError as error:
-            raise storage_error("read", file_path, error) from error
 
     def open_input(self, path: str) -> pa.NativeFile:
         file_path = self._file(path)
-        try:
+        with _reporting("read", file_path):
             return pa.OSFile(str(file_path), "rb")
-        except OSError as error:
-            raise storage_error("read", file_path, error) from error
 
     def stat(self, path: str) -> ObjectInfo | None:
         file_path = self._file(path)
-        try:
-            status = file_path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise storage_error("look at", file_path, error) from error
+        with _reporting("look at", file_path):
+            try:
+                status = file_path.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
         return _info(path, status) if stat_module.S_ISREG(status.st_mode) else None
 
     def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
@@ -116,10 +111,11 @@ class LocalStore(ObjectStore):
         file_path = self._writable(path)
         temporary = self._write_temporary(path, file_path, data)
         try:
-            self._replace(temporary, file_path)
-        except OSError as error:
+            with _reporting("write", file_path):
+                self._replace(temporary, file_path)
+        except StorageError:
             _discard(temporary)
-            raise storage_error("write", file_path, error) from error
+            raise
 
     def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
         file_path = self._writable(path)
@@ -127,10 +123,10 @@ class LocalStore(ObjectStore):
             return self._whose(path, nonce)
         temporary = self._write_temporary(path, file_path, data)
         try:
-            if not _link(temporary, file_path):
+            with _reporting("write", file_path):
+                is_mine = _link(temporary, file_path)
+            if not is_mine:
                 return self._whose(path, nonce)
-        except OSError as error:
-            raise storage_error("write", file_path, error) from error
         finally:
             _discard(temporary)
         try:
@@ -144,10 +140,8 @@ class LocalStore(ObjectStore):
     def create_file(self, path: str) -> Iterator[Any]:
         file_path = self._writable(path)
         temporary = self.root / temporary_path(path)
-        try:
+        with _reporting("write", file_path):
             sink = pa.OSFile(str(temporary), "wb")
-        except OSError as error:
-            raise storage_error("write", file_path, error) from error
         written = False
         try:
             with sink:
@@ -165,34 +159,37 @@ class LocalStore(ObjectStore):
 
     def delete(self, path: str) -> bool:
         file_path = self._writable(path, parents=False)
-        if not self._unlink(file_path):
-            return False
-        self._sync_folders([file_path.parent])
+        with _reporting("delete", file_path):
+            if not self._unlink(file_path):
+                return False
+            self._sync_folders([file_path.parent])
         return True
 
     def delete_all(self, paths: Iterable[str]) -> None:
         folders = set()
         for path in paths:
             file_path = self._writable(path, parents=False)
-            if self._unlink(file_path):
-                folders.add(file_path.parent)
-        self._sync_folders(sorted(folders))
+            with _reporting("delete", file_path):
+                if self._unlink(file_path):
+                    folders.add(file_path.parent)
+        for folder in sorted(folders):
+            with _reporting("delete files of", folder):
+                self._sync_folders([folder])
 
     def delete_folder(self, prefix: str) -> None:
         folder = self._writable(checked_path(prefix, root=self.uri), parents=False)
-        try:
-            if folder.is_symlink():
-                folder.unlink()
-            else:
-                shutil.rmtree(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            # Absent, or somebody else deletes in the same folder: what is left decides.
-            if folder.is_dir():
-                self.delete_folder(prefix)
-            return
-        except OSError as error:
-            raise storage_error("delete", folder, error) from error
-        self._sync_folders([folder.parent])
+        with _reporting("delete", folder):
+            try:
+                if folder.is_symlink():
+                    folder.unlink()
+                else:
+                    shutil.rmtree(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                # Absent, or somebody else deletes in the same folder: what is left decides.
+                if folder.is_dir():
+                    self.delete_folder(prefix)
+                return
+            self._sync_folders([folder.parent])
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -208,29 +205,28 @@ class LocalStore(ObjectStore):
         """The absolute path, whose folder exists and, links followed, lies below the root."""
         file_path = self._file(path)
         folder = file_path.parent
-        real = folder.resolve()
-        if not real.is_relative_to(self.root.resolve()):
+        with _reporting("look at", folder):
+            real = folder.resolve()
+            is_inside = real.is_relative_to(self.root.resolve())
+        if not is_inside:
             msg = (
                 f"the path {path!r} leads out of {self.uri} to {real} through a symbolic link; "
                 "replace the link by a folder"
             )
             raise StorageError(msg)
-        if parents and not folder.is_dir():
-            try:
+        if parents:
+            with _reporting("create the folder", folder):
                 _make_folders(folder)
-            except OSError as error:
-                raise storage_error("create the folder", folder, error) from error
         return file_path
 
     def _entries(self, folder: str) -> Entries:
         absolute = self.root / folder
-        try:
-            with os.scandir(absolute) as entries:
-                return sorted(entries, key=lambda entry: entry.name)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise storage_error("list", absolute, error) from error
+        with _reporting("list", absolute):
+            try:
+                with os.scandir(absolute) as entries:
+                    return sorted(entries, key=lambda entry: entry.name)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     def identity(self, path: str) -> Identity | None:
         """What file or folder a path leads to, the same for all its names; None when it is not there."""
@@ -243,13 +239,13 @@ class LocalStore(ObjectStore):
     def _write_temporary(self, path: str, file_path: Path, data: bytes) -> Path:
         temporary = self.root / temporary_path(path)
         try:
-            with temporary.open("xb") as file:
+            with _reporting("write", file_path), temporary.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError as error:
+        except StorageError:
             _discard(temporary)
-            raise storage_error("write", file_path, error) from error
+            raise
         return temporary
 
     def _replace(self, temporary: Path, file_path: Path) -> None:
@@ -272,8 +268,6 @@ class LocalStore(ObjectStore):
             file_path.unlink()
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError as error:
-            raise storage_error("delete", file_path, error) from error
         return True
 
     def _sync_folders(self, folders: Iterable[Path]) -> None:
@@ -283,21 +277,27 @@ class LocalStore(ObjectStore):
                 _sync_folder(folder)
 
 
+@contextmanager
+def _reporting(doing: str, where: object) -> Iterator[None]:
+    """Turns every error of the operating system into a StorageError that says what was tried where."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(doing, where, error) from error
+
+
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
     """What the entry is, links followed; None when it, or what it leads to, is not there (any more)."""
-    try:
-        return entry.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise storage_error("look at", entry.path, error) from error
+    with _reporting("look at", entry.path):
+        try:
+            return entry.stat()
+        except FileNotFoundError:
+            return None
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
+    with _reporting("look at", entry.path):
         return entry.is_dir()
-    except OSError as error:
-        raise storage_error("look at", entry.path, error) from error
 
 
 def _info(path: str, status: os.stat_result, *, is_link: bool = False) -> ObjectInfo:

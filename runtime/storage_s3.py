@@ -274,7 +274,8 @@ class S3Store(ObjectStore):
             try:
                 s3fs = importlib.import_module("s3fs")
             except ImportError as error:
-                msg = f"cannot open {self.uri}: s3fs is missing; pip install 'parquetry[s3]'"
+                why = f"{error.name} is not installed, which S3 needs" if error.name else f"s3fs: {error}"
+                msg = f"cannot open {self.uri}: {why}; run `pip install 'parquetry[s3]'`"
                 raise StorageError(msg) from error
             filesystem = s3fs.S3FileSystem(
                 **{"use_listings_cache": False, "default_cache_type": "none", **self.options}

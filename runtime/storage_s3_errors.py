@@ -34,9 +34,15 @@ _NOT_CONNECTED = frozenset({"EndpointConnectionError", "ConnectTimeoutError"})
 
 @functools.cache
 def client_errors() -> tuple[type[Exception], ...]:
-    """The exceptions with which s3fs, aiobotocore and aiohttp report a failed request."""
-    botocore = importlib.import_module("botocore.exceptions")
-    aiohttp = importlib.import_module("aiohttp")
+    """The exceptions with which s3fs, aiobotocore and aiohttp report a failed request.
+
+    Without these packages no request is sent, and what opening the store says is the failure to tell.
+    """
+    try:
+        botocore = importlib.import_module("botocore.exceptions")
+        aiohttp = importlib.import_module("aiohttp")
+    except ImportError:
+        return (OSError,)
     return (OSError, botocore.BotoCoreError, botocore.ClientError, aiohttp.ClientError)
 
 
@@ -79,7 +85,9 @@ class Answer:
     def is_from_store(cls, error: BaseException) -> bool:
         """Whether a request to the store failed, rather than an operation on a local file."""
         answered = cls.of(error).status is not None
-        return answered or not isinstance(error, OSError)
+        return (
+            answered or not isinstance(error, OSError) or isinstance(error, (ConnectionError, TimeoutError))
+        )
 
 
 def failure(doing: str, where: str, error: BaseException) -> StorageError:

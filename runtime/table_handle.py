@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from parquetry.runtime.applied import AppliedRef, TableIdentity, read_applied, read_identity
+from parquetry.runtime.applied import (
+    AppliedRef,
+    TableIdentity,
+    check_owner,
+    read_applied,
+    read_identity,
+)
 from parquetry.runtime.creation import finish_creation
 from parquetry.runtime.errors import NotFoundError, TableNotFoundError
+from parquetry.runtime.job import TableOwner
 from parquetry.runtime.key_encoding import detect_key_encoding
 from parquetry.runtime.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties, update_table_properties
@@ -26,7 +33,8 @@ class TableHandle:
     """A table as it was when it was opened. ``spec`` and ``applied`` are None before the first apply.
 
     ``table_id`` and ``project`` are None for a table that parquetry neither made nor adopted;
-    ``first_instant`` is that of the creation and None for a table that it did not make.
+    ``first_instant`` is that of the creation and None for a table that it did not make. ``owner`` is whose it
+    has to be when it is changed, None for a table that was opened by its place.
     """
 
     store: ObjectStore
@@ -36,6 +44,7 @@ class TableHandle:
     table_id: str | None
     project: str | None
     first_instant: str | None = None
+    owner: TableOwner | None = None
 
     @property
     def paths_hold_values(self) -> bool:
@@ -50,8 +59,18 @@ class TableHandle:
         return generator not in (None, KeyGenerator.TIMESTAMP)
 
     def reopen(self) -> TableHandle:
-        """The same table as it is now."""
-        return open_table(self.store)
+        """The same table as it is now; ForeignTableError when it is not its owner's any more."""
+        return open_table(self.store, owner=self.owner)
+
+    def confirm_owner(self) -> None:
+        """Return while the table is its owner's project's, for who holds the lock; else ForeignTableError.
+
+        One request where it has an owner.
+        """
+        if self.owner is not None:
+            identity = read_identity(self.store)
+            project = None if identity is None else identity.project
+            check_owner(self.store.uri, self.owner, project=project, applied=None)
 
     def confirmed_config(self) -> TableConfig:
         """The configuration as it is now, for a writer that holds the table's lock.
@@ -99,23 +118,28 @@ class TableHandle:
         return known or detect_key_encoding(self.store, view, self.config.record_key)
 
 
-def open_table(store: ObjectStore) -> TableHandle:
+def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableHandle:
     """The table in ``store``, for reading; a half-made one is finished first.
 
-    TableNotFoundError when there is none, UnsupportedTableError for what is no copy-on-write table
-    of version 6 with parquet files.
+    ForeignTableError for a table that is not the ``owner``'s, TableNotFoundError when there is none,
+    UnsupportedTableError for what is no copy-on-write table of version 6 with parquet files.
     """
     identity = read_identity(store)
+    project = None if identity is None else identity.project
+    if identity is not None:
+        check_owner(store.uri, owner, project=project, applied=None)
     config = read_config(store, identity)
     applied = read_applied(store)
+    check_owner(store.uri, owner, project=project, applied=None if applied is None else applied.ref)
     return TableHandle(
         store=store,
         config=config,
         spec=None if applied is None else applied.spec,
         applied=None if applied is None else applied.ref,
         table_id=None if identity is None else identity.table_id,
-        project=None if identity is None else identity.project,
+        project=project,
         first_instant=None if identity is None else identity.first_instant,
+        owner=owner,
     )
 
 

@@ -212,7 +212,7 @@ class Transaction:
         if is_locked:
             self._roll_back(also)
         else:
-            with self.table_lock():
+            with table_lock(self.table, self.session, undoes=True):
                 self._roll_back(also)
         self.session.withdraw()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct
@@ -13,6 +14,18 @@ _PROMOTIONS: Final = {
     "int": frozenset({"bigint", "double"}),
     "float": frozenset({"double"}),
 }
+
+_WIDENINGS_IN_ORDER: Final = ("smallint", "int", "bigint", "double")
+_MOST_DIGITS: Final = 38
+_WHOLE_DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+"""How many decimal digits every value of a whole number fits into."""
+_HELD: Final = {
+    "tinyint": frozenset({"smallint", "int", "bigint", "float", "double"}),
+    "smallint": frozenset({"int", "bigint", "float", "double"}),
+    "int": frozenset({"bigint", "double"}),
+    "float": frozenset({"double"}),
+}
+"""The simple types that hold every value of another one, as numbers of all their digits."""
 
 
 def is_widening(old: ColumnType, new: ColumnType) -> bool:
@@ -38,6 +51,34 @@ def is_widening(old: ColumnType, new: ColumnType) -> bool:
         case Struct(), Struct():
             return _struct_widens(old, new)
     return False
+
+
+def holds_every(new: ColumnType, old: ColumnType) -> bool:
+    """Whether each value of a simple type is one of another, whatever it takes to convert files."""
+    match old, new:
+        case Decimal(), Decimal():
+            return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
+        case Primitive(), Decimal():
+            digits = _WHOLE_DIGITS.get(old.name)
+            return digits is not None and new.precision - new.scale >= digits
+        case Decimal(), Primitive():
+            digits = _WHOLE_DIGITS.get(new.name)
+            return old.scale == 0 and digits is not None and old.precision < digits
+        case Primitive(), Primitive():
+            return new.name in _HELD.get(old.name, frozenset())
+    return False
+
+
+def widenings(old: ColumnType) -> tuple[ColumnType, ...]:
+    """What a column of a simple type may become in place; of decimals the one with the most digits."""
+    match old:
+        case Primitive():
+            names = _PROMOTIONS.get(old.name, frozenset())
+            return tuple(Primitive(name=name) for name in _WIDENINGS_IN_ORDER if name in names)
+        case Decimal():
+            wider = (replace(old, precision=digits) for digits in range(_MOST_DIGITS, old.precision, -1))
+            return tuple(islice((kind for kind in wider if is_widening(old, kind)), 1))
+    return ()
 
 
 def in_order_of(old: ColumnType, wide: ColumnType) -> ColumnType:

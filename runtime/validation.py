@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from parquetry.runtime.applied import read_newer
+from parquetry.runtime.applied import check_owner, read_newer
 from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.conflicts import Conflict, Verdict, find_conflict, work_of_commit, work_of_outcome
+from parquetry.runtime.damaged_files import check_published
 from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.inserted_keys import inserted_keys_of
@@ -22,7 +23,14 @@ from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, completed_being_undone
 from parquetry.runtime.source_files import place_of
-from parquetry.runtime.sources import Consumption, consumed_by, history, newest_until, taken_of
+from parquetry.runtime.sources import (
+    Consumption,
+    consumed_by,
+    history,
+    newest_reading,
+    newest_until,
+    taken_of,
+)
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import check_writable
@@ -60,6 +68,9 @@ def look_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
     before = transaction.timeline
     timeline = before.reload()
     others = [instant.time for instant in _completed_since(before, timeline)]
+    if any(outcome.stats.values()):
+        # What is to be there beside the files of the write.
+        map_each([i.time for i in timeline.completed_writes], lambda time: _commit_of(timeline, time))
     inserted: dict[str, KeyRanges] = {}
     metadata = zip(others, map_each(others, lambda time: _commit_of(timeline, time)), strict=True)
     known = {time: found for time, found in metadata if found is not None}
@@ -77,14 +88,16 @@ def look_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
 def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now: Timeline) -> Conflict | None:
     """Why the write may not be published, to be called while the lock is held; ``now`` was read under it.
 
-    Raises UnsupportedTableError when the table may not be written to any more.
+    Raises UnsupportedTableError when the table may not be written to any more, CorruptTableError when files
+    of the partitions that it writes to are gone or spoilt, ForeignTableError when it was applied for
+    another target.
     """
     before = transaction.timeline
     reason = (
         _lost_files(transaction, now)
         or _undone_meanwhile(transaction, now)
         or _savepointed_meanwhile(transaction, now)
-        or _missing_data(transaction, outcome)
+        or _missing_data(transaction, outcome, now)
         or _applied_meanwhile(transaction, outcome)
     )
     if reason is not None:
@@ -139,6 +152,11 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
         if mine.batch is not None:
             if entries:
                 reason = f"{entries[0][0]} has written the same batch of source {mine.source}"
+                return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
+            continue
+        if mine.reading is not None:
+            if newest_reading(entries) == mine.reading:
+                reason = f"another run has read the same files of source {mine.source} in full"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
             continue
         taken = taken_of(mine.files, entries, _place_in(mine))
@@ -213,8 +231,11 @@ def _savepointed_meanwhile(transaction: Transaction, now: Timeline) -> str | Non
     return next((f"{time} was savepointed, which is newer than this write" for time in behind), None)
 
 
-def _missing_data(transaction: Transaction, outcome: WriteOutcome) -> str | None:
-    """Whether every file is there with its size, in a folder that Hudi takes for a partition."""
+def _missing_data(transaction: Transaction, outcome: WriteOutcome, now: Timeline) -> str | None:
+    """Whether every file is there with its size, in a folder that Hudi takes for a partition.
+
+    CorruptTableError when another file is not there as its commit wrote it.
+    """
     store = transaction.store
     partitions = sorted(partition for partition, stats in outcome.stats.items() if stats)
     listings = map_each(partitions, lambda path: {i.path: i.size_bytes for i in store.list(path)})
@@ -224,6 +245,8 @@ def _missing_data(transaction: Transaction, outcome: WriteOutcome) -> str | None
                 return f"the file {stat.path} is not there as it was written"
         if partition_metadata_path(partition) not in sizes:
             put_partition_metadata(store, partition, instant=transaction.instant)
+    there = {path: size for sizes in listings for path, size in sizes.items()}
+    check_published(transaction.table, now, outcome, there)
     return None
 
 
@@ -239,6 +262,7 @@ def _applied_meanwhile(transaction: Transaction, outcome: WriteOutcome) -> str |
     newer = read_newer(transaction.store, table.applied)
     if newer is None:
         return None
+    check_owner(transaction.store.uri, table.owner, project=table.project, applied=newer.ref)
     suits = _suit_clustered if outcome.operation == CLUSTER else _suit
     if table.spec is not None and suits(table.spec, newer.spec):
         return None

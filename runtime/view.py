@@ -133,6 +133,11 @@ class FileSystemView:
                 return True
         return False
 
+    def is_replaced(self, group: Group, time: str) -> bool:
+        """Whether a replacecommit had done away with the file group at that time."""
+        replaced_at = self._replaced.get(group)
+        return replaced_at is not None and replaced_at <= time
+
     def base_files(self, partition: str) -> list[FileSlice]:
         """Every base file that lies in a partition's folder, those of unfinished and dead writes too.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,11 +152,20 @@ def _scale(value: float, maximum: float, length: float) -> float:
     return length * value / maximum if maximum else 0.0
 
 
+def _ticks(maximum: float) -> list[float]:
+    """Round numbers from 0 to the first that is no smaller than ``maximum``, four to seven of them."""
+    power = 10.0 ** math.floor(math.log10(max(maximum, 4) / 4))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if 6 * power * factor >= maximum)
+    step = max(1, math.ceil(step))
+    return [float(number * step) for number in range(math.ceil(maximum / step) + 1)]
+
+
 def write_html(report: Report, path: Path) -> None:
     """Write the page; charts are inline SVG, nothing is loaded from elsewhere."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, autoescape=True
     )
     environment.globals["scale"] = _scale
+    environment.globals["ticks"] = _ticks
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(environment.get_template("report.html.j2").render(report=report), encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parquetry.cli.options import ProjectRequest
@@ -17,10 +19,9 @@ def opened(request: ProjectRequest, table: str) -> tuple[TableHandle, TableSpec 
     """The table of that name in the project, or at that path or URI; and the spec to mask its values by."""
     from parquetry.cli.workspaces import table_named
     from parquetry.compiler.masking import masked_by
-    from parquetry.runtime.table import open_table
 
     named = table_named(request, table)
-    handle = open_table(named.store)
+    handle = named.open()
     return handle, masked_by(handle.spec, named.declared)
 
 
@@ -50,21 +51,27 @@ def _budget(request: ProjectRequest, table: str) -> int:
 
 def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) -> ClusteringResult:
     """What was done: a run within the target's budget, or the pending plan of an instant."""
-    from parquetry.cli.launch import hide_pandas_warnings, launcher_for, new_run_id
     from parquetry.cli.workspaces import is_location, workspace_of
+    from parquetry.compiler.launch import hide_pandas_warnings, launcher_for, new_run_id
     from parquetry.compiler.running import cluster_job
     from parquetry.runtime.clustering_by_hand import cluster_by_hand
     from parquetry.runtime.clustering_execution import ClusteringResult
     from parquetry.runtime.job import SparkSettings
+    from parquetry.runtime.spark_log import NAME, keep_log
 
     settings = SparkSettings()
+    run_id = new_run_id()
+    folder = Path(tempfile.gettempdir()) / f"parquetry-{run_id}"
     if not is_location(table):
         workspace = workspace_of(request)
         job = cluster_job(workspace, workspace.table(table))
         if instant is None:
-            launch = launcher_for(workspace, new_run_id())((job,))
+            launch = launcher_for(workspace, run_id)((job,))
             return launch(job).clustering or ClusteringResult()
         settings = job.spark
+        folder = workspace.project.root / "target" / "runs" / run_id
     handle, _ = opened(request, table)
     hide_pandas_warnings()
-    return cluster_by_hand(handle, settings, instant=instant, budget_bytes=_budget(request, table))
+    return cluster_by_hand(
+        handle, settings, instant=instant, budget_bytes=_budget(request, table), log=keep_log(folder / NAME)
+    )

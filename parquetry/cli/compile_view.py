@@ -14,7 +14,7 @@ class CompileView:
 
     def text(self, outcome: Compiled, paint: Paint) -> str:
         """Counts and the manifest's path."""
-        jobs = (len(outcome.files) - 1) // 2
+        jobs = sum(path.suffix == ".py" for path in outcome.files)
         return (
             f"{paint.good('compiled')} {count(outcome.tables, 'table')} into {count(jobs, 'job')}: "
             f"{outcome.manifest.as_posix()}"

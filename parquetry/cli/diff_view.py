@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parquetry.cli.output import Paint
-from parquetry.cli.plan_words import value_text
+from parquetry.cli.plan_words import classes_text, small_words, value_text
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.plan import Change
 from parquetry.compiler.plan_codec import changes_json
@@ -46,7 +46,8 @@ def _table(table: TableDiff, target: str, paint: Paint) -> Iterator[str]:
             yield f"{paint.dim('-')} {paint.bold(table.table)}  forget"
             yield f"    {table.file} is gone; the table's data stays"
         case Fate.CHANGED:
-            yield f"{paint.warn('~')} {paint.bold(table.table)}  {table.change_class}"
+            kind = classes_text(table.change_class, table.changes)
+            yield f"{paint.warn('~')} {paint.bold(table.table)}  {kind}"
             yield from (line for change in table.changes for line in _change(change, paint))
             yield from _advice(table, target, paint)
     if table.estimate is not None:
@@ -73,7 +74,7 @@ def _estimate(estimate: Estimate) -> Iterator[str]:
     seen = f"at {estimate.instant}" if estimate.instant else "without a write"
     yield (
         f"    {seen}: {count(estimate.files, 'file')}, {human_size(estimate.size_bytes)}, "
-        f"small {estimate.small_files_before} -> {estimate.small_files_after}"
+        f"{small_words(estimate.small_files_before, estimate.small_files_after)}"
     )
     if estimate.rewrite_bytes:
         yield (
@@ -87,7 +88,9 @@ def _summary(diff: SpecDiff) -> str:
         tables = f": {count(diff.unchanged, 'table')} unchanged" if diff.unchanged else ""
         return f"No differences{tables}."
     words = {Fate.ADDED: "create", Fate.REMOVED: "forget"}
-    kinds = Counter(words.get(table.fate, str(table.change_class)) for table in diff.tables)
+    kinds = Counter(
+        words.get(table.fate) or classes_text(table.change_class, table.changes) for table in diff.tables
+    )
     parts = [f"{number} {kind}" for kind, number in sorted(kinds.items())]
     if diff.unchanged:
         parts.append(f"{diff.unchanged} unchanged")

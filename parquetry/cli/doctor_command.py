@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
+from parquetry.cli import completion
+from parquetry.cli.asking import confirm
+from parquetry.cli.options import ProjectRequest, output_options, project_options, refuse_selection
 from parquetry.cli.output import Output
 
 
 @click.command(name="doctor")
+@click.argument("table", required=False, shell_complete=completion.tables)
+@click.option("--accept-loss", is_flag=True, help="Give up the rows of TABLE's lost base files.")
+@click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @project_options
 @output_options("text", "json")
-def command(*, request: ProjectRequest, output: Output) -> int:
+def command(
+    *, request: ProjectRequest, output: Output, table: str | None, accept_loss: bool, auto_approve: bool
+) -> int:
     """Check Java, Spark, storage and versions, and say how to mend what does not work.
 
     In a project the warehouse is probed with a small file that is removed again, and each table
-    is asked whether it may be written; an invalid project is one thing to mend. Exits with 1 when
-    something has to be mended.
+    is asked whether it may be written; an invalid project is one thing to mend. The packages of
+    optional extras are listed, installed or not. Exits with 1 when something has to be mended.
+
+    With --accept-loss and TABLE (a name in the project, or a path or URI) it says which base files are
+    gone, or not of the size that was written, with their rows, keys and commits, asks, and gives them up
+    by a commit: the table is read and written again, without those rows for good.
     """
+    if accept_loss or table is not None:
+        return _accept_loss(request, output, table if accept_loss else None, auto_approve=auto_approve)
     from parquetry.cli.doctor_view import DoctorView
     from parquetry.cli.workspaces import workspace_of
     from parquetry.compiler.checkup import check_machine, check_project, invalid_project
@@ -31,3 +46,28 @@ def command(*, request: ProjectRequest, output: Output) -> int:
             checks.append(invalid_project(error))
     output.show(DoctorView(), checks)
     return 0 if all(check.ok for check in checks) else 1
+
+
+def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, auto_approve: bool) -> int:
+    """Say what is lost, ask, and give it up."""
+    from parquetry.cli.loss_view import Loss, LossView, loss_lines
+    from parquetry.cli.workspaces import table_named
+    from parquetry.compiler.masking import masked_by
+    from parquetry.runtime.accepted_loss import accept_loss, lost_rows
+
+    if table is None:
+        raise click.UsageError(
+            "--accept-loss and TABLE go together; --select says which tables are looked at"
+        )
+    refuse_selection("TABLE is the one that is meant")
+    named = table_named(request, table)
+    handle = named.open()
+    found = lost_rows(handle)
+    loss = Loss(table=table, lost=found, shown_by=masked_by(handle.spec, named.declared))
+    if found:
+        told = "\n".join(loss_lines(loss))
+        confirm(f"{told}\nGive these rows up for good?", auto_approve=auto_approve)
+        commit = accept_loss(handle, [one.file.path for one in found])
+        loss = replace(loss, instant=commit.instant)
+    output.show(LossView(), loss)
+    return 0

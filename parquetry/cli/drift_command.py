@@ -19,11 +19,16 @@ def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
 
     Properties, columns, and clusterings by other programs. `parquetry apply` puts back properties,
     and columns that were dropped or narrowed; `parquetry adopt LOCATION` accepts what a spec can say.
+    A table of another project or target is not looked at: the command ends with 1 then.
     """
     from parquetry.cli.drift_view import DriftView
     from parquetry.cli.workspaces import workspace_of
     from parquetry.compiler.drift import drift_of_workspace
+    from parquetry.runtime.errors import ForeignTableError
 
     found = drift_of_workspace(workspace_of(request))
     output.show(DriftView(), found)
+    refusal = next((table.refusal for table in found if table.refusal is not None), None)
+    if refusal is not None:
+        return output.ended(ForeignTableError(refusal))
     return DRIFTED if check and any(table.drifts for table in found) else 0

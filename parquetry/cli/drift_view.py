@@ -19,7 +19,8 @@ class DriftView:
         blocks = [
             "\n".join([paint.bold(table.table), *_lines(table, paint)]) for table in outcome if table.drifts
         ]
-        return "\n\n".join([*blocks, _summary(outcome, paint)])
+        refused = [f"{paint.bold(table.table)}\n  {table.refusal}" for table in outcome if table.refusal]
+        return "\n\n".join([*blocks, *refused, _summary(outcome, paint)])
 
     def json(self, outcome: Sequence[TableDrift]) -> Any:
         """All tables, those without drift too."""
@@ -49,9 +50,10 @@ def _help(drift: Drift, table: TableDrift) -> str:
 def _summary(outcome: Sequence[TableDrift], paint: Paint) -> str:
     found = sum(len(table.drifts) for table in outcome)
     drifted = sum(bool(table.drifts) for table in outcome)
-    waiting = [table.table for table in outcome if not table.is_applied]
+    looked_at = [table for table in outcome if table.refusal is None]
+    waiting = [table.table for table in looked_at if not table.is_applied]
     unapplied = f"; not applied: {', '.join(waiting)}" if waiting else ""
-    applied = len(outcome) - len(waiting)
+    applied = len(looked_at) - len(waiting)
     if not found:
         return f"{paint.good('no drift')} in {count(applied, 'applied table')}{unapplied}"
     return f"{count(found, 'difference')} in {drifted} of {count(applied, 'applied table')}{unapplied}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from parquetry.cli import completion
 from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 
 
 @click.command(name="explain")
-@click.argument("subject", metavar="TABLE[.FIELD]|CODE")
+@click.argument("subject", metavar="TABLE[.FIELD]|CODE", shell_complete=completion.tables)
 @table_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, subject: str) -> int:

@@ -13,6 +13,7 @@ import click
 
 from parquetry.cli.telling import tell, wanted_format
 from parquetry.errors import ParquetryError
+from parquetry.runtime.spark_log import forget_log, kept_log
 
 _REMEDIES = {
     errno.ENOSPC: "make room there",
@@ -31,6 +32,7 @@ def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) 
 
     ``arguments`` are those of the command line, which say how messages are to look.
     """
+    forget_log()
     log_format = wanted_format(sys.argv[1:] if arguments is None else arguments)
     for name in ("stdin", "stdout", "stderr"):
         # Closed by whoever started us, as `>&-` and some schedulers do.
@@ -58,9 +60,12 @@ def diagnosed(failure: Exception) -> ParquetryError:
     """What to tell of a failure that nobody foresaw: a disk's refusal, or a bug, whose report is written."""
     from parquetry.cli.bug_report import report_bug
     from parquetry.compiler.errors import UnexpectedError
+    from parquetry.runtime.main import spark_ended
 
     if isinstance(failure, OSError) and failure.errno in _REMEDIES:
         return ParquetryError(_machine_refuses(failure))
+    if (ended := spark_ended()) is not None:
+        return ended
     if isinstance(failure, FileNotFoundError) and _is_nowhere():
         return ParquetryError("the current directory is gone; change to one that is there")
     return UnexpectedError(report_bug(failure))
@@ -94,7 +99,9 @@ def _stopped(stop: BaseException, log_format: str) -> int:
             tell("declined", log_format=log_format, exit_code=DIAGNOSED)
             return DIAGNOSED
         case _:
-            tell("interrupted", log_format=log_format, exit_code=INTERRUPTED)
+            log = kept_log()
+            said = "interrupted" if log is None else f"interrupted; Spark's log is {log}"
+            tell(said, log_format=log_format, exit_code=INTERRUPTED)
             return INTERRUPTED
 
 

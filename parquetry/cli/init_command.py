@@ -14,15 +14,21 @@ from parquetry.cli.output import Output
 @click.argument(
     "directory", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False), default=Path()
 )
+@click.option(
+    "--install",
+    metavar="REQUIREMENT",
+    help="What pip installs in the workflow. Default: what this parquetry was installed from.",
+)
 @output_options("text", "json")
-def command(*, output: Output, directory: Path) -> int:
+def command(*, output: Output, directory: Path, install: str | None) -> int:
     """Make a project that plans, applies and runs at once, in DIR or the current directory.
 
-    It comes with sample data, JSON Schemas that editors find by themselves, and a GitHub workflow.
-    Nothing that is there is replaced.
+    It comes with sample data, JSON Schemas that editors find by themselves, and a GitHub workflow, which
+    goes to the root of the git repository and installs what requirements.txt names. Nothing that is there
+    is replaced.
     """
     from parquetry.cli.init_view import InitView
     from parquetry.compiler.scaffold import scaffold
 
-    output.show(InitView(), scaffold(directory))
+    output.show(InitView(), scaffold(directory, installs=install))
     return 0

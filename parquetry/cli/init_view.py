@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.cli.output import Paint
-from parquetry.compiler.scaffold import Scaffold
+from parquetry.compiler.scaffold import REQUIREMENTS, Scaffold
 
 
 class InitView:
@@ -18,6 +18,8 @@ class InitView:
         lines = [f"project {paint.bold(outcome.name)} in {outcome.directory}", ""]
         lines += [f"{paint.good('wrote')}  {path}" for path in outcome.files]
         there = "" if outcome.directory == Path() else f"cd {shlex.quote(str(outcome.directory))} && "
+        if outcome.installs is None:
+            lines += ["", f"For the workflow: name in {REQUIREMENTS} where pip gets parquetry from."]
         return "\n".join([*lines, "", f"Next: {there}parquetry plan --out target/plan.json"])
 
     def json(self, outcome: Scaffold) -> Any:

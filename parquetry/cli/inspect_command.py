@@ -6,34 +6,51 @@ from pathlib import Path
 
 import click
 
+from parquetry.cli import completion
 from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 
 
 @click.command(name="inspect")
-@click.argument("table")
+@click.argument("table", shell_complete=completion.tables)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Save the layout as JSON.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Save the layout as a page.")
+@click.option(
+    "--files", "as_files", is_flag=True, help="Print the path or URI of each live file, one a line."
+)
 @table_options
 @output_options("text", "json")
 def command(
-    *, request: ProjectRequest, output: Output, table: str, out: Path | None, html: Path | None
+    *,
+    request: ProjectRequest,
+    output: Output,
+    table: str,
+    out: Path | None,
+    html: Path | None,
+    as_files: bool,
 ) -> int:
     """Show the files of TABLE by partition, and what its declared queries have to read.
 
-    TABLE is a name in the project, or the path or URI of any Hudi table.
+    TABLE is a name in the project, or the path or URI of any Hudi table. With --files only the
+    files that hold the newest rows, for engines that read parquet files: paths are not masked. Exits
+    with 1 when files are gone, or not of the size that their commits wrote.
     """
-    from parquetry.cli.inspect_view import InspectView
+    from parquetry.cli.inspect_view import FilesView, InspectView
     from parquetry.cli.output import json_document
     from parquetry.cli.saving import save
     from parquetry.cli.workspaces import table_named
-    from parquetry.compiler.inspection import inspect_table
+    from parquetry.compiler.inspection import inspect_table, live_files
 
     named = table_named(request, table)
+    if as_files:
+        if out is not None or html is not None:
+            raise click.UsageError("--files goes to stdout, without --out and --html")
+        output.show(FilesView(), live_files(named.store), verbatim=True)
+        return 0
     report = inspect_table(named.store, declared=named.declared)
     if out is not None:
         save(out, json_document(InspectView(), report) + "\n", option="--out")
     if html is not None:
         save(html, InspectView().html(report), option="--html")
     output.show(InspectView(), report)
-    return 0
+    return 1 if report.lost_files else 0

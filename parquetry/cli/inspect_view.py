@@ -9,7 +9,7 @@ from typing import Any
 from parquetry.cli.measured_view import hindsight_lines, measured_rows, measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
-from parquetry.compiler.inspection import LayoutReport, Owed, PartitionReport, QueryReport, Share
+from parquetry.compiler.inspection import LayoutReport, LiveFiles, Owed, PartitionReport, QueryReport, Share
 from parquetry.compiler.layout_page import render_layout
 
 _HEADER = ("partition", "files", "small", "rows", "size", "smallest", "median", "largest")
@@ -63,10 +63,7 @@ class InspectView:
         return {
             "table": outcome.table,
             "instant": outcome.instant,
-            "partitions": [
-                {"path": p.path} | _figures(p) | {"file_sizes_bytes": list(p.file_sizes_bytes)}
-                for p in outcome.partitions
-            ],
+            "partitions": [{"path": p.path} | _figures(p) | _by_file(p) for p in outcome.partitions],
             "totals": {"partitions": len(outcome.partitions)} | _figures(totals),
             "queries": [asdict(query) for query in outcome.queries],
             "overlap": [asdict(overlap) for overlap in outcome.overlap],
@@ -75,6 +72,18 @@ class InspectView:
             "hindsight": None if outcome.hindsight is None else asdict(outcome.hindsight),
             "warnings": list(outcome.warnings),
         }
+
+
+class FilesView:
+    """One path a line, for engines."""
+
+    def text(self, outcome: LiveFiles, _: Paint) -> str:
+        """Nothing else, so that a script can hand the lines on."""
+        return "\n".join(file.path for file in outcome.files)
+
+    def json(self, outcome: LiveFiles) -> Any:
+        """The documented shape."""
+        return asdict(outcome)
 
 
 def _owed(debt: Owed) -> str:
@@ -110,6 +119,14 @@ def _figures(partition: PartitionReport) -> dict[str, int]:
         "small_files": partition.small_files,
         "rows": partition.rows,
         "size_bytes": partition.size_bytes,
+    }
+
+
+def _by_file(partition: PartitionReport) -> dict[str, list[Any]]:
+    return {
+        "file_sizes_bytes": list(partition.file_sizes_bytes),
+        "file_instants": list(partition.file_instants),
+        "file_layouts": list(partition.file_layouts),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from parquetry.cli import completion
 from parquetry.cli.carried import Carried
 from parquetry.cli.output import Output
 from parquetry.errors import ParquetryError
@@ -191,7 +192,10 @@ _DIRECTORY = (
 
 _TARGET = (
     click.option(
-        "-t", "--target", envvar="PARQUETRY_TARGET", help="Target; the project's default_target by default."
+        *("-t", "--target"),
+        envvar="PARQUETRY_TARGET",
+        shell_complete=completion.targets,
+        help="Target; the project's default_target by default.",
     ),
 )
 
@@ -201,6 +205,7 @@ _SELECTION = (
         "--select",
         multiple=True,
         envvar="PARQUETRY_SELECT",
+        shell_complete=completion.selectors,
         help="Only these tables: NAME, glob, tag:NAME, path:DIR, state:changed, git:REF; "
         "repeated is union, comma is intersection.",
     ),
@@ -208,6 +213,7 @@ _SELECTION = (
         "--exclude",
         multiple=True,
         envvar="PARQUETRY_EXCLUDE",
+        shell_complete=completion.selectors,
         help="Not these tables; words as for --select.",
     ),
 )
@@ -220,6 +226,7 @@ _VARIABLES = (
         metavar="NAME=VALUE",
         multiple=True,
         envvar="PARQUETRY_VAR",
+        shell_complete=completion.variables,
         help="A variable of the project, NAME=VALUE.",
     ),
 )

@@ -13,14 +13,22 @@ from parquetry.compiler.plan import Plan
 from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook
 
 
-def outlook_lines(outlook: Outlook) -> list[str]:
+def changes_layout(table: str, plan: Plan) -> bool:
+    """Whether the plan has figures of what the table owes once it is applied, besides what is due now."""
+    figures = plan.evidence.figures.get(table)
+    return figures is not None and bool(figures.queries)
+
+
+def outlook_lines(outlook: Outlook, *, changes: bool = False) -> list[str]:
     """What queries read now and are expected to, of the files of the next run and of plans that wait.
 
-    The last line is how good such predictions were before.
+    With ``changes`` it is said that they are of what is applied. The last line is how good such
+    predictions were before.
     """
     lines: list[str] = []
     if outlook.queries:
-        lines.append(f"of the {count(outlook.files, 'file')} that the next run rewrites:")
+        until = ", by the spec that is applied until now" if changes else ""
+        lines.append(f"of the {count(outlook.files, 'file')} that the next run rewrites{until}:")
         lines += _query_lines(outlook.queries)
     for plan in outlook.waiting:
         lines.append(f"of the files of the waiting plan {plan.instant}:")
@@ -38,7 +46,8 @@ def due_entries(plan: Plan) -> list[tuple[str, str]]:
     for table in dict.fromkeys(name for name, _ in lines):
         entries += [line for line in lines if line[0] == table]
         if (outlook := outlooks.get(table)) is not None:
-            entries += [(table, text) for text in outlook_lines(outlook)]
+            lines_of = outlook_lines(outlook, changes=changes_layout(table, plan))
+            entries += [(table, text) for text in lines_of]
             entries += [(table, text) for text in scope_sentences(outlook.scopes)]
         if (left := excluded.get(table)) is not None and left.total:
             lines_left = map(carried_by(plan).told, excluded_lines(table, left))

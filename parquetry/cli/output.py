@@ -105,6 +105,9 @@ class Output:
         """The exit code after the outcome was shown: 0, or that of the failure, which is told on stderr."""
         if failure is None:
             return 0
-        message = self.carried.told(str(failure))
-        tell(message, log_format=self.log_format, level="error", exit_code=failure.exit_code)
+        self.error(str(failure), exit_code=failure.exit_code)
         return failure.exit_code
+
+    def error(self, message: str, **facts: Any) -> None:
+        """Tell on stderr why something failed."""
+        tell(self.carried.told(message), log_format=self.log_format, level="error", **facts)

@@ -21,6 +21,7 @@ ANSWERS = (
     "simulate-sizing",
     "simulate-clustering",
     "inspect",
+    "inspect-files",
     "timeline",
     "service-cluster",
     "drift",

@@ -32,10 +32,11 @@ def _lines(plan: Plan, prefix: str) -> Iterator[str]:
         title = f"{warning.table} {warning.code}"
         yield _command("warning", there(warning.origin), title, warning.message)
     for action in plan.intent.actions:
-        title = f"{action.table} {kind_of(action)}"
         if not action.changes:
+            title = f"{action.table} {kind_of(action)}"
             yield _command("notice", None, title, f"{action.table} at {action.location}")
         for change in action.changes:
+            title = f"{action.table} {change.change_class}"
             yield _command("notice", there(change.origin), title, _change(change))
     yield _command("notice", None, "parquetry plan", summary(plan))
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 from parquetry.cli.outlook_words import due_entries
 from parquetry.cli.plan_commands import carried_by, commands_again, told
 from parquetry.cli.plan_words import (
+    QUERY_HEADER,
+    blocked_text,
     change_notes,
     cost_text,
     files_line,
     kind_of,
     place_lines,
-    query_lines,
+    query_note,
+    query_rows,
+    sql_lines,
     steps_line,
     summary,
     value_text,
 )
-from parquetry.compiler.plan import Action, Blocked, Change, Plan, TableFigures
+from parquetry.compiler.plan import Action, Blocked, Change, Plan
 from parquetry.compiler.plan_page import Card, bars, plan_page, render_page
 from parquetry.compiler.review import yaml_diff
 
@@ -24,10 +28,11 @@ def render_html(plan: Plan) -> str:
     """The plan as one self-contained page."""
     plan = told(plan, carried_by(plan))
     blocked = (_blocked(entry, plan) for entry in plan.intent.blocked)
-    actions = (_action(action, plan.evidence.figures.get(action.table)) for action in plan.intent.actions)
+    actions = (_action(action, plan) for action in plan.intent.actions)
     page = plan_page(
         plan,
         (*blocked, *actions),
+        blocked=blocked_text(plan),
         summary=summary(plan),
         due=tuple(due_entries(plan)),
         drift=tuple((d.path, f"{value_text(d.old)} -> {value_text(d.live)}") for d in plan.evidence.drift),
@@ -36,24 +41,27 @@ def render_html(plan: Plan) -> str:
     return render_page(page)
 
 
-def _action(action: Action, figures: TableFigures | None) -> Card:
+def _action(action: Action, plan: Plan) -> Card:
+    figures = plan.evidence.figures.get(action.table)
     notes = place_lines(action) or [f"at {action.location}"]
     notes += _notes(action.changes)
     has_files = figures is not None and figures.files > 0
+    has_queries = figures is not None and has_files and bool(figures.queries)
     if figures is not None and has_files:
         notes += [
             cost_text(action, figures.debt),
             files_line(figures),
-            *query_lines(figures),
         ]
     return Card(
         name=action.table,
         kind=f"{kind_of(action)} {action.code}",
         css=str(action.change_class),
-        notes=(*notes, steps_line(action)),
+        notes=(*notes, *sql_lines(action, plan), steps_line(action)),
         origins=_origins(action.changes),
         diff=yaml_diff(action),
         bars=bars(figures.sizes_before, figures.sizes_after) if figures is not None and has_files else (),
+        queries=(QUERY_HEADER, *query_rows(figures)) if has_queries and figures is not None else (),
+        query_note=query_note(figures) if has_queries and figures is not None else "",
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from parquetry.cli.outlook_words import due_entries
 from parquetry.cli.plan_commands import carried_by, commands_again, told
 from parquetry.cli.plan_words import (
+    QUERY_HEADER,
+    blocked_text,
     change_notes,
     commit_text,
     cost_text,
@@ -18,7 +20,9 @@ from parquetry.cli.plan_words import (
     files_text,
     kind_of,
     place_lines,
-    query_lines,
+    query_note,
+    query_rows,
+    sql_lines,
     steps_line,
     summary,
     value_text,
@@ -48,7 +52,8 @@ def render_markdown(plan: Plan, *, max_bytes: int) -> str:
     plan = told(plan, carried_by(plan))
     intent = plan.intent
     top = f"<!-- parquetry:plan project={intent.project} target={intent.target} -->\n"
-    top += f"### parquetry plan for `{intent.target}`: {_inline(summary(plan))}\n"
+    blocked_by = f", {blocked_text(plan)}" if intent.blocked else ""
+    top += f"### parquetry plan for `{intent.target}`{blocked_by}: {_inline(summary(plan))}\n"
     footer = _footer(plan, room=max_bytes // 2)
     room = max_bytes - _size(top) - _size(footer) - _ROOM_FOR_NOTE
     rows, rows_left = _fitting([_row(action, plan) for action in intent.actions], room - _size(_HEADER))
@@ -71,12 +76,11 @@ def _row(action: Action, plan: Plan) -> str:
     fields = count(len(action.changes), "field") if action.changes else kind_of(action)
     debt = "" if figures is None or figures.debt is None else debt_text(figures.debt)
     files = "" if figures is None else files_text(figures)
-    queries = (
-        "" if figures is None else "; ".join(line.removeprefix("query ") for line in query_lines(figures))
-    )
+    queries = [] if figures is None else query_rows(figures)
+    gains = "; ".join(f"{name}: {rows} rows, {size}" for name, _, rows, size in queries)
     now = cost_text(action, None if figures is None else figures.debt).split(";")[0].removeprefix("now ")
-    cells = (f"`{action.table}`", fields, kind_of(action), now, debt, files, queries)
-    return f"| {' | '.join(_inline(cell) for cell in cells)} |\n"
+    cells = (f"`{action.table}`", fields, kind_of(action), now, debt, files, gains)
+    return f"{_inline_row(cells)}\n"
 
 
 def _blocked(blocked: Blocked, plan: Plan) -> str:
@@ -104,7 +108,8 @@ def _warnings(plan: Plan) -> Iterator[str]:
 def _sections(plan: Plan) -> Iterator[_Section]:
     for action in plan.intent.actions:
         parts = [f"{_inline(line)}\n" for line in place_lines(action)]
-        parts += [_diff(action), *_changes(action.changes), f"{_inline(steps_line(action))}\n"]
+        said = (*sql_lines(action, plan), steps_line(action))
+        parts += [_diff(action), *_changes(action.changes), *(f"{_inline(line)}\n" for line in said)]
         figures = plan.evidence.figures.get(action.table)
         if figures is not None and figures.files:
             parts.append(_figures(figures, action.spec.sizing.max_file_size_bytes))
@@ -132,10 +137,12 @@ def _changes(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _figures(figures: TableFigures, largest: int) -> str:
-    lines = [
-        f"{files_line(figures)}\n",
-        *(f"- {_inline(q)}" for q in query_lines(figures)),
-    ]
+    lines = [f"{files_line(figures)}\n"]
+    if figures.queries:
+        cells = [_inline_row(row) for row in (QUERY_HEADER, *query_rows(figures))]
+        lines += [cells[0], "|---|---:|---:|---:|", *cells[1:]]
+    if note := query_note(figures):
+        lines += ["", f"{_inline(note[0].upper() + note[1:])}."]
     tenths = len(figures.sizes_before) - 1
     rows = [
         f"| {_bucket(index, tenths)} | {before} | {after} |"
@@ -150,6 +157,10 @@ def _figures(figures: TableFigures, largest: int) -> str:
             *rows,
         ]
     return "\n".join(lines) + "\n"
+
+
+def _inline_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(map(_inline, cells))} |"
 
 
 def _bucket(index: int, tenths: int) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 
 from parquetry.cli.carried import Carried
 from parquetry.cli.fitting import bound, terminal_width, unbound
-from parquetry.cli.outlook_words import outlook_lines
+from parquetry.cli.outlook_words import changes_layout, outlook_lines
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_commands import told
 from parquetry.cli.plan_words import (
+    blocked_text,
     commit_text,
     cost_text,
     drift_line,
@@ -24,6 +25,7 @@ from parquetry.cli.plan_words import (
     kind_of,
     place_lines,
     query_lines,
+    sql_lines,
     steps_line,
     summary,
     value_text,
@@ -41,7 +43,6 @@ from parquetry.compiler.plan import (
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_json
-from parquetry.compiler.plan_outlook import Outlook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,9 @@ class PlanView:
 
 def _headline(plan: Plan, paint: Paint) -> str:
     words = (f"project {plan.intent.project}", f"target {plan.intent.target}", commit_text(plan))
-    return paint.dim(", ".join(word for word in words if word))
+    made = paint.dim(", ".join(word for word in words if word))
+    blocked = blocked_text(plan)
+    return f"{paint.bad(blocked)}, {made}" if blocked else made
 
 
 def _action(action: Action, plan: Plan, paint: Paint) -> Iterator[str]:
@@ -106,6 +109,8 @@ def _action(action: Action, plan: Plan, paint: Paint) -> Iterator[str]:
     figures = plan.evidence.figures.get(action.table)
     if figures is not None and figures.files:
         yield from _figures(action, figures)
+    for line in sql_lines(action, plan):
+        yield from _wrapped(line)
     yield f"    {steps_line(action)}"
 
 
@@ -118,7 +123,8 @@ def _sign(action: Action, paint: Paint) -> str:
 def _figures(action: Action, figures: TableFigures) -> Iterator[str]:
     yield from _wrapped(cost_text(action, figures.debt))
     yield f"    {files_line(figures)}"
-    yield from (f"    {line}" for line in query_lines(figures))
+    for line in query_lines(figures):
+        yield from _wrapped(line)
 
 
 def _due(plan: Plan, paint: Paint, carried: Carried, *, verbose: bool) -> Iterator[str]:
@@ -131,7 +137,7 @@ def _due(plan: Plan, paint: Paint, carried: Carried, *, verbose: bool) -> Iterat
         yield from _wrapped(f"{name.ljust(width)}  {text}")
         is_last = place + 1 == len(lines) or lines[place + 1][0] != name
         if is_last and name in outlooks:
-            yield from _outlook(outlooks[name], paint, verbose=verbose)
+            yield from _outlook(name, plan, paint, verbose=verbose)
         if is_last and name in excluded and excluded[name].total:
             yield "      left as they are:"
             for line in excluded_lines(name, excluded[name]):
@@ -140,8 +146,9 @@ def _due(plan: Plan, paint: Paint, carried: Carried, *, verbose: bool) -> Iterat
         yield "    no table is applied"
 
 
-def _outlook(outlook: Outlook, paint: Paint, *, verbose: bool) -> Iterator[str]:
-    for line in outlook_lines(outlook):
+def _outlook(table: str, plan: Plan, paint: Paint, *, verbose: bool) -> Iterator[str]:
+    outlook = (plan.evidence.outlooks or {})[table]
+    for line in outlook_lines(outlook, changes=changes_layout(table, plan)):
         yield from _wrapped(line, indent=6)
     yield from scope_lines(outlook.scopes, paint, spec=None, verbose=verbose, indent=6)
 

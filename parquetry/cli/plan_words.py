@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, assert_never
+from collections.abc import Iterable
+from typing import Any, Final, assert_never
 
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.changes import CODES
@@ -28,8 +29,20 @@ _MINUTE, _HOUR = 60, 3600
 
 
 def kind_of(action: Action) -> str:
-    """The word that an action goes by: its class, or that the table is forgotten."""
-    return "forget" if Step.FORGET in action.steps else str(action.change_class)
+    """The words that an action goes by: its classes, the furthest first, or that the table is forgotten."""
+    return "forget" if Step.FORGET in action.steps else classes_text(action.change_class, action.changes)
+
+
+def classes_text(reach: ChangeClass, changes: Iterable[Change]) -> str:
+    """The classes of a table's changes, such as ``evolve + policy``; ``reach`` is that of the whole."""
+    classes = {reach, *(change.change_class for change in changes)}
+    return " + ".join(sorted(map(str, classes), key=lambda name: -ChangeClass(name).rank))
+
+
+def blocked_text(plan: Plan) -> str:
+    """That the plan may not be applied, for its first line; empty where it may."""
+    number = len(plan.intent.blocked)
+    return f"blocked by {count(number, 'table')}" if number else ""
 
 
 def step_line(step: Step) -> str:
@@ -54,6 +67,12 @@ def step_line(step: Step) -> str:
 def steps_line(action: Action) -> str:
     """What applying does to the table, such as ``apply commits the schema, records the spec``."""
     return f"apply {', '.join(step_line(step) for step in action.steps)}"
+
+
+def sql_lines(action: Action, plan: Plan) -> list[str]:
+    """What of the table's SQL nothing before ``run`` can check, in at most one line."""
+    paths = plan.evidence.unchecked_sql.get(action.table, ())
+    return [f"only Spark checks functions and types, in run: {', '.join(paths)}"] if paths else []
 
 
 def value_text(value: Any) -> str:
@@ -85,6 +104,8 @@ def ingest_text(source: DueSource) -> str:
     head = f"{source.source} ({source.operation})"
     if source.problem is not None:
         return f"{head}: the run would fail: {source.problem}"
+    if source.warning is not None:
+        return f"{head}: nothing new; warning: {source.warning}"
     if not source.is_due:
         return f"{head}: nothing new"
     changed = f", {source.changed_files:,} changed since ingested" if source.changed_files else ""
@@ -148,19 +169,62 @@ def files_text(figures: TableFigures) -> str:
 
 
 def small_text(figures: TableFigures) -> str:
-    """How many files are small, before and after the change."""
-    before, after = figures.small_files_before, figures.small_files_after
-    return f"{before} small" if before == after else f"small files {before} -> {after}"
+    """How many files are small, by the limit in force and by the declared one."""
+    return small_words(figures.small_files_before, figures.small_files_after)
+
+
+def small_words(before: int, after: int) -> str:
+    """How many of the same files are small by the limit in force, and by the declared one if it differs."""
+    return (
+        f"{before} small" if before == after else f"{before} small by today's limit, {after} by the new one"
+    )
+
+
+QUERY_HEADER: Final = ("query", "files", "rows", "bytes")
+
+
+def query_rows(figures: TableFigures) -> list[tuple[str, str, str, str]]:
+    """The cells below :data:`QUERY_HEADER`: what each declared query reads, and is expected to read."""
+    rows = []
+    for query in figures.queries:
+        now, expected = query.now, query.expected
+        files = _arrow(f"{query.read:,} of {query.total:,}", f"{query.read_after:,} of {query.total_after:,}")
+        read = _arrow(f"{now.rows:,}", f"{expected.rows:,}")
+        size = _arrow(human_size(now.data_bytes), human_size(expected.data_bytes))
+        rows.append((query.name, files, f"{read} of {query.rows:,}", size))
+    return rows
+
+
+def query_note(figures: TableFigures) -> str:
+    """What the figures of queries are of; empty where nothing is expected to change."""
+    changed = [
+        query for query in figures.queries if (query.now, query.total) != (query.expected, query.total_after)
+    ]
+    if not changed:
+        return ""
+    if all(query.sampled for query in changed):
+        made = changed[0].total_after
+        by_sizes = figures.debt is None or figures.debt.files_after == made
+        then = "" if by_sizes else f", by which {count(made, 'file')} will hold them"
+        return f"now, and expected with the debt paid: from a sample of the rows{then}"
+    return (
+        "now, and expected with the debt paid: by statistics alone, which divide no range of texts; "
+        "`plan --due` looks at a sample of the rows"
+    )
 
 
 def query_lines(figures: TableFigures) -> list[str]:
-    """What each declared query reads, and what it is expected to read with the debt paid."""
-    lines = []
-    for query in figures.queries:
-        now = f"query {query.name}: reads {query.read} of {count(query.total, 'file')}"
-        same = (query.read, query.total) == (query.read_after, query.total_after)
-        lines.append(now if same else f"{now}, then about {query.read_after} of {query.total_after}")
-    return lines
+    """The same as lines, and what they are of."""
+    lines = [
+        f"query {name}: reads {files} files, {rows} rows, {size}"
+        for name, files, rows, size in query_rows(figures)
+    ]
+    note = query_note(figures)
+    return [*lines, f"queries: {note}"] if note else lines
+
+
+def _arrow(now: str, expected: str) -> str:
+    return now if now == expected else f"{now} -> {expected}"
 
 
 def files_line(figures: TableFigures) -> str:
@@ -218,7 +282,7 @@ def drift_line(plan: Plan) -> str:
 
 
 def summary(plan: Plan) -> str:
-    """How many tables of each kind: ``1 create, 2 evolve, 1 blocked, 4 unchanged.`` is an example."""
+    """How many tables of each kind: ``1 blocked, 2 evolve + policy, 4 unchanged.`` is an example."""
     intent = plan.intent
     unchanged = plan.evidence.tables - len(intent.actions) - len(intent.blocked)
     if plan.is_empty:
@@ -227,5 +291,5 @@ def summary(plan: Plan) -> str:
     kinds = Counter(kind_of(action) for action in intent.actions)
     parts = [f"{number} {kind}" for kind, number in sorted(kinds.items(), key=lambda item: ranks[item[0]])]
     if intent.blocked:
-        parts.append(f"{len(intent.blocked)} blocked")
+        parts.insert(0, f"{len(intent.blocked)} blocked")
     return f"{', '.join(parts)}, {unchanged} unchanged."

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from parquetry.cli.output import Output
+from parquetry.runtime.spark_log import kept_log
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from parquetry.compiler.running import JobOutcome
+    from parquetry.compiler.running import JobOutcome, Launch
     from parquetry.runtime.job import JobPlan
+    from parquetry.runtime.main import JobResult
 
 
 @contextmanager
@@ -23,17 +25,28 @@ def working(output: Output, what: str) -> Iterator[None]:
     """Show that ``what`` is being done while the block runs: a bar, or a line at start and end."""
     started = time.monotonic()
     if _wants_bar(output):
-        with _bar() as bar:
-            bar.add_task(what, total=None)
-            yield
+        try:
+            with _bar() as bar:
+                bar.add_task(what, total=None)
+                yield
+        except BaseException:
+            _note_log(output)
+            raise
         return
     output.note(f"{what}: started", work=what)
     try:
         yield
     except BaseException:
         output.note(_ended(what, started, ok=False), work=what, seconds=_since(started), ok=False)
+        _note_log(output)
         raise
     output.note(_ended(what, started, ok=True), work=what, seconds=_since(started), ok=True)
+
+
+def _note_log(output: Output) -> None:
+    """Tell where Spark's own words about a failure are, if it said any."""
+    if (log := kept_log()) is not None:
+        output.note(f"Spark's log is {log}", log=str(log))
 
 
 def _ended(what: str, started: float, *, ok: bool) -> str:
@@ -52,6 +65,7 @@ class JobProgress:
         self._output = output
         self._bar = _bar() if _wants_bar(output) else None
         self._started = 0.0
+        self._has_failed = False
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -63,6 +77,8 @@ class JobProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if self._has_failed:
+            _note_log(self._output)
 
     def planned(self, jobs: tuple[JobPlan, ...]) -> None:
         """These jobs are going to run."""
@@ -80,6 +96,7 @@ class JobProgress:
     def ended(self, outcome: JobOutcome) -> None:
         """The job is over, well or not."""
         seconds = _since(self._started)
+        self._has_failed |= outcome.error is not None
         if self._bar is not None:
             self._bar.advance(self._bar.task_ids[0])
             return
@@ -103,3 +120,13 @@ def _bar() -> Progress:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def one_by_one(prepare: Callable[[tuple[JobPlan, ...]], Launch], output: Output) -> Launch:
+    """What carries out jobs that are not known beforehand, each shown while it runs."""
+
+    def launch(job: JobPlan) -> JobResult:
+        with working(output, f"{job.table} {job.name}"):
+            return prepare((job,))(job)
+
+    return launch

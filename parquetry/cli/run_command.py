@@ -19,10 +19,10 @@ def command(*, request: ProjectRequest, output: Output, only: str | None) -> int
     of a source is ingested exactly once, unless the source says `read: full`.
     """
     from parquetry.cli.failures import diagnosed
-    from parquetry.cli.launch import launcher_for, new_run_id
     from parquetry.cli.progress import JobProgress
     from parquetry.cli.run_view import RunView
     from parquetry.cli.workspaces import workspace_of
+    from parquetry.compiler.launch import launcher_for, new_run_id
     from parquetry.compiler.running import Only, run_tables
 
     workspace, run_id = workspace_of(request), new_run_id()
@@ -36,4 +36,7 @@ def command(*, request: ProjectRequest, output: Output, only: str | None) -> int
             diagnose=diagnosed,
         )
     output.show(RunView(), result)
+    for outcome in result.reasons:
+        name = f"{outcome.table} {outcome.name}"
+        output.error(f"{name}: {outcome.error}", table=outcome.table, job=outcome.name)
     return output.ended(result.failure)

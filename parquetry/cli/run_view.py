@@ -14,10 +14,10 @@ from parquetry.runtime.outcome import CommitResult
 
 
 class RunView:
-    """One line per job."""
+    """One line per job; why jobs failed is told on stderr, and in the JSON."""
 
     def text(self, outcome: RunResult, paint: Paint) -> str:
-        """Rows, files and instants; failures with their reason."""
+        """Rows, files and instants."""
         if not outcome.outcomes:
             return "Nothing to run: no table is selected."
         width = max(len(f"{o.table} {o.name}") for o in outcome.outcomes)
@@ -42,8 +42,9 @@ class RunView:
 def _line(outcome: JobOutcome, width: int, paint: Paint) -> str:
     head = f"{outcome.table} {outcome.name}".ljust(width)
     if outcome.result is None:
-        return f"{head}  {paint.bad('failed')}: {outcome.error}"
-    return f"{head}  {_said(outcome.result)}"
+        return f"{head}  {paint.bad('failed')}"
+    warnings = "".join(f"; {paint.warn('warning')}: {warning}" for warning in outcome.result.warnings)
+    return f"{head}  {_said(outcome.result)}{warnings}"
 
 
 def _rows(commit: CommitResult) -> str:

@@ -28,9 +28,9 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
 
     Files are project, table and policy: an editor checks one against its schema when it begins with
     `# yaml-language-server: $schema=PATH`. Answers are what init, fmt, validate, ls, explain,
-    compile, plan, diff, apply, run, simulate-sizing, simulate-clustering, inspect, timeline,
-    service-cluster, drift, adopt, unlock and doctor print with `--format json`; plan also fits saved
-    plans, run the results.json of a run.
+    compile, plan, diff, apply, run, simulate-sizing, simulate-clustering, inspect, inspect-files,
+    timeline, service-cluster, drift, adopt, unlock and doctor print with `--format json`; plan also
+    fits saved plans, run the results.json of a run.
     """
     from parquetry.cli.output_schema import answer_schema
     from parquetry.cli.schema_view import SchemaView, WrittenSchemasView

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from parquetry.cli import completion
 from parquetry.cli.asking import confirm
 from parquetry.cli.grouped import Grouped
 from parquetry.cli.options import ProjectRequest, output_options, table_options
@@ -22,7 +23,7 @@ def command() -> None:
 
 
 @command.command("clean")
-@click.argument("table")
+@click.argument("table", shell_complete=completion.tables)
 @table_options
 @output_options("text", "json")
 def clean_table(*, request: ProjectRequest, output: Output, table: str) -> int:
@@ -35,7 +36,7 @@ def clean_table(*, request: ProjectRequest, output: Output, table: str) -> int:
 
 
 @command.command("archive")
-@click.argument("table")
+@click.argument("table", shell_complete=completion.tables)
 @table_options
 @output_options("text", "json")
 def archive_table(*, request: ProjectRequest, output: Output, table: str) -> int:
@@ -48,7 +49,7 @@ def archive_table(*, request: ProjectRequest, output: Output, table: str) -> int
 
 
 @command.command("rollback")
-@click.argument("table")
+@click.argument("table", shell_complete=completion.tables)
 @click.argument("instant")
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @table_options
@@ -67,7 +68,7 @@ def roll_back(
 
 
 @command.command("savepoint")
-@click.argument("table")
+@click.argument("table", shell_complete=completion.tables)
 @click.argument("instant", required=False)
 @click.option("--comment", default="", help="Why; kept with the savepoint.")
 @click.option("--delete", is_flag=True, help="Give the savepoint of INSTANT up.")
@@ -89,7 +90,7 @@ def savepoint(
 
 
 @command.command("restore")
-@click.argument("table")
+@click.argument("table", shell_complete=completion.tables)
 @click.argument("savepoint")
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @table_options
@@ -109,7 +110,7 @@ def restore_table(
 
 
 @command.command("cluster")
-@click.argument("table")
+@click.argument("table", shell_complete=completion.tables)
 @click.option(
     "--plan-only", is_flag=True, help="Show what would be rewritten and write nothing; -v: every file."
 )
@@ -155,10 +156,9 @@ def cluster_table(
 
 
 def _opened(request: ProjectRequest, table: str) -> TableHandle:
-    from parquetry.cli.workspaces import store_named
-    from parquetry.runtime.table import open_table
+    from parquetry.cli.workspaces import table_named
 
-    return open_table(store_named(request, table))
+    return table_named(request, table).open()
 
 
 def _report(output: Output, result: object) -> int:

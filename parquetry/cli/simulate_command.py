@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from parquetry.cli import completion
 from parquetry.cli.grouped import Grouped
 from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
@@ -18,7 +19,7 @@ def command() -> None:
 
 
 @command.command("sizing")
-@click.argument("table", required=False)
+@click.argument("table", required=False, shell_complete=completion.tables)
 @click.option("--files", type=sizes, metavar="SIZE,...", help="Sizes of existing files, such as 40MB,80MB.")
 @click.option("--inserts", type=click.IntRange(min=0), required=True, help="New rows.")
 @click.option("--partition", help="Partition of TABLE, such as origin=EWR.")
@@ -84,7 +85,7 @@ def sizing(
 
 
 @command.command("clustering")
-@click.argument("table")
+@click.argument("table", shell_complete=completion.tables)
 @click.option(
     "--strategy",
     "strategies",
@@ -125,14 +126,14 @@ def clustering(
     sample of the files is read, nothing is written. TABLE is a name in the project, or a path or URI.
     """
     from parquetry.cli.trials_view import SuggestionView, TrialsView
-    from parquetry.cli.workspaces import store_named
+    from parquetry.cli.workspaces import table_named
     from parquetry.compiler.clustering_suggestion import suggest as suggested
     from parquetry.compiler.clustering_suggestion import try_layouts
     from parquetry.runtime.layout.clustering_policy import Scope
 
     if suggest and (strategies or column_lists or scopes):
         raise click.UsageError("--suggest chooses the layouts itself: leave the other options out")
-    store = store_named(request, table)
+    store = table_named(request, table).store
     if suggest:
         output.show(SuggestionView(), suggested(store))
         return 0

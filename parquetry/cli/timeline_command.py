@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from parquetry.cli import completion
 from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
 
 
 @click.command(name="timeline")
-@click.argument("table")
+@click.argument("table", shell_complete=completion.tables)
 @click.argument("instant", required=False)
 @table_options
 @output_options("text", "json")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from parquetry.cli import completion
 from parquetry.cli.asking import confirm
 from parquetry.cli.options import ProjectRequest, output_options, project_options, refuse_selection
 from parquetry.cli.output import Output
 
 
 @click.command(name="unlock")
-@click.argument("table", required=False)
+@click.argument("table", required=False, shell_complete=completion.tables)
 @click.option("--list", "only_list", is_flag=True, help="Only say who holds the locks; without TABLE too.")
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @project_options
@@ -25,21 +26,20 @@ def command(
     would go on writing without one.
     """
     from parquetry.cli.lock_view import LocksView, ReleaseView
-    from parquetry.cli.workspaces import store_named, workspace_of
+    from parquetry.cli.workspaces import table_named, workspace_of
     from parquetry.compiler.locks import held_lock, held_locks
     from parquetry.runtime.services.locking import unlock
-    from parquetry.runtime.table import open_table
 
     if table is None:
         output.show(LocksView(), held_locks(workspace_of(request)))
         return 0
     refuse_selection("TABLE is the one that is meant")
-    store = store_named(request, table, must_exist=False)
-    found = held_lock(store)
+    named = table_named(request, table, must_exist=False)
+    found = held_lock(named.store)
     if found is None or only_list:
         output.show(LocksView(), () if found is None else (found,))
         return 0
     confirm(f"Release the lock of {found.table}, held by {found.holder}?", auto_approve=auto_approve)
-    unlock(open_table(store))
+    unlock(named.open())
     output.show(ReleaseView(), found)
     return 0

@@ -13,8 +13,10 @@ from parquetry.cli.options import ProjectRequest
 if TYPE_CHECKING:
     from parquetry.compiler.plan import Plan
     from parquetry.compiler.workspace import Workspace
+    from parquetry.runtime.job import TableOwner
     from parquetry.runtime.spec import TableSpec
     from parquetry.runtime.storage import ObjectStore
+    from parquetry.runtime.table import TableHandle
 
 
 def workspace_of(request: ProjectRequest) -> Workspace:
@@ -49,17 +51,25 @@ def is_location(table: str) -> bool:
 class NamedTable:
     """The store of a table that a command names, and what the project declares of it.
 
-    ``declared`` is None where a path or URI was given: no project is known then.
+    ``declared`` and ``owner`` are None where a path or URI was given: no project is known then.
     """
 
     store: ObjectStore
     declared: TableSpec | None
+    owner: TableOwner | None = None
+
+    def open(self) -> TableHandle:
+        """The table; whoever changes it by this handle finds out when it is another project's by then."""
+        from parquetry.runtime.table import open_table
+
+        return open_table(self.store, owner=self.owner)
 
 
 def table_named(request: ProjectRequest, table: str, *, must_exist: bool = True) -> NamedTable:
     """A table by its name in the project, or any table by its path or URI.
 
-    UnappliedError for a table of the project that is not there yet, unless it need not be.
+    UnappliedError for a table of the project that is not there yet, unless it need not be;
+    ForeignTableError for one that is another project's, or applied for another target.
     """
     if is_location(table):
         from parquetry.runtime.storage import open_store
@@ -68,18 +78,16 @@ def table_named(request: ProjectRequest, table: str, *, must_exist: bool = True)
         return NamedTable(store=open_store(place), declared=None)
     from parquetry.compiler.observation import is_there
     from parquetry.compiler.workspace import spec_of
+    from parquetry.runtime.applied import check_owned
 
     workspace = workspace_of(request)
     declared = workspace.table(table)
     store = workspace.store(declared)
-    if must_exist and not is_there(store):
+    if is_there(store):
+        check_owned(store, workspace.owner)
+    elif must_exist:
         raise workspace.unapplied(declared)
-    return NamedTable(store=store, declared=spec_of(declared))
-
-
-def store_named(request: ProjectRequest, table: str, *, must_exist: bool = True) -> ObjectStore:
-    """The store of a table that is named like that."""
-    return table_named(request, table, must_exist=must_exist).store
+    return NamedTable(store=store, declared=spec_of(declared), owner=workspace.owner)
 
 
 def plan_for(request: ProjectRequest, *, due: bool, excluded: bool) -> Plan:

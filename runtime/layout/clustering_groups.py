@@ -9,9 +9,15 @@ from typing import Final
 
 from parquetry.runtime.layout.clustering_bounds import single_value
 from parquetry.runtime.layout.clustering_depth import DEEP, depths_of, mean_depth, value_order
-from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext, PlannedGroup
+from parquetry.runtime.layout.clustering_model import (
+    ClusteringFile,
+    Due,
+    PlanContext,
+    PlannedGroup,
+    rows_of,
+)
 from parquetry.runtime.layout.clustering_policy import Scope
-from parquetry.runtime.layout.packing import NEAR, UNCERTAIN, files_near, first_fit_decreasing
+from parquetry.runtime.layout.packing import FITS, NEAR, UNCERTAIN, first_fit_decreasing, outputs_of
 
 MOST_FILES_OF_A_GROUP: Final = 2_000
 
@@ -46,6 +52,7 @@ def groups_of(
         for members in cut(
             ordered,
             target_bytes=target_bytes,
+            most_bytes=context.limits.most_bytes,
             capacity_bytes=capacity_bytes,
             most_files=most_files,
         ):
@@ -59,6 +66,7 @@ def cut(
     files: Sequence[ClusteringFile],
     *,
     target_bytes: int,
+    most_bytes: int,
     capacity_bytes: int,
     most_files: int = MOST_FILES_OF_A_GROUP,
 ) -> list[list[ClusteringFile]]:
@@ -87,7 +95,7 @@ def cut(
         if len(even) == len(bins) and all(
             len(members) <= most_files and _size(members) <= largest for members in even
         ):
-            bins = min((bins, even), key=lambda found: _farthest(found, target_bytes))
+            bins = min((bins, even), key=lambda found: _farthest(found, target_bytes, most_bytes))
     return bins
 
 
@@ -108,11 +116,10 @@ def _even(
     return [members for members in found if members]
 
 
-def _farthest(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int) -> float:
+def _farthest(bins: Iterable[Iterable[ClusteringFile]], target_bytes: int, most_bytes: int) -> float:
     """How far from the target, as a share of it, the files of a bin will be at most; 0.1 is near enough."""
-    sizes = [_size(members) for members in bins]
-    files = [files_near(size, target_bytes=target_bytes) for size in sizes]
-    off = (abs(size / count / target_bytes - 1) for size, count in zip(sizes, files, strict=True))
+    made = [outputs_of(_size(members), target_bytes=target_bytes, most_bytes=most_bytes) for members in bins]
+    off = (abs(size / target_bytes - 1) for one in made for size in (one.each_bytes, one.last_bytes))
     return max(NEAR, *off, 0.0)
 
 
@@ -182,30 +189,33 @@ def _group(
     return PlannedGroup(
         partition=files[0].partition,
         files=tuple(files),
-        output_files=context.limits.output_files(_size(files), rows=_rows(files)),
+        output_files=context.limits.output_files(_size(files), rows=rows_of(files)),
         benefit=ordered + resized,
         reasons={file.file_id: reasons[file.file_id] for file in files},
     )
-
-
-def _rows(files: Sequence[ClusteringFile]) -> int | None:
-    known = [file.rows for file in files if file.rows is not None]
-    return sum(known) if len(known) == len(files) else None
 
 
 def _size_gain(files: Sequence[ClusteringFile], context: PlanContext) -> float:
     """How many files fewer there are, or more where they were too large; 0 unless fewer are ill-sized.
 
     That has to hold, too, if the writer takes the bytes to be more than they are. Single rows that are
-    oversize stay what they are.
+    oversize stay what they are. Files that the applied policy made are as full as their rows allowed: those
+    alone become fewer only where whole files fit into one.
     """
     limits = context.limits
     files = [file for file in files if file.rows != 1 or not limits.is_oversize(file.size_bytes)]
-    size_bytes, rows = _size(files), _rows(files)
+    if not any(limits.is_oversize(file.size_bytes) for file in files) and all(
+        file.digest == context.execution.digest for file in files
+    ):
+        wholes = _consecutive(files, int(FITS * limits.most_bytes), len(files))
+        return float(len(files) - len(wholes))
+    size_bytes, rows = _size(files), rows_of(files)
     before = sum(limits.is_ill(file.size_bytes) for file in files)
-    counts = [limits.output_files(size, rows=rows) for size in (size_bytes, UNCERTAIN * size_bytes)]
-    after = max(count if limits.is_ill(int(size_bytes / count)) else 0 for count in counts)
-    return 0.0 if after >= before else float(max(abs(len(files) - counts[0]), 1))
+    made = {factor: limits.outputs(factor * size_bytes, rows=rows) for factor in (1.0, UNCERTAIN)}
+    after = max(
+        sum(limits.is_ill(int(size / factor)) for size in outputs.sizes) for factor, outputs in made.items()
+    )
+    return 0.0 if after >= before else float(max(abs(len(files) - made[1.0].files), 1))
 
 
 def _order_gain(files: Sequence[ClusteringFile], reasons: Mapping[str, str], context: PlanContext) -> float:

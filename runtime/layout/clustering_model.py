@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -83,6 +83,12 @@ class ClusteringFile:
     def key(self) -> FileKey:
         """The file group."""
         return self.partition, self.file_id
+
+
+def rows_of(files: Sequence[ClusteringFile]) -> int | None:
+    """The rows of all files; None where those of one are not known."""
+    known = [file.rows for file in files if file.rows is not None]
+    return sum(known) if len(known) == len(files) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,11 @@ _EXACT_IN_DOUBLE = 2**53
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _DECIMAL = re.compile(r"decimal\((?P<precision>\d+),(?P<scale>\d+)\)")
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local times are counted without a zone
+_NAMED_FLOATS = {
+    "nan": math.nan,
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf),
+    **dict.fromkeys(("-inf", "-infinity"), -math.inf),
+}
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -49,7 +54,7 @@ def interval_of(
         least_scale = _LISTED_SCALE if listed else 0
         interval = _among_decimals(literal, precision=precision, scale=scale, least_scale=least_scale)
     elif spark_type in ("float", "double"):
-        interval = _among_floats(literal, spark_type)
+        interval = _among_floats(literal, spark_type, listed=listed)
     elif spark_type == "date":
         interval = _among_dates(literal)
     elif spark_type == "timestamp":
@@ -97,7 +102,11 @@ def _exact(value: float) -> Scalar:
     return Decimal(value) if math.isfinite(value) else value
 
 
-def _among_floats(literal: Literal, spark_type: str) -> Interval | None:
+def _among_floats(literal: Literal, spark_type: str, *, listed: bool) -> Interval | None:
+    if isinstance(literal, str) and not listed:
+        # Spark casts the text; in a list it casts the numbers to texts.
+        named = _NAMED_FLOATS.get(literal.lower())
+        return None if named is None else _at(named)
     if isinstance(literal, bool) or not isinstance(literal, int | float | Decimal):
         return None
     if isinstance(literal, int) and spark_type == "float" and abs(literal) > _EXACT_IN_FLOAT:

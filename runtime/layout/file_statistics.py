@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -27,14 +27,15 @@ class ColumnStatistics:
 
     ``type`` is the Spark type of the stored values. Dates are days and timestamps microseconds
     since 1970, both as int; strings compare by code point, which is the order of their UTF-8
-    bytes. Bounds need not be attained, and NaN lies outside of them. ``nulls`` counts the rows
-    where the column, or a struct around it, is null.
+    bytes. Bounds need not be attained, and NaN lies outside of them: only ``nan_free`` floating-point
+    columns certainly hold none. ``nulls`` counts the rows where the column, or a struct around it, is null.
     """
 
     type: str
     minimum: Scalar | None = None
     maximum: Scalar | None = None
     nulls: int | None = None
+    nan_free: bool = False
 
 
 Columns: TypeAlias = Mapping[str, ColumnStatistics]
@@ -138,7 +139,7 @@ def truncated(statistics: ColumnStatistics, *, limit: int = TEXT_LIMIT) -> Colum
     if isinstance(maximum, str | bytes) and len(maximum) > limit:
         begin = maximum[:limit]
         maximum = _next_text(begin) if isinstance(begin, str) else _next_bytes(begin)
-    return ColumnStatistics(type=statistics.type, minimum=minimum, maximum=maximum, nulls=statistics.nulls)
+    return replace(statistics, minimum=minimum, maximum=maximum)
 
 
 def _next_text(begin: str) -> str | None:
@@ -169,6 +170,7 @@ def _merged(parts: list[tuple[ColumnStatistics, int]]) -> ColumnStatistics:
         minimum=_lowest(lows) if known else None,
         maximum=_highest(highs) if known else None,
         nulls=sum(n for n in nulls if n is not None) if None not in nulls else None,
+        nan_free=bool(valued) and all(part.nan_free for part in valued),
     )
 
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 SMALLEST_SHARE: Final = 5 / 6
-"""No file that is written beside others is below this share of the target, and none above it is small.
+"""No file of this share of the target, or more, is small; rows that go into such files leave no remainder."""
 
-Twice that, 1.67 targets, still fits into :data:`ALONE`, which with what a file may grow beyond its limit
-(1.05) stays below :data:`OVERSIZE`: whatever is written is neither small nor oversize, but for a lone
-small file and a single row that is as large.
-"""
+CEILING: Final = 1.05
+"""No file is larger than its limit times this, whichever writer writes it; but for a single row that is."""
+
+FITS: Final = 1.03
+"""The rows that are left are taken to fit when they are estimated to end below the limit times this."""
+
+NEARLY: Final = 1.01
+"""Files of one size may have the limit times this: whole targets stay as many when a few bytes are added."""
+
+NEARLY_BEHIND: Final = 1.02
+"""So much may those have that come behind others: what these fell short of falls to them."""
 
 ALONE: Final = 1.7
-"""A file that no other one is written beside may have the target times this."""
+"""A file has at most the target times this, however far the ceiling is."""
 
 OVERSIZE: Final = 1.8
-"""A file above its ceiling times this is to be split; the factor is Iceberg's."""
+"""A file above the maximum times this is to be split; the factor is Iceberg's. No writer makes one."""
 
 UNCERTAIN: Final = 1.1
 """Bytes that a rewrite makes may be so much more than foreseen, or the writer may take them to be."""
@@ -56,14 +65,42 @@ def first_fit_decreasing(
     return [tuple(positions) for positions in bins]
 
 
-def files_near(size_bytes: float, *, target_bytes: int) -> int:
-    """Into how many files of one size that many bytes go: as near to the target as it can be.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """So many bytes as ``files`` files: each of ``each_bytes``, but for the last one."""
 
-    One, or none of them below five sixths of the target. Plans, forecasts and the writer all ask here.
+    files: int
+    each_bytes: float
+    last_bytes: float
+
+    @property
+    def sizes(self) -> Iterator[float]:
+        """The sizes of the files, in bytes."""
+        yield from (self.each_bytes for _ in range(self.files - 1))
+        yield self.last_bytes
+
+
+def outputs_of(size_bytes: float, *, target_bytes: int, most_bytes: int, nearly: float = NEARLY) -> Outputs:
+    """The files that so many bytes go into; none has more than ``most_bytes`` (see :data:`FITS`).
+
+    Files of one size, as near to the target as they can be, where none of them is small. Else they have
+    the target, and the last one what is left: one small file, not several.
+    Plans, forecasts and the writer all ask here.
     """
-    fewer = max(int(size_bytes // target_bytes), 1)
-    files = min((fewer, fewer + 1), key=lambda count: abs(size_bytes / count - target_bytes))
-    return fewer if size_bytes / files < SMALLEST_SHARE * target_bytes else files
+    most = min(most_bytes, ALONE * target_bytes)
+    target = min(target_bytes, most)
+    fewest = 1 if size_bytes <= FITS * most else ceil(size_bytes / (nearly * most))
+    fewer = max(int(size_bytes // target), 1)
+    nearest = min((fewer, fewer + 1), key=lambda count: abs(size_bytes / count - target))
+    files = max(nearest if size_bytes / nearest >= SMALLEST_SHARE * target else fewer, fewest)
+    each = size_bytes / files
+    if files == 1 or each >= SMALLEST_SHARE * target:
+        return Outputs(files=files, each_bytes=each, last_bytes=each)
+    full = int(size_bytes // target)
+    rest = size_bytes - full * target
+    if target + rest <= FITS * most:
+        return Outputs(files=full, each_bytes=target, last_bytes=target + rest)
+    return Outputs(files=full + 1, each_bytes=target, last_bytes=rest)
 
 
 class _Room:

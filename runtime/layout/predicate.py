@@ -19,6 +19,7 @@ class Operator(StrEnum):
     """How a column is compared with a literal."""
 
     EQUAL = "="
+    NOT_EQUAL = "<>"
     LESS = "<"
     AT_MOST = "<="
     GREATER = ">"
@@ -76,7 +77,8 @@ Predicate: TypeAlias = Comparison | StartsWith | Null | AllOf | AnyOf | Unknown
 class Bounds:
     """What is known of a column's values in some rows; None is unknown.
 
-    Bounds need not be attained. NaN may be among floating-point values and lies outside of them.
+    Bounds need not be attained. NaN lies outside of them, unless it is a bound itself, and may be among
+    floating-point values that are not ``nan_free``: of those, bounds are as good as none.
     """
 
     type: str
@@ -84,6 +86,7 @@ class Bounds:
     maximum: Scalar | None
     has_nulls: bool = True
     has_values: bool = True
+    nan_free: bool = False
 
 
 def may_hold(predicate: Predicate, bounds: Mapping[str, Bounds]) -> bool:
@@ -112,24 +115,23 @@ def _column_may_hold(predicate: Comparison | StartsWith | Null, known: Bounds) -
             return _compares(operator, value, known)
 
 
-def _compares(operator: Operator, value: Scalar, known: Bounds) -> bool:  # noqa: PLR0911 - a case, an answer
+def _compares(operator: Operator, value: Scalar, known: Bounds) -> bool:
     low, high = known.minimum, known.maximum
-    if value != value:  # noqa: PLR0124 - NaN
-        return True
+    # Spark takes NaN for the greatest value.
+    top = None if known.type in _FLOATS and not known.nan_free else high
     match operator:
         case Operator.EQUAL:
-            return _at_most(low, value) and _at_most(value, high)
+            return _at_most(low, value) and _at_most(value, top if _is_nan(value) else high)
+        case Operator.NOT_EQUAL:
+            return not (_is_certain(low, value) and _is_certain(top, value))
         case Operator.LESS:
-            return low is None or not _comparable(low, value) or low < value  # type: ignore[operator]  # comparable
+            return not _is_certain(low, value) and _at_most(low, value)
         case Operator.AT_MOST:
             return _at_most(low, value)
         case Operator.GREATER:
-            # Spark takes NaN for the greatest value, and bounds leave it out.
-            if known.type in _FLOATS:
-                return True
-            return high is None or not _comparable(high, value) or high > value  # type: ignore[operator]  # comparable
+            return not _is_certain(top, value) and _at_most(value, top)
         case Operator.AT_LEAST:
-            return known.type in _FLOATS or _at_most(value, high)
+            return _at_most(value, top)
 
 
 def _begins(prefix: str, known: Bounds) -> bool:
@@ -140,9 +142,21 @@ def _begins(prefix: str, known: Bounds) -> bool:
 
 
 def _at_most(one: Scalar | None, other: Scalar | None) -> bool:
+    """Whether one is no greater than the other, NaN being the greatest; so too where it is not known."""
     if one is None or other is None or not _comparable(one, other):
         return True
+    if _is_nan(one) or _is_nan(other):
+        return _is_nan(other)
     return bool(one <= other)  # type: ignore[operator]  # comparable
+
+
+def _is_certain(bound: Scalar | None, value: Scalar) -> bool:
+    """Whether a bound is this value; 0.0 and -0.0 are one."""
+    return bound is not None and (bound == value or (_is_nan(bound) and _is_nan(value)))
+
+
+def _is_nan(value: Scalar) -> bool:
+    return value != value  # noqa: PLR0124 - NaN alone
 
 
 def _comparable(one: Scalar, other: Scalar) -> bool:

@@ -47,6 +47,7 @@ BoundsByPath: TypeAlias = Mapping[str, Mapping[str, Bounds]]
 
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _OPERATORS = {
+    Comparator.NOT_EQUAL: Operator.NOT_EQUAL,
     Comparator.LESS: Operator.LESS,
     Comparator.LESS_OR_EQUAL: Operator.AT_MOST,
     Comparator.GREATER: Operator.GREATER,
@@ -117,6 +118,7 @@ def _bounds(column: ColumnStatistics, declared: str, rows: int) -> Bounds:
         maximum=column.maximum,
         has_nulls=column.nulls != 0,
         has_values=column.nulls != rows,
+        nan_free=column.nan_free,
     )
 
 
@@ -250,7 +252,7 @@ def _about(  # noqa: PLR0911 - a case, an answer
     match condition.operator:
         case Comparator.NOT_EQUAL if isinstance(low, bool):
             return Comparison(column=column, operator=Operator.EQUAL, value=not low)
-        case Comparator.NOT_EQUAL:
+        case Comparator.NOT_EQUAL if low != high or condition.listed:
             return Unknown()
         case Comparator.EQUAL | Comparator.NULL_SAFE_EQUAL:
             at_least = Comparison(column=column, operator=Operator.AT_LEAST, value=low)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from parquetry.runtime.base_file_name import BaseFileName
+from parquetry.runtime.codec import Brief
+from parquetry.runtime.damaged_files import damaged_files
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.pending import settled_timeline
@@ -14,10 +16,11 @@ from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writ
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import DAY_MS, find_orphans, sweep_statistics, undone_entries
-from parquetry.runtime.services.undo import instant_of_file
-from parquetry.runtime.sources import LEDGER_FOLDER
+from parquetry.runtime.services.undo import instant_of_file, remove_completed
+from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectInfo
+from parquetry.runtime.storage_errors import tidying
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log
@@ -29,8 +32,8 @@ ARCHIVE_BATCH: Final = 10
 """How many instants must be there to leave for an archival to be due: each writes a log file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ArchiveResult(Brief):
     """The instants that left the active timeline, ascending."""
 
     instants: tuple[str, ...]
@@ -50,17 +53,20 @@ def archive(
     # Files first, the timeline afterwards: a file that appears later belongs to a pending write.
     files = [info for listing in map_each(table.view(timeline).partitions(), store.list) for info in listing]
     entries = store.list(LEDGER_FOLDER, recursive=True)
+    # Their commits alone know of them: they stay until the files are put back, or given up.
+    lost = tuple(file.instant for file in damaged_files(table, everywhere=False))
     before = timeline
     with locked_session(table, timeline, purpose="archive", timing=timing) as (_, lock):
         timeline = timeline.reload()
-        leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms())
+        leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms(), lost=lost)
         if leaving:
             store.delete_all(undone_entries(entries, timeline))
             _log(table, timeline, leaving)
             if lock.is_held():
-                _delete_states(timeline, leaving)
+                remove_completed(timeline, leaving)
     if leaving:
-        _sweep_statistics(before, files, timeline.reload())
+        with tidying(store.uri, "statistics of what was archived are left behind"):
+            _sweep_statistics(before, files, timeline.reload())
     return ArchiveResult(instants=tuple(instant.time for instant in leaving))
 
 
@@ -86,9 +92,15 @@ def archive_if_due(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> Ar
 
 
 def _leaving(
-    timeline: Timeline, files: Sequence[ObjectInfo], policy: RetentionPolicy, *, zone: Timezone, now_ms: int
+    timeline: Timeline,
+    files: Sequence[ObjectInfo],
+    policy: RetentionPolicy,
+    *,
+    zone: Timezone,
+    now_ms: int,
+    lost: Sequence[str] = (),
 ) -> list[Instant]:
-    """The instants that leave, ascending."""
+    """The instants that leave, ascending; those of ``lost`` files stay, and what is newer."""
     completed = [instant.time for instant in timeline.completed_writes]
     keep = writes_to_keep(
         completed, configured=policy.archive_keep_commits, earliest_retained=timeline.earliest_retained
@@ -96,6 +108,7 @@ def _leaving(
     gone: Sequence[str] = ()
     if len(completed) > keep:
         obstacles = _obstacles(timeline, files, zone=zone, now_ms=now_ms)
+        obstacles = replace(obstacles, unsettled={*obstacles.unsettled, *lost})
         gone = leaving_writes(completed, keep=keep, obstacles=obstacles)
     writes = timeline.completed_writes[: len(gone)]
     first = completed[len(gone)] if len(gone) < len(completed) else None
@@ -180,13 +193,3 @@ def _log(table: TableHandle, timeline: Timeline, leaving: Iterable[Instant]) -> 
     missing = [instant for instant in leaving if (instant.time, str(instant.action)) not in logged]
     if missing:
         write_archive_log(store, folder, archive_entries(timeline, missing, table.config.timezone))
-
-
-def _delete_states(timeline: Timeline, leaving: Sequence[Instant]) -> None:
-    """Remove the state files: those of earlier states first, else a finished write would look pending."""
-    store = timeline.store
-    for state in (State.REQUESTED, State.INFLIGHT):
-        early = (instant.with_state(state) for instant in leaving)
-        store.delete_all([instant.path for instant in early if instant.file_name in timeline.files])
-    for instant in leaving:
-        store.delete(instant.path)

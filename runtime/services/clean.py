@@ -7,11 +7,14 @@ pending cleans first.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from parquetry.runtime.claims import open_session
 from parquetry.runtime.pending import completed_being_undone, settle, settled_timeline
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
     note_progress,
@@ -30,14 +33,22 @@ from parquetry.runtime.services.cleaning import (
 from parquetry.runtime.services.given_up import partitions_given_up
 from parquetry.runtime.services.locking import locked_session, table_lock
 from parquetry.runtime.services.retention import retention_of
-from parquetry.runtime.services.sweeping import sweep_leftovers, sweep_partitions, sweep_statistics
+from parquetry.runtime.services.sweeping import (
+    drop_statistics,
+    sweep_leftovers,
+    sweep_partitions,
+    sweep_statistics,
+)
 from parquetry.runtime.services.undo import withdraw
 from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.storage_errors import FAILURES, is_full, tidying
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clean_records import CleanerPlan
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+
+_LOG = logging.getLogger(__name__)
 
 _PLANS_WITHOUT_LOCK: Final = 3
 
@@ -60,9 +71,11 @@ def clean(
 ) -> CleanResult:
     """Delete what the policy (the applied one by default) does not keep, and every orphan.
 
-    All partitions are looked at. Raises as :func:`parquetry.runtime.pending.settle` does.
+    All partitions are looked at. On a full disk it makes room for its own files first: by what dead writers
+    left, then by recorded statistics. Raises as :func:`parquetry.runtime.pending.settle` does, StorageError
+    when there is no room and none can be made.
     """
-    return _clean(table, policy=policy or retention_of(table), timing=timing, whole_table=True)
+    return _clean_with_room(table, policy=policy or retention_of(table), timing=timing, whole_table=True)
 
 
 def clean_if_due(
@@ -81,11 +94,37 @@ def clean_if_due(
     progress = read_progress(timeline)
     if progress is not None and progress.covers(limits, timeline):
         return None
-    return _clean(table, policy=policy, timing=timing, whole_table=False)
+    return _clean_with_room(table, policy=policy, timing=timing, whole_table=False)
+
+
+def _clean_with_room(
+    table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole_table: bool
+) -> CleanResult:
+    has_swept = False
+    while True:
+        try:
+            return _clean(table, policy=policy, timing=timing, whole_table=whole_table)
+        except FAILURES as error:
+            if not is_full(error):
+                raise
+            # Once: an attempt that fails leaves something to sweep itself.
+            freed = 0 if has_swept else _sweep_without_room(table, timing)
+            has_swept = True
+            if not freed and not drop_statistics(table.store):
+                raise
+
+
+def _sweep_without_room(table: TableHandle, timing: Timing) -> int:
+    """How many orphans and leftovers went, as far as nothing has to be written for that."""
+    table.confirm_owner()
+    shown = partial(masked_message, spec=table.spec, location=table.store.uri)
+    with tidying(table.store.uri, "a part of the sweep waits for room on the disk", shown=shown):
+        return sum(_sweep(table, Timeline.load(table.store), timing=timing, whole_table=True))
+    return 0
 
 
 def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole_table: bool) -> CleanResult:
-    store, zone = table.store, table.config.timezone
+    store = table.store
     timeline = settled_timeline(table, timing=timing)
     instant, deleted = None, 0
     if pending_cleans(timeline, ours=True):
@@ -107,19 +146,31 @@ def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole
                 savepoints=timeline.savepoints,
             ),
         )
+    orphans = leftovers = 0
+    try:
+        orphans, leftovers = _sweep(table, timeline, timing=timing, whole_table=whole_table)
+    except FAILURES as error:
+        if instant is None:
+            raise
+        reason = masked_message(str(error), table.spec, location=store.uri)
+        _LOG.warning("%s: the clean %s stands, orphans are left behind: %s", store.uri, instant, reason)
+    return CleanResult(
+        instant=instant, files_deleted=deleted, orphans_deleted=orphans, leftovers_deleted=leftovers
+    )
+
+
+def _sweep(table: TableHandle, timeline: Timeline, *, timing: Timing, whole_table: bool) -> tuple[int, int]:
+    """How many orphans and leftovers of dead writes went."""
+    store = table.store
+    table.confirm_owner()
     partitions = set(table.view(timeline).partitions()) if whole_table else set()
     partitions |= _partitions_of_undone_writes(timeline)
     partitions |= partitions_given_up(store)
     swept = sweep_partitions(store, sorted(partitions), timing=timing)
-    leftovers = sweep_leftovers(store, zone=zone, timing=timing)
+    leftovers = sweep_leftovers(store, zone=table.config.timezone, timing=timing)
     if whole_table:
         leftovers += sweep_statistics(timeline, swept.instants)
-    return CleanResult(
-        instant=instant,
-        files_deleted=deleted,
-        orphans_deleted=len(swept.orphans),
-        leftovers_deleted=leftovers,
-    )
+    return len(swept.orphans), leftovers
 
 
 def _plan(

@@ -8,10 +8,11 @@ from dataclasses import replace
 from parquetry.runtime.clustering_execution import row_order
 from parquetry.runtime.clustering_forecast import GroupForecast, foresee, prediction_of
 from parquetry.runtime.clustering_sample import SampleLimits
-from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, encode_samples, sample_path
+from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, encode_samples
 from parquetry.runtime.clustering_scope_choice import Foreseen, files_of
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
+from parquetry.runtime.sidecars import sample_path
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle

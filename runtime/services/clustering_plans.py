@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from parquetry.runtime.claims import (
@@ -22,9 +22,8 @@ from parquetry.runtime.claims import (
 )
 from parquetry.runtime.clustering_forecast import GroupForecast, QueryForecast
 from parquetry.runtime.clustering_queries import added_up
-from parquetry.runtime.clustering_sample_file import sample_path
 from parquetry.runtime.clustering_scope_choice import Foreseen
-from parquetry.runtime.errors import ConflictError, InvalidDataError, StorageError
+from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.lock import TableLock
@@ -38,7 +37,9 @@ from parquetry.runtime.services.clustering_survey import (
     reserved_groups,
 )
 from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.sidecars import sample_path
 from parquetry.runtime.storage import PutOutcome
+from parquetry.runtime.storage_errors import tidying
 from parquetry.runtime.table import TableHandle, check_writable
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State
@@ -178,7 +179,7 @@ def _request(
                 requested = standing if _put_plan(session, lock, plan) else None
     finally:
         if samples and requested is None:
-            with suppress(StorageError):
+            with tidying(store.uri, f"the sample of {session.instant} is left behind"):
                 store.delete(sample_path(session.instant))
     return requested
 
@@ -190,12 +191,14 @@ def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
     if store.put_if_absent(requested.path, request.encode()) is PutOutcome.LOST:
         _LOG.warning("%s: another program has taken %s", store.uri, requested.file_name)
         return False
-    if lock.is_held():
-        return True
-    # Who took the lock from a process that slept may have published, or planned, the same files.
-    store.delete(requested.path)
-    _LOG.warning("%s: the lock was lost while %s was planned; plan again", store.uri, session.instant)
-    return False
+    is_held = True
+    with tidying(store.uri, f"the plan {session.instant} stands, but the lock could not be read again"):
+        is_held = lock.is_held()
+    if not is_held:
+        # Who took the lock from a process that slept may have published, or planned, the same files.
+        store.delete(requested.path)
+        _LOG.warning("%s: the lock was lost while %s was planned; plan again", store.uri, session.instant)
+    return is_held
 
 
 def _current(

@@ -13,6 +13,7 @@ from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
 from parquetry.runtime.column_paths import ColumnPath, types_by_path
 from parquetry.runtime.conflicts import Work, conflicting_groups, work_of_commit
+from parquetry.runtime.damaged_files import check_partitions, named_partitions
 from parquetry.runtime.layout.clustering_model import (
     OWES_STEPS,
     ClusteringFile,
@@ -45,11 +46,14 @@ def observe(
     """The policy in force, the newest slices of all partitions, and what else a plan has to know.
 
     One listing per partition, one sidecar per instant of a slice, and footers only of files that no
-    sidecar has. InvalidDataError when the applied spec is not understood.
+    sidecar has; every commit of the timeline. InvalidDataError when the applied spec is not understood,
+    CorruptTableError when files are gone or spoilt.
     """
     spec = table.effective_spec(timeline)
     policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{table.store.uri}: applied spec.extra")
-    slices = table.view(timeline).all_slices()
+    view = table.view(timeline)
+    slices = view.all_slices()
+    check_partitions(table, view, named_partitions(view).union(part.partition for part in slices))
     names = {*policy.execution.columns, *policy.execution.split_by}
     known = look_up(table.store, slices, columns=names)
     steps = further_steps(table, policy)

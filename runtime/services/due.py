@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.archive import archive_if_due
 from parquetry.runtime.services.clean import clean_if_due
+from parquetry.runtime.storage_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import Timing
 
@@ -49,7 +49,7 @@ def _attempt(
         except StaleTimelineError:
             # Another writer archived while this one looked.
             return service()
-    except ParquetryError as error:
+    except FAILURES as error:
         reason = masked_message(str(error), table.spec, location=table.store.uri)
         _LOG.warning("%s after the write failed, the commit stands: %s", name, reason)
         warnings.append(f"{name}: {reason}")

@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from parquetry.runtime.applied import SIDECAR_FOLDER
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.sidecars import SIDECAR_FOLDER
 from parquetry.runtime.storage import ObjectStore
 
 GIVEN_UP_FOLDER: Final = f"{SIDECAR_FOLDER}/given_up"

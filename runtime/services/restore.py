@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.pending import settled_timeline
 from parquetry.runtime.services.cleaning import finish_cleans
@@ -18,8 +19,8 @@ from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreResult:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RestoreResult(Brief):
     """What a restore did. ``instant`` is None when no write had come after the savepoint."""
 
     savepoint: str

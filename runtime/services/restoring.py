@@ -17,9 +17,11 @@ from parquetry.runtime.services.undo import (
     absolute_path,
     instant_of_file,
     relative_path,
+    remove_completed,
     remove_sidecars,
 )
 from parquetry.runtime.storage import ObjectInfo, ObjectStore
+from parquetry.runtime.storage_errors import tidying
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
 from parquetry.runtime.timeline.restore_records import RestoreMetadata
 from parquetry.runtime.timeline.rollback_records import (
@@ -70,7 +72,8 @@ def finish_restore(
     )
     store.put_if_absent(restore.with_state(State.COMPLETED).path, metadata.encode())
     own = {undoing.rollback.time for undoing in undoings}
-    _remove_rollbacks_after(timeline.reload(), plan.savepoint, before=restore.time, own=own)
+    with tidying(store.uri, f"rollbacks that the restore {restore.time} has done with are left behind"):
+        _remove_rollbacks_after(timeline.reload(), plan.savepoint, before=restore.time, own=own)
     return sum(len(request.files) for undoing in undoings for request in undoing.plan.requests)
 
 
@@ -150,14 +153,25 @@ def _rollback_metadata(undoing: Undoing, taken_ms: int) -> RollbackMetadata:
 def _remove_rollbacks_after(
     timeline: Timeline, savepoint: str | None, *, before: str, own: Collection[str]
 ) -> None:
-    """Remove the restore's own rollbacks, and those between the savepoint and the restore."""
-    for rollback in timeline.of(Action.ROLLBACK):
-        is_older = savepoint is not None and savepoint < rollback.time < before
-        if is_older or rollback.time in own:
-            for state in (State.COMPLETED, State.INFLIGHT, State.REQUESTED):
-                if rollback.with_state(state).file_name in timeline.files:
-                    timeline.store.delete(rollback.with_state(state).path)
-            timeline.store.delete(claim_path(rollback.time))
+    """Remove the restore's own rollbacks, and those between the savepoint and the restore.
+
+    What a crash leaves of one is completed, or pending and claimed: no writer takes it for another program's.
+    """
+    store = timeline.store
+    rollbacks = timeline.of(Action.ROLLBACK)
+    pending = [rollback for rollback in rollbacks if rollback.time in own and not rollback.is_completed]
+    completed = [
+        rollback
+        for rollback in rollbacks
+        if rollback.is_completed
+        and (rollback.time in own or (savepoint is not None and savepoint < rollback.time < before))
+    ]
+    remove_completed(timeline, completed)
+    for rollback in pending:
+        for state in (State.INFLIGHT, State.REQUESTED):
+            store.delete(rollback.with_state(state).path)
+    for rollback in (*completed, *pending):
+        store.delete(claim_path(rollback.time))
 
 
 def _state(info: InstantInfo, state: State) -> Instant:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import dataclass
+from functools import partial
 
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.lock import TableLock
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.pending import completed_being_undone, settle, settled_timeline, withdraw_waiting
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.services.locking import locked_session
+from parquetry.runtime.storage_errors import tidying
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore_records import SavepointMetadata
@@ -73,7 +77,7 @@ def create_savepoint(
             store.put_if_absent(inflight.with_state(State.COMPLETED).path, metadata.encode())
             # Who took the lock from a holder that slept may have cleaned what the savepoint names,
             # or published an older write.
-            if lock.is_held() or _is_as_of(table, timeline.reload(), time):
+            if _may_stand(table, timeline, time, lock):
                 break
             delete_files(table, time)
             lock.release()
@@ -96,8 +100,11 @@ def delete_savepoint(table: TableHandle, instant: str, *, timing: Timing = DEFAU
 
 def delete_files(table: TableHandle, time: str) -> None:
     """Remove the state files of a savepoint, the completed one first."""
-    for state in (State.COMPLETED, State.INFLIGHT):
-        table.store.delete(Instant(time=time, action=Action.SAVEPOINT, state=state).path)
+    store = table.store
+    inflight = Instant(time=time, action=Action.SAVEPOINT, state=State.INFLIGHT)
+    store.delete(inflight.with_state(State.COMPLETED).path)
+    with tidying(store.uri, f"{inflight.file_name} is left behind"):
+        store.delete(inflight.path)
 
 
 def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str:
@@ -163,6 +170,19 @@ def _names_as_of(view: FileSystemView, time: str) -> dict[str, tuple[str, ...]]:
         for partition, slices in zip(partitions, listed, strict=True)
     }
     return {partition: files for partition, files in names.items() if files}
+
+
+def _may_stand(table: TableHandle, timeline: Timeline, time: str, lock: TableLock) -> bool:
+    """Whether the savepoint that was made names what readers see; so it does while the lock is held.
+
+    Where the lock cannot be asked it was held; who has lost it looks at the timeline again, or fails.
+    """
+    is_held = True
+    shown = partial(masked_message, spec=table.spec, location=table.store.uri)
+    what = f"the savepoint of {time} stands, but could not be checked again"
+    with tidying(table.store.uri, what, shown=shown):
+        is_held = lock.is_held()
+    return is_held or _is_as_of(table, timeline.reload(), time)
 
 
 def _is_as_of(table: TableHandle, timeline: Timeline, time: str) -> bool:

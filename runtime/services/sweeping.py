@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.applied import SIDECAR_FOLDER
 from parquetry.runtime.claims import (
     CLAIMS_FOLDER,
     HEARTBEAT_FOLDER,
@@ -30,18 +29,21 @@ from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, instants_given_up
 from parquetry.runtime.services.undo import instant_of_file
+from parquetry.runtime.sidecars import SIDECAR_FOLDER, STATISTICS_FOLDER, is_statistics, rename_former
 from parquetry.runtime.sources import is_ledger_entry
 from parquetry.runtime.storage import PROBE_PREFIX, ObjectInfo, ObjectStore
+from parquetry.runtime.storage_errors import tidying
 from parquetry.runtime.storage_paths import finished_name
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import Timing
 
 _LONGEST_SLEEP: Final = 20
+_STATISTICS_AT_ONCE: Final = 16
+"""At least as many blocks of a disk: claims, locks and plans of a recovery and of a clean take about ten."""
 
 DAY_MS: Final = 24 * 3600 * 1000
 STAGE_FOLDER: Final = f"{SIDECAR_FOLDER}/stage"
-STATISTICS_FOLDER: Final = f"{SIDECAR_FOLDER}/stats"
 REPORTS_FOLDER: Final = f"{SIDECAR_FOLDER}/reports"
 """Where jobs leave their results for launchers, which take them away as soon as the job has ended."""
 
@@ -88,6 +90,18 @@ def sweep_statistics(timeline: Timeline, instants: Collection[str], *, before: s
             paths.append(info.path)
     timeline.store.delete_all(paths)
     return len(paths)
+
+
+def drop_statistics(store: ObjectStore) -> int:
+    """Remove some statistics, the oldest, and answer how many: they are derived, and footers say the same.
+
+    For a clean that has no room for its own small files: it takes none, and needs no claim and no lock.
+    """
+    # Samples of plans and decisions of commits lie beside them, and are told nowhere else.
+    paths = [info.path for info in store.list(STATISTICS_FOLDER) if is_statistics(info.path)]
+    doomed = sorted(paths)[:_STATISTICS_AT_ONCE]
+    store.delete_all(doomed)
+    return len(doomed)
 
 
 def undone_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
@@ -153,6 +167,9 @@ def sweep_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> in
     store.delete_all(paths)
     for folder in folders:
         store.delete_folder(folder)
+    # Last, and no reason to fail: it alone needs room on the disk.
+    with tidying(store.uri, "sidecars keep their former names"):
+        rename_former(store, {info.path for info in files}.difference(paths))
     return len(paths) + len(folders)
 
 

@@ -9,16 +9,17 @@ Hudi 0.15.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from parquetry.runtime.applied import SIDECAR_FOLDER
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.claims import Session, claim_instant, claim_path, heartbeat_path
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.markers import marked_files, remove_markers
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER
 from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage_errors import tidying
 from parquetry.runtime.storage_paths import finished_name
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
 from parquetry.runtime.timeline.rollback_records import (
@@ -83,7 +84,8 @@ def roll_back(
         store.delete(claim_path(claim.instant))
         return None
     result = _execute(store, requested, plan)
-    store.delete(claim_path(claim.instant))
+    with tidying(store.uri, f"the claim on {claim.instant} is left behind"):
+        store.delete(claim_path(claim.instant))
     return result
 
 
@@ -164,9 +166,19 @@ def relative_path(store: ObjectStore, path: str) -> str:
 
 def remove_sidecars(store: ObjectStore, time: str) -> None:
     """Remove what this project keeps about a write beside the timeline."""
-    ledgers = store.list_folders(f"{SIDECAR_FOLDER}/sources")
-    statistics = [info.path for info in store.list(f"{SIDECAR_FOLDER}/stats") if f"/{time}." in info.path]
+    ledgers = store.list_folders(LEDGER_FOLDER)
+    statistics = [info.path for info in store.list(STATISTICS_FOLDER) if f"/{time}." in info.path]
     store.delete_all([*statistics, *(f"{ledger}/{time}.json" for ledger in ledgers)])
+
+
+def remove_completed(timeline: Timeline, instants: Sequence[Instant]) -> None:
+    """Remove completed instants: their files of earlier states first, else they would look pending."""
+    store = timeline.store
+    for state in (State.REQUESTED, State.INFLIGHT):
+        early = (instant.with_state(state) for instant in instants)
+        store.delete_all([instant.path for instant in early if instant.file_name in timeline.files])
+    for instant in instants:
+        store.delete(instant.path)
 
 
 def _root(store: ObjectStore) -> str:
@@ -196,8 +208,9 @@ def _execute(store: ObjectStore, rollback: Instant, plan: RollbackPlan) -> Rollb
         partitions={path: RolledBackPartition(deleted=tuple(gone)) for path, gone in files.items()},
     )
     store.put_if_absent(rollback.with_state(State.COMPLETED).path, metadata.encode())
-    remove_markers(store, victim.time)
-    store.delete(heartbeat_path(victim.time))
+    with tidying(store.uri, f"markers and heartbeat of {victim.time} are left behind"):
+        remove_markers(store, victim.time)
+        store.delete(heartbeat_path(victim.time))
     return RollbackResult(
         instant=victim.time,
         rollback=rollback.time,

@@ -14,6 +14,7 @@ from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.avro_schema import with_meta_columns
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_result import WriteResults
+from parquetry.runtime.damaged_files import check_partitions, named_partitions
 from parquetry.runtime.encryption import ENCRYPTION
 from parquetry.runtime.key_generator import KeyEncoding
 from parquetry.runtime.layout.model import FileSlice
@@ -21,12 +22,13 @@ from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_path import KeyRules, check_nesting, check_partition_path
 from parquetry.runtime.record_sizes import learned_record_size, table_record_size
+from parquetry.runtime.sidecars import decisions_path, statistics_path
 from parquetry.runtime.sources import Consumption, record
 from parquetry.runtime.spark.sample import sampled_record_size
 from parquetry.runtime.spark.session import task_memory_bytes
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.statistics import encode_statistics, look_up, sidecar_path
+from parquetry.runtime.statistics import encode_statistics, look_up
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.timeline import Timeline
@@ -75,10 +77,21 @@ class TableState:
         """The Avro schema that a commit carries."""
         return self.handle.schema_json(self.timeline, self.spec.columns)
 
+    @cached_property
+    def every_partition(self) -> frozenset[str]:
+        """The partitions that are there, and those that writes filled and somebody deleted as a whole."""
+        return frozenset(self.view.partitions()) | named_partitions(self.view)
+
     def slices(self, partitions: Iterable[str]) -> Mapping[str, Sequence[FileSlice]]:
         """The current files of the partitions."""
         listed = sorted(set(partitions))
         return dict(zip(listed, map_each(listed, self.view.slices), strict=True))
+
+    def whole_slices(self, partitions: Iterable[str]) -> Mapping[str, Sequence[FileSlice]]:
+        """The same for a write that builds on them; CorruptTableError when files are gone or spoilt."""
+        slices = self.slices(partitions)
+        check_partitions(self.handle, self.view, slices.keys())
+        return slices
 
     def with_key_ranges(self, files: Sequence[FileSlice]) -> list[FileSlice]:
         """The files with their rows and key ranges, from recorded statistics or footers."""
@@ -186,12 +199,12 @@ class Attempt:
         if plan is not None:
             decisions = decisions_json(plan)
             if len(decisions) > _DECISIONS_BYTES:
-                path = sidecar_path(self.transaction.instant).removesuffix(".parquet") + ".decisions.json"
+                path = decisions_path(self.transaction.instant)
                 sidecars.append((path, decisions.encode()))
                 decisions = json.dumps({"file": path})
             extra[DECISIONS_KEY] = decisions
         if results is not None and (content := _statistics(results)) is not None:
-            sidecars.append((sidecar_path(self.transaction.instant), content))
+            sidecars.append((statistics_path(self.transaction.instant), content))
         return WriteOutcome(
             operation=operation,
             schema_json=self.state.schema_json,

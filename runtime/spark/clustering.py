@@ -75,10 +75,10 @@ def cluster(
     ended: Exception | None = None
     try:
         for groups in in_batches(chosen.groups, max(min(rounds, _MOST_BATCHES), 1)):
+            table = table.reopen() if parts else table
             with begin_clustering(table, groups, foreseen=due.foreseen, timing=timing) as transaction:
                 if transaction is not None:
                     parts.append(_execute(spark, transaction))
-            table = table.reopen()
     except (ParquetryError, PySparkException, Py4JJavaError) as failure:
         ended = failure
     return _told(table, parts, ended, excluded_files=len(chosen.excluded), timing=timing)
@@ -94,7 +94,7 @@ def execute(
     """
     with take_up(table, instant, timing=timing) as transaction:
         part = _execute(spark, transaction)
-    return _told(table.reopen(), [part], None, excluded_files=0, timing=timing)
+    return _told(table, [part], None, excluded_files=0, timing=timing)
 
 
 def _told(
@@ -247,5 +247,5 @@ def _rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWo
 
 def _rewrite_each(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:
     ordered = sorted(works, key=lambda work: -work.size_bytes)
-    with failures_translated("the rows to cluster"):
+    with failures_translated("the rows to cluster", of_table=True):
         return read_each(run_numbered(spark, group_rewriter(context, ordered), len(ordered)))

@@ -18,6 +18,7 @@ from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.clustering_look import note_look
 from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.storage_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import Timing
 
@@ -52,7 +53,7 @@ def cluster_inline(
     except PartlyClusteredError as partly:
         done, said = partly.result, (_said(table, partly),)
     except Exception as failure:  # noqa: BLE001 - a plug-in may raise anything, and the write stands
-        with suppress(ParquetryError):
+        with suppress(*FAILURES):
             note_look(table)
         return replace(result, warnings=(*result.warnings, _said(table, failure)))
     return replace(

@@ -52,7 +52,7 @@ def rewrite_by_ranges(spark: SparkSession, context: WriteContext, work: GroupWor
     shares = shares_of(work.slices, _SHARES_OF_A_TASK * work.tasks)
     with (
         session_settings(spark, arrow_settings(spark, MESSAGE_BYTES)),
-        failures_translated("the rows to cluster"),
+        failures_translated("the rows to cluster", of_table=True),
     ):
         sampled = _sample(spark, context, work, shares)
         if sampled is None:

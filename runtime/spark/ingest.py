@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from parquetry.runtime.ingestion import DueBatch
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.spark.read import read_table
-from parquetry.runtime.spark.source_failures import source_failures
+from parquetry.runtime.spark.source_failures import explained, source_failures
 from parquetry.runtime.spark.source_reader import read_files, selected
 from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.spark.write import write
-from parquetry.runtime.spec import Source
+from parquetry.runtime.spec import Column, Source
 from parquetry.runtime.table import TableHandle
 
 
@@ -36,14 +36,18 @@ def write_batch(
     Raises InvalidDataError for SQL that is refused, and for rows that do not fit the table.
     """
     place = f"source {source.name} of {handle.config.name}"
+    settings = f"sources.{source.name}."
     if source.delete_when:
-        check_expression(spark, source.delete_when, place=f"{place}: delete_when")
-    with source_failures(place):
-        rows = _rows(spark, handle, source, batch, storage)
+        check_expression(spark, source.delete_when, place=f"{place}: {settings}delete_when")
+    columns = () if batch.table else handle.effective_spec(handle.timeline()).columns
+    typed = columns if source.select is None else ()
+    explain = explained(source, batch.files, typed, storage, of_table=columns)
+    with source_failures(place, settings=settings, explain=explain):
+        rows = _rows(spark, source, batch, storage, columns)
         return write(
             spark,
             handle,
-            selected(spark, rows, source, place=f"{place}: select"),
+            selected(spark, rows, source, place=f"{place}: {settings}select"),
             operation=source.operation,
             delete_when=source.delete_when,
             drop=source.drop,
@@ -57,13 +61,12 @@ def write_batch(
 
 def _rows(
     spark: SparkSession,
-    handle: TableHandle,
     source: Source,
     batch: DueBatch,
     storage: Mapping[str, Any],
+    columns: Sequence[Column],
 ) -> DataFrame:
     if batch.table is None:
-        columns = handle.effective_spec(handle.timeline()).columns
         return read_files(spark, source, batch.files, columns=columns, storage=storage)
     if batch.since is None:
         return read_table(spark, batch.table, as_of=batch.until)

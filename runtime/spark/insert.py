@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from parquetry.runtime.damaged_files import lost_groups
 from parquetry.runtime.outcome import Footprint, WriteOutcome
 from parquetry.runtime.spark.attempt import Attempt, check_results
 from parquetry.runtime.spark.deliver import write_routed, write_slices
@@ -29,7 +30,7 @@ def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> W
         return attempt.outcome(name, replaced=replaced, footprint=footprint)
     attempt.check_partitions(staged.totals)
     fill = operation is Operation.INSERT
-    slices = attempt.state.slices(staged.totals) if operation not in _OVERWRITES else {}
+    slices = attempt.state.whole_slices(staged.totals) if operation not in _OVERWRITES else {}
     by_row = staged.spec.drop_duplicates or staged.spec.parquet
     partitioned = attempt.state.spec.key_scope is KeyScope.PARTITION
     found = find_nothing(attempt.spark, staged, partitioned=partitioned) if by_row else None
@@ -68,5 +69,10 @@ def _replaced(attempt: Attempt, staged: StagedRows, operation: Operation) -> Map
             slices = attempt.state.slices(view.partitions())
         case _:
             return {}
-    ids = {partition: tuple(s.file_id for s in files) for partition, files in slices.items()}
+    # What is overwritten may be lost, but is not to come back with a file that is put back.
+    lost = lost_groups(view, staged.totals if operation is Operation.INSERT_OVERWRITE else None)
+    ids = {
+        partition: (*(s.file_id for s in slices.get(partition, ())), *lost.get(partition, ()))
+        for partition in (*slices, *(lost.keys() - slices.keys()))
+    }
     return {partition: file_ids for partition, file_ids in ids.items() if file_ids}

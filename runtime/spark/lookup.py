@@ -125,7 +125,10 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
 def _counted(rows: DataFrame, *, keyed: bool) -> list[Row]:
     """Rows, deletes, sums of hashes and key ranges by file, of new rows by partition, of the rest."""
     keys = (F.min(RECORD_KEY).alias("min_key"), F.max(RECORD_KEY).alias("max_key")) if keyed else ()
-    with session_settings(rows.sparkSession, _SETTINGS), failures_translated("the keys of the rows"):
+    with (
+        session_settings(rows.sparkSession, _SETTINGS),
+        failures_translated("the keys of the rows", of_table=True),
+    ):
         counted: list[Row] = (
             rows.withColumn(
                 "__home", F.expr(f"CASE WHEN {FILE} IS NULL AND NOT {DELETE} THEN {PARTITION} END")

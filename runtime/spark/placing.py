@@ -122,7 +122,7 @@ def _placed(
 
 
 def _run(spark: SparkSession, task: Task, tasks: int) -> Sequence[Summary]:
-    with failures_translated("the keys of the rows"):
+    with failures_translated("the keys of the rows", of_table=True):
         return run_numbered(spark, task, tasks)
 
 

@@ -92,7 +92,7 @@ def _bounds_of_text(text: str, kind: str) -> Bounds | None:
         value = read(text)
     except (ValueError, InvalidOperation):
         return None
-    return Bounds(type=kind, minimum=value, maximum=value, has_nulls=False)
+    return Bounds(type=kind, minimum=value, maximum=value, has_nulls=False, nan_free=True)
 
 
 def _reader(kind: str) -> Callable[[str], Scalar]:  # noqa: PLR0911 - a case, an answer

@@ -9,7 +9,9 @@ from typing import Final, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.damaged_files import check_read, damaged_files, refuse_damage
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError
+from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME, META_COLUMNS
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.reading import look_while_whole
@@ -20,7 +22,6 @@ from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.spec import Column
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Timezone, format_instant
-from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.view import Changes, FileSystemView
 
 When: TypeAlias = str | dt.date
@@ -48,7 +49,8 @@ def read_table(
     are instants, ``yyyy-MM-dd[ HH:mm:ss[.SSS]]`` in the table's zone, dates or datetimes.
     ``where`` is a condition in SQL; files that cannot hold a row of it are not opened.
     Raises InvalidDataError for a time that is none or whose files were cleaned, and for a condition
-    that is no SQL or runs other programs.
+    that is no SQL or runs other programs; CorruptTableError for files that are gone, or not of the size
+    that their commits wrote.
     """
     if as_of is not None and (since is not None or until is not None):
         raise InvalidDataError("as_of and since/until exclude each other; give one of them")
@@ -60,21 +62,34 @@ def read_table(
     given = until if is_increment else as_of
     end = None if given is None else instant_of(given, zone, ends=True)
 
-    def look(view: FileSystemView) -> tuple[Changes, tuple[Timeline, tuple[Column, ...], Pruner]]:
+    def look(view: FileSystemView) -> tuple[Changes, tuple[FileSystemView, tuple[Column, ...], Pruner]]:
         columns = handle.effective_spec(view.timeline).columns
         pruner = Pruner(spark, handle, columns, where)
         changes = view.changed_between(begin, end) if is_increment else _all_rows(view, pruner, end)
-        return changes, (view.timeline, columns, pruner)
+        return changes, (view, columns, pruner)
 
-    changes, (timeline, columns, pruner) = look_while_whole(handle, look)
-    kept = changes.slices if where is None else pruner.files(handle.store, changes.slices)
-    frame = scan_files(spark, handle.store, timeline, kept, columns, meta=META_COLUMNS)
+    changes, (view, columns, pruner) = look_while_whole(handle, look)
+    kept = _kept(handle, view, changes, pruner, where)
+    frame = scan_files(spark, handle.store, view.timeline, kept, columns, meta=META_COLUMNS)
     if is_increment:
         frame = frame.where((F.col(COMMIT_TIME) > changes.begin) & (F.col(COMMIT_TIME) <= changes.end))
     if where is not None:
         with failures_translated(f"where={where!r}"):
             frame = frame.where(where)
     return frame if meta else frame.drop(*META_COLUMNS)
+
+
+def _kept(
+    handle: TableHandle, view: FileSystemView, changes: Changes, pruner: Pruner, where: str | None
+) -> tuple[FileSlice, ...]:
+    """The files to open; CorruptTableError when a file that the read needs is damaged."""
+    try:
+        kept = changes.slices if where is None else tuple(pruner.files(handle.store, changes.slices))
+    except CorruptTableError:
+        refuse_damage(handle, damaged_files(handle, until=changes.end, wanted=pruner.partitions))
+        raise
+    check_read(handle, view, kept, after=changes.begin, until=changes.end, wanted=pruner.partitions)
+    return kept
 
 
 def _all_rows(view: FileSystemView, pruner: Pruner, as_of: str | None) -> Changes:

@@ -26,7 +26,7 @@ from parquetry.runtime.spark.conversion import convert
 from parquetry.runtime.spark.encrypted_files import encrypted_frame
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings, spark_version
-from parquetry.runtime.spark.tagging import FILE, read_files
+from parquetry.runtime.spark.tagging import FILE, read_slices
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.timeline import Timeline
@@ -94,7 +94,7 @@ def _scan(
     positions: bool,
 ) -> DataFrame:
     stored = {name: casts.get(name, kind) for name, kind in wanted.items()}
-    frame = read_files(spark, [store.spark_uri(f.path) for f in files], _ddl(meta, stored))
+    frame = read_slices(spark, store, files, _ddl(meta, stored))
     own = [
         F.expr(convert(quoted(name), casts[name], kind)).alias(name) if name in casts else F.col(quoted(name))
         for name, kind in wanted.items()

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
-from parquetry.runtime.errors import InvalidDataError, NotFoundError
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError, NotFoundError
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 _MIB, _GIB = 1024**2, 1024**3
@@ -28,6 +28,8 @@ _GONE = re.compile(
 _NO_FILE = re.compile(
     r"(?<=FILE_NOT_EXIST\] ).*?File does not exist|(?<=PATH_NOT_FOUND\] ).*?(?=\. SQLSTATE|$)"
 )
+_CUT = re.compile(r"CANNOT_READ_FILE_FOOTER|is not a Parquet file|Could not read footer")
+_FILE_READ = re.compile(r"(?:reading file|footer for file|file:) *'?(?P<file>[^\s',]+\.parquet)")
 _OURS = re.compile(r"parquetry\.(?:runtime\.)?errors\.(?P<name>\w+Error): (?P<message>.*)")
 _DATA_FAULTS = re.compile(
     r"ArithmeticException|ArrayIndexOutOfBoundsException|NumberFormatException|DateTimeException"
@@ -141,19 +143,20 @@ def _size_bytes(text: str | None, default: int) -> int:
 
 
 @contextmanager
-def failures_translated(what: str) -> Iterator[None]:
+def failures_translated(what: str, *, of_table: bool = False) -> Iterator[None]:
     """Failures inside Spark as ours: an error that a task raised comes back with its own class.
 
     Faults in the rows or in the query that makes them become :class:`InvalidDataError`, which
-    names ``what``, and files that are gone NotFoundError; anything else passes as it is.
+    names ``what``, files that are gone NotFoundError, and cut ones ``of_table`` CorruptTableError; anything
+    else passes as it is.
     """
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        raise _translated(error, what) from error
+        raise _translated(error, what, of_table=of_table) from error
 
 
-def _translated(error: Exception, what: str) -> Exception:
+def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     text = str(error)
     if found := _OURS.search(text):
         kind = getattr(errors, found["name"], ParquetryError)
@@ -164,6 +167,10 @@ def _translated(error: Exception, what: str) -> Exception:
         told = _NO_FILE.search(line)
         said = " ".join((told[0] if told else line).split())
         return NotFoundError(f"{what}: {said}; run again, and read what is there now")
+    if of_table and _CUT.search(text):
+        named = _FILE_READ.search(text)
+        place = named["file"] if named else "a file"
+        return CorruptTableError(f"{what}: {place} is not a whole parquet file; restore it from a copy")
     message = _CALLED.sub("", text.strip()).partition("\n")[0]
     state = _SQL_STATE.search(text)
     blames_data = state is not None and state["kind"] in _DATA_STATES

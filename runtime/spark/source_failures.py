@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
+from parquetry.runtime.personal_data import MASK, pii_columns
+from parquetry.runtime.source_files import FoundFile, open_file
+from parquetry.runtime.source_lines import LOOKED_THROUGH_BYTES, Fault, find_fault
+from parquetry.runtime.spec import Column, Source
 
 _FILE = re.compile(
     r"(?:reading file|footer for file|read file)[:\s]+(?P<file>[a-z0-9]+:/.+?)"
@@ -18,7 +25,10 @@ _FILE = re.compile(
 )
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )(?P<message>.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_DELETE_WHEN = "delete_when"
 _MALFORMED = "MALFORMED_RECORD_IN_PARSING"
+_OF_OLD_TIMES = "Fail to parse '"
+_WITH_ROW = "Malformed records are detected"
 _NO_COLUMNS = "UNABLE_TO_INFER_SCHEMA"
 _TWICE = "COLUMN_ALREADY_EXISTS"
 _NOT_MERGED = "CANNOT_MERGE_SCHEMAS"
@@ -28,11 +38,17 @@ _GONE = re.compile(r"PATH_NOT_FOUND\] Path does not exist: (?P<file>.+?)\.?(?: S
 _MISSING_FORMAT = re.compile(r"Failed to find data source: (?P<format>\w+)|DATA_SOURCE_NOT_FOUND")
 
 
+_PACKED = frozenset({"gz", "bz2", "zst", "deflate", "snappy", "lz4", "xz"})
+Explain: TypeAlias = Callable[[str, str], str | None]
+"""What is wrong with a file, by its name and what Spark said; None where Spark's own words are to be told."""
+
+
 class UnreadableFileError(Exception):
     """A file of a source is not what its format says; :func:`source_failures` adds the place."""
 
     def __init__(self, file: str, reason: str) -> None:
         super().__init__(f"{file} cannot be read: {reason}; correct or remove the file")
+        self.file = file
 
 
 def unreadable_file(file: str, error: Exception) -> UnreadableFileError:
@@ -86,8 +102,11 @@ def is_nameless(error: Exception) -> bool:
 
 
 @contextmanager
-def source_failures(place: str) -> Iterator[None]:
+def source_failures(place: str, *, settings: str = "", explain: Explain | None = None) -> Iterator[None]:
     """Failures to read a source's files become InvalidDataErrors that begin with ``place``.
+
+    A failure of ``delete_when`` names it below ``settings``, the source's path in the spec. ``explain`` is
+    asked first what is wrong with a file.
 
     So do InvalidDataErrors, which know of rows and not whence they came, and NotFoundErrors. Anything
     else passes as it is.
@@ -95,17 +114,19 @@ def source_failures(place: str) -> Iterator[None]:
     try:
         yield
     except UnreadableFileError as error:
-        raise InvalidDataError(f"{place}: {error}") from error
+        reason = explain(error.file, str(error.__cause__)) if explain and error.__cause__ else None
+        told = error if reason is None else UnreadableFileError(error.file, reason)
+        raise InvalidDataError(f"{place}: {told}") from error
     except (InvalidDataError, NotFoundError) as error:
         if str(error).startswith(place):
             raise
-        raise type(error)(f"{place}: {error}") from error
+        setting = settings if str(error).startswith(f"{_DELETE_WHEN}: ") else ""
+        raise type(error)(f"{place}: {setting}{error}") from error
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if found := _FILE.search(text):
-            raise InvalidDataError(
-                f"{place}: {found['file']} cannot be read: {_reasons(text)}; correct or remove the file"
-            ) from error
+            reason = (explain(found["file"], text) if explain else None) or _reasons(text)
+            raise InvalidDataError(f"{place}: {UnreadableFileError(found['file'], reason)}") from error
         if is_of_missing_format(error):
             raise InvalidDataError(
                 f"{place}: this Spark cannot read the format; run the job with the package it names "
@@ -118,5 +139,63 @@ def _reasons(text: str) -> str:
     """The innermost causes, the last of which is usually the value."""
     causes = [_CONDITION.sub("", match["message"]).strip() for match in _CAUSE.finditer(text)]
     sentences = [re.split(r"(?<=[.\]])\s{1,2}(?=[A-Z])", cause)[0].rstrip(".") for cause in causes]
-    told = list(dict.fromkeys(sentences))[-2:]
+    told = [sentence for sentence in dict.fromkeys(sentences) if not sentence.startswith(_WITH_ROW)][-2:]
+    if not told and sentences:
+        return "a record is malformed"
     return "; ".join(told) or _CONDITION.sub("", text.splitlines()[0])
+
+
+def explained(
+    source: Source,
+    files: Sequence[FoundFile],
+    columns: Sequence[Column],
+    storage: Mapping[str, Any],
+    *,
+    of_table: Sequence[Column],
+) -> Explain | None:
+    """What tells line, column and value of malformed records in ``files``; None for formats without lines.
+
+    ``columns`` are those whose types the files have to have. Values of columns that hold personal data are
+    not told, nor, where any of the table does, those whose column is not known.
+    """
+    if source.format not in ("csv", "json"):
+        return None
+    by_name = {_bare(name): file for file in files for name in (file.file.path, file.uri, file.spark_uri)}
+    pii = pii_columns(columns, of_table)
+
+    def explain(name: str, said: str) -> str | None:
+        if not any(sign in said for sign in (_MALFORMED, _WITH_ROW, _OF_OLD_TIMES)):
+            return None
+        file, fault = by_name.get(_bare(name)), Fault()
+        is_plain = file is not None and file.uri.rpartition(".")[2].lower() not in _PACKED
+        if file is not None and is_plain:
+            with suppress(ParquetryError, OSError), open_file(file, storage) as handle:
+                fault = find_fault(handle, said, kind=source.format, options=source.options, columns=columns)
+        if fault == Fault() and not pii:
+            return None
+        types = {c.name.lower(): c.type for c in columns}
+        return _described(fault, types, pii, said="a record is malformed" if pii else _reasons(said))
+
+    return explain
+
+
+def _described(fault: Fault, types: Mapping[str, str], pii: frozenset[str], *, said: str) -> str:
+    root = "" if fault.column is None else fault.column.partition(".")[0].lower()
+    is_shown = not pii or (root in types and root not in pii)
+    value = "" if fault.value is None else f'"{fault.value if is_shown else MASK}"'
+    if not value:
+        text = said
+    elif not root:
+        text = f"{value} is not of its column's type"
+    else:
+        text = f"column {fault.column!r}: {value} is not {types.get(root, 'of its type')}"
+    if fault.line is not None:
+        return f"line {fault.line}, {text}" if value else f"line {fault.line}: {text}"
+    if fault.is_cut:
+        return f"{text} (line not looked for beyond {LOOKED_THROUGH_BYTES // 1024**2} MiB)"
+    return text
+
+
+def _bare(name: str) -> str:
+    """A file's name without scheme, however it is escaped."""
+    return unquote(re.sub(r"^\w+:/+", "/", name.replace("\\", "")))

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from parquetry.runtime.errors import SparkStartError
+from parquetry.runtime.errors import SparkEndedError, SparkStartError
 from parquetry.runtime.java import find_java
 from parquetry.runtime.job import SparkSettings, resolve_environment
+from parquetry.runtime.spark_log import see_log
 
 _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
 }
+
+_QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Where PySpark 4 writes a failed query's whole trace, as JSON."""
 
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
@@ -41,34 +49,87 @@ logger.utils.level = error
 """Warnings and errors as Spark prints them, but for those about every start on every machine."""
 
 
-def start_session(settings: SparkSettings, *, name: str) -> SparkSession:
+def start_session(settings: SparkSettings, *, name: str, log: Path | None = None) -> SparkSession:
     """The session that is running, or a new one with ``settings``.
 
-    Under spark-submit the master is the one that was given there and the JVM is running already.
-    Raises MissingJavaError when a JVM would be needed and there is none that fits.
+    Under spark-submit the master is the one that was given there and the JVM is running already. What a
+    JVM that is started here says goes into ``log``, with its workers' and PySpark's words; else to stderr.
+    Raises MissingJavaError when a JVM would be needed and there is none that fits, SparkEndedError when the
+    one that was started here is gone.
     """
+    if has_ended():
+        raise ended_error()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(name)
+    options = {"spark.app.name": name}
     if not submitted:
         find_java()
-        builder = builder.master(settings.master or "local[*]")
-    options = _DEFAULTS | {key: str(value) for key, value in resolve_environment(settings.conf).items()}
+        options["spark.master"] = settings.master or "local[*]"
+    options |= _DEFAULTS | {key: str(value) for key, value in resolve_environment(settings.conf).items()}
     if settings.packages:
         given = [p for p in options.get("spark.jars.packages", "").split(",") if p]
         options["spark.jars.packages"] = ",".join(dict.fromkeys((*given, *settings.packages)))
     with _quiet_start({} if submitted else options) as quiet:
-        for key, value in {**options, **quiet}.items():
-            builder = builder.config(key, value)
         try:
-            session = builder.getOrCreate()
+            if log is not None and not submitted:
+                _start_jvm({**options, **quiet}, log)
+            session = SparkSession.builder.config(map={**options, **quiet}).getOrCreate()
         except PySparkRuntimeError as error:
             raise SparkStartError(_why_not(options)) from error
     session.sparkContext.setLogLevel(options.get("spark.log.level", "ERROR"))
     return session
+
+
+def _start_jvm(options: Mapping[str, str], log: Path) -> None:
+    """Start the JVM of this process, with the file as its stdout and stderr."""
+    _log_into(log)
+    conf = SparkConf().setAll([*options.items()])
+    with log.open("ab") as file:
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": file, "stderr": file})
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def _log_into(log: Path) -> None:
+    """Have what PySpark and Py4J tell in Python written to the file alone."""
+    loggers = [logging.getLogger("py4j")]
+    with suppress(ImportError):  # Spark 3.5 has none
+        from pyspark.logger import PySparkLogger  # noqa: PLC0415
+
+        loggers += [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
+    handler = logging.FileHandler(log, delay=True, encoding="utf-8")
+    for logger in loggers:
+        for other in [*logger.handlers]:
+            logger.removeHandler(other)
+        logger.addHandler(handler)
+        logger.propagate = False
+    root = logging.getLogger()
+    if not root.handlers and logging.lastResort is not None:
+        # Py4J logs a trace there when it is interrupted; our own warnings stay on stderr.
+        root.addHandler(handler)
+        logging.getLogger("parquetry").addHandler(logging.lastResort)
+
+
+def has_ended(*, patience_seconds: float = 0.0) -> bool:
+    """Whether the JVM that this process started is gone, as after a kill or a crash."""
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - nothing public tells
+    if process is None:
+        return False
+    try:
+        process.wait(timeout=patience_seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def ended_error() -> SparkEndedError:
+    """What to tell when it is."""
+    return SparkEndedError(
+        f"Spark's JVM has ended in the middle of the work: {see_log()}; if it was killed for its memory, "
+        "give it less to do or more room (spark.driver.memory); run again: what was begun is rolled back"
+    )
 
 
 @contextmanager
@@ -95,8 +156,8 @@ def _quiet_start(options: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
 def _why_not(options: dict[str, str]) -> str:
     packages = options.get("spark.jars.packages")
     if not packages:
-        return "Spark did not start; its own words above say why: correct the target's spark settings"
+        return f"Spark did not start: {see_log()}; correct the target's spark settings"
     return (
-        f"Spark did not start; its own words above say why. If it could not find {packages}: name a version "
+        f"Spark did not start: {see_log()}. If it could not find {packages}: name a version "
         "that the repository has under spark.conf of the target, as spark.jars.packages"
     )

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from parquetry.runtime import sources
 from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.job import TableOwner
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec import Operation
@@ -24,6 +25,7 @@ def batch_writer(
     store: ObjectStore,
     operation: Operation,
     *,
+    owner: TableOwner | None = None,
     stream: str | None,
     delete_when: str | None,
     match: Sequence[str],
@@ -44,7 +46,7 @@ def batch_writer(
                 f"batch {batch_id} belongs to no streaming query; pass the writer to foreachBatch, "
                 "and use upsert() or insert() for other rows"
             )
-        handle = open_table(store)
+        handle = open_table(store, owner=owner)
         consumption = Consumption(source=f"stream:{stream or query_id}", query_id=query_id, batch_id=batch_id)
         if _is_written(handle, consumption):
             return

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
+from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.outcome import KeyRange
@@ -27,6 +28,8 @@ STORED_KEY = "__stored_key"
 
 BROADCAST_BYTES = 24 * 1024 * 1024
 """What may be sent to every task; beyond it both sides are shuffled by key."""
+
+_NAMED = 10
 
 _STRICT = {
     "recursiveFileLookup": "true",
@@ -54,8 +57,34 @@ def read_files(spark: SparkSession, uris: Sequence[str], schema: str | None = No
     reader = spark.read.format("parquet").options(**_STRICT)
     if schema is not None:
         reader = reader.schema(schema)
-    with failures_translated("files to read"):
+    with failures_translated("files to read", of_table=True):
         return load_files(spark, reader, uris)
+
+
+def read_slices(
+    spark: SparkSession, store: ObjectStore, files: Sequence[FileSlice], schema: str
+) -> DataFrame:
+    """Base files of a table, each of the size that it was listed with.
+
+    Spark lists them again, and passes over those without a byte: CorruptTableError names what was cut
+    in between.
+    """
+    frame = read_files(spark, [store.spark_uri(file.path) for file in files], schema)
+    relation = frame._jdf.queryExecution().analyzed().relation()  # noqa: SLF001 - what Spark has listed
+    found, listed = relation.location().sizeInBytes(), sum(file.size_bytes for file in files)
+    if found == listed:
+        return frame
+    now = {file.path: store.stat(file.path) for file in files}
+    sizes = ((file, info.size_bytes if (info := now[file.path]) else 0) for file in files)
+    cut = [
+        f"{file.path} has {size:,} bytes, and had {file.size_bytes:,}"
+        for file, size in sizes
+        if size != file.size_bytes
+    ]
+    raise CorruptTableError(
+        f"{store.uri}: {'; '.join(cut[:_NAMED]) or f'its files have {found:,} bytes, and had {listed:,}'}: "
+        "somebody overwrites files while they are read; restore them from a copy, or the table to a savepoint"
+    )
 
 
 def winners(keys: DataFrame, *, partitioned: bool) -> DataFrame:
@@ -82,8 +111,7 @@ def may_hold(file: FileSlice, keys: KeyRange | None) -> bool:
 
 def stored_keys(spark: SparkSession, store: ObjectStore, files: Sequence[FileSlice]) -> DataFrame:
     """Record key, partition path, file name and row number of every row of the files."""
-    uris = [store.spark_uri(file.path) for file in files]
-    frame = read_files(spark, uris, f"{RECORD_KEY} string, {PARTITION_PATH} string")
+    frame = read_slices(spark, store, files, f"{RECORD_KEY} string, {PARTITION_PATH} string")
     return frame.select(
         F.col(RECORD_KEY).alias(STORED_KEY),
         F.col(PARTITION_PATH).alias(STORED_PARTITION),

@@ -53,8 +53,8 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
     attempt.check_partitions(staged.totals)
     everywhere = spec.key_scope is KeyScope.TABLE
     home = None if everywhere else default_partition(attempt.state.rules, staged)
-    others = attempt.state.view.partitions() if everywhere or home is not None else []
-    slices = attempt.state.slices({*others, *staged.totals})
+    others = attempt.state.every_partition if everywhere or home is not None else ()
+    slices = attempt.state.whole_slices({*others, *staged.totals})
     found = _found(attempt, staged, slices, partitioned=not everywhere, moves=everywhere, home=home)
     try:
         if not found.count:
@@ -92,7 +92,7 @@ def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> Write
     everywhere = attempt.state.spec.key_scope is KeyScope.TABLE or not located
     home = None if everywhere else default_partition(attempt.state.rules, staged)
     roams = everywhere or home is not None
-    slices = attempt.state.slices(attempt.state.view.partitions() if roams else staged.totals)
+    slices = attempt.state.whole_slices(attempt.state.every_partition if roams else staged.totals)
     found = _found(attempt, staged, slices, partitioned=not everywhere, moves=False, home=home)
     return _remove(attempt, staged, found, slices)
 
@@ -102,7 +102,7 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
     if not staged.rows:
         return attempt.nothing(DELETE_ROWS)
     state = attempt.state
-    slices = state.slices(state.view.partitions())
+    slices = state.whole_slices(state.every_partition)
     files = [file for part in slices.values() for file in part]
     if not files:
         return attempt.nothing(DELETE_ROWS)

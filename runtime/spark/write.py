@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.local_rows import is_spark_frame, local_rows
 from parquetry.runtime.outcome import CommitResult, RetryWrite, WriteOutcome
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.attempt import Attempt, TableState
 from parquetry.runtime.spark.clustering_inline import cluster_inline
 from parquetry.runtime.spark.insert import insert_rows
+from parquetry.runtime.spark.local_rows import frame_of_local_rows
 from parquetry.runtime.spark.materialise import stage_place, stages_locally
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staging import Incoming, Staged, WriteRequest, stage
 from parquetry.runtime.spark.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spec import Operation
+from parquetry.runtime.storage_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -31,7 +35,7 @@ _REPLACES = frozenset({Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TA
 def write(
     spark: SparkSession,
     handle: TableHandle,
-    frame: DataFrame,
+    rows: Any,
     *,
     operation: Operation,
     delete_when: str | None = None,
@@ -44,15 +48,15 @@ def write(
     clustering_budget_bytes: int | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> CommitResult:
-    """Write ``frame`` as one commit and return what it did.
+    """Write ``rows`` as one commit and return what it did.
 
-    The query is computed once; what is written is what it gave then. ``delete_when`` makes rows
-    that fulfil it deletes (for ``delete``: only those count), ``drop`` are columns only it needs.
-    ``match`` deletes by equality of these columns instead of by key. ``drop_duplicates`` keeps one
-    row per key of an insert (without record key: one of equal rows). ``sort_by`` orders a
-    bulk_insert within each partition. ``consumption`` is recorded with the commit, ``extra``
-    goes into its metadata. ``clustering_budget_bytes`` limits the clustering that the applied policy
-    may ask for behind the write.
+    They are a DataFrame, or rows of this process as ``local_rows`` takes them. A query is computed once;
+    what is written is what it gave then. ``delete_when`` makes rows that fulfil it deletes (for ``delete``:
+    only those count), ``drop`` are columns only it needs. ``match`` deletes by equality of these columns
+    instead of by key. ``drop_duplicates`` keeps one row per key of an insert (without record key: one of
+    equal rows). ``sort_by`` orders a bulk_insert within each partition. ``consumption`` is recorded with the
+    commit, ``extra`` goes into its metadata. ``clustering_budget_bytes`` limits the clustering that the
+    applied policy may ask for behind the write.
 
     Raises InvalidDataError, before anything is written, when the rows do not fit the table.
     """
@@ -66,7 +70,7 @@ def write(
         consumption=consumption,
         extra=dict(extra or {}),
     )
-    job = _Job(spark, Incoming(frame=frame, request=request, what=f"rows for {handle.config.name}"))
+    job = _Job(spark, rows, request, what=f"rows for {handle.config.name}")
     try:
         if stages_locally(spark):
             job.stage(TableState(handle=handle, timeline=handle.timeline()), run=None)
@@ -86,9 +90,12 @@ def write(
 class _Job:
     """One write over all its attempts; the rows are staged once, and again only for other columns."""
 
-    def __init__(self, spark: SparkSession, incoming: Incoming) -> None:
+    def __init__(self, spark: SparkSession, rows: Any, request: WriteRequest, *, what: str) -> None:
         self._spark = spark
-        self._incoming = incoming
+        self._rows = rows
+        self._request = request
+        self._what = what
+        self._incoming: Incoming | None = None
         self._staged: Staged | None = None
         self._staged_for: object = None
         self._places: list[StagePlace] = []
@@ -97,7 +104,7 @@ class _Job:
     def close(self) -> None:
         """Remove what was staged."""
         for place in self._places:
-            with suppress(StorageError):  # the next clean sweeps what is left of a stage
+            with suppress(*FAILURES):  # the next clean sweeps what is left of a stage
                 place.remove()
 
     def counted(self, result: CommitResult) -> CommitResult:
@@ -127,7 +134,7 @@ class _Job:
         state = TableState(handle=transaction.table, timeline=transaction.timeline)
         run = None if stages_locally(self._spark) else transaction.run
         staged = self.stage(state, run=run)
-        request = self._incoming.request
+        request = self._request
         attempt = Attempt(
             spark=self._spark,
             transaction=transaction,
@@ -152,6 +159,15 @@ class _Job:
         if self._staged is None or self._staged_for != shape:
             place = stage_place(state.handle.store, run)
             self._places.append(place)
+            if self._incoming is None:
+                # Once: a stream of Arrow batches cannot be read again for another attempt.
+                columns = state.spec.columns
+                frame = (
+                    self._rows
+                    if is_spark_frame(self._rows)
+                    else frame_of_local_rows(self._spark, local_rows(self._rows, columns), place)
+                )
+                self._incoming = Incoming(frame=frame, request=self._request, what=self._what)
             self._staged = stage(self._incoming, state, place)
             self._staged_for = shape
         return self._staged

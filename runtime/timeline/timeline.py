@@ -158,6 +158,11 @@ class Timeline:
         self._contents[instant.file_name] = metadata
         return metadata
 
+    def has_read(self, time: str) -> bool:
+        """Whether what the completed write of that time did is remembered, so that asking is no request."""
+        instant = self.write_at(time)
+        return instant is not None and instant.is_completed and instant.file_name in self._contents
+
     def profile(self, time: str) -> CommitMetadata | None:
         """What a pending write announced in its in-flight file; None when it said nothing readable.
 

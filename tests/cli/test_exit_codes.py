@@ -351,6 +351,7 @@ def test_a_group_lists_its_commands_with_whole_sentences(name):
 
 
 def test_python_m_parquetry_is_the_same(folder):
+    folder.orders(key_scope="table")
     done = subprocess.run(
         [sys.executable, "-m", "parquetry", "validate", "-p", str(folder.root)],
         env=environment(),

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from parquetry.runtime.errors import MissingSourceError
+from parquetry.runtime.source_files import list_files
 from parquetry.runtime.storage import open_store
 from tests.support.command_script import environment, parquetry
 from tests.support.project_folder import ProjectFolder
@@ -57,7 +59,7 @@ def test_no_secret_is_written_down(shop):
     plan = folder.root / "plan.json"
     said = [run("plan", "--out", plan), run("compile"), run("apply", plan), run("doctor")]
     assert [done.returncode for done in said] == [0, 0, 0, 0]
-    written = [path.read_text() for path in folder.root.rglob("*") if path.is_file()]
+    written = [path.read_bytes().decode("latin-1") for path in folder.root.rglob("*") if path.is_file()]
     assert len(written) > 10
     for text in [*written, *(done.stdout + done.stderr for done in said)]:
         assert not any(secret in text for secret in SECRETS.values())
@@ -93,3 +95,14 @@ def test_a_table_in_a_bucket_is_adopted_watched_and_unlocked(shop, tmp_path, s3_
     assert "held by another program (somebody)" in run("unlock", "--list").stdout
     assert run("unlock", "orders", "--auto-approve").returncode == 0
     assert store.stat(".hoodie/.aux/lock") is None
+
+
+def test_a_prefix_without_objects_is_no_folder(s3_options, tmp_path):
+    root = f"s3://{BUCKET}/{tmp_path.name}"
+    for pattern in ("landing/*.csv", "landing/**"):
+        with pytest.raises(MissingSourceError, match="there is no folder"):
+            list_files(f"{root}/{pattern}", options=s3_options, must_exist=True)
+    open_store(root, s3_options).put("landing/deep/down/a.txt", b"a")
+    for pattern in ("landing/*.csv", "landing/deep/*", "landing/*/*.csv"):
+        assert list_files(f"{root}/{pattern}", options=s3_options, must_exist=True) == ()
+    assert list_files(f"s3://{BUCKET}/*.csv", options=s3_options, must_exist=True) == ()

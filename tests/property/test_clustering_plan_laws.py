@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from parquetry.runtime.layout.clustering import debt, in_batches, within
 from parquetry.runtime.layout.clustering_depth import DEEP
 from parquetry.runtime.layout.clustering_groups import cut
-from parquetry.runtime.layout.packing import files_near, first_fit_decreasing
+from parquetry.runtime.layout.packing import CEILING, FITS, first_fit_decreasing, outputs_of
 from tests.support.clustering_model import (
     MIB,
     TARGET,
@@ -171,16 +171,17 @@ def test_files_that_all_cover_the_same_are_rewritten_a_few_times(order, files, c
     assert total <= rewrote <= (1 + math.log(files, DEEP + 1)) * total
 
 
-def test_the_plan_counts_files_as_the_writer_does_and_none_that_is_beside_others_is_small():
+def test_the_plan_counts_files_as_the_writer_does_and_one_at_most_is_small():
     spec = policy(columns=(), small_file_limit_bytes=TARGET, target_file_size_bytes=TARGET)
     limits = limits_of(spec, situation())
     rows = 100_000
     for percent in range(1, 1300, 7):
         size = TARGET * percent // 100
         written = rows_by_file(spec, rows, before=size / rows, after=size / rows)
-        assert len(written) == limits.output_files(size, rows=rows)
-        if len(written) > 1:
-            assert not any(limits.is_ill(round(count * size / rows)) for count in written)
+        made = [round(count * size / rows) for count in written]
+        assert len(made) == limits.outputs(size, rows=rows).files
+        assert sum(map(limits.is_ill, made)) <= 1
+        assert max(made) <= CEILING * TARGET
 
 
 @given(policies(), SEEDS)
@@ -246,7 +247,7 @@ def test_groups_are_within_eleven_ninths_of_the_optimum_on_ten_thousand_instance
         sizes = [piece for _ in range(bins) for piece in pieces(rng, capacity)]
         rng.shuffle(sizes)
         members = [file(str(n), size) for n, size in enumerate(sizes)]
-        groups = cut(members, target_bytes=target, capacity_bytes=capacity)
+        groups = cut(members, target_bytes=target, most_bytes=target, capacity_bytes=capacity)
         assert sorted(m.file_id for g in groups for m in g) == sorted(m.file_id for m in members)
         assert all(sum(m.size_bytes for m in g) <= capacity for g in groups)
         assert len(groups) <= 11 / 9 * bins + 1
@@ -271,15 +272,26 @@ def test_batches_hold_all_groups_in_their_order(case, most):
     assert all(batches)
 
 
+@given(st.floats(0.01, 60), st.floats(0.5, 3))
+def test_files_share_the_bytes_below_the_maximum_and_one_at_most_is_small(targets, most):
+    total, floor = targets * TARGET, 5 / 6 * min(most, 1) * TARGET
+    outputs = outputs_of(total, target_bytes=TARGET, most_bytes=int(most * TARGET))
+    sizes = list(outputs.sizes)
+    assert len(sizes) == outputs.files
+    assert abs(sum(sizes) - total) < 2
+    assert all(0 < size <= FITS * most * TARGET + 1 for size in sizes)
+    assert sum(size < floor - 1 for size in sizes) <= 1
+    if total > 5 * min(most, 1) * TARGET:
+        assert min(sizes) >= floor - 1, "from five targets on nothing is left over"
+
+
 @given(st.floats(0.01, 60))
-def test_there_are_as_many_files_as_come_nearest_to_the_target_without_small_ones(targets):
-    total, floor = targets * TARGET, 5 / 6 * TARGET
-    files = files_near(total, target_bytes=TARGET)
-    allowed = [n for n in range(1, 70) if n == 1 or total / n >= floor - 1]
-    assert files == 1 or total / files >= floor
-    assert abs(total / files - TARGET) <= min(abs(total / n - TARGET) for n in allowed) + 2
-    if targets >= 4.5:
-        assert 0.9 * TARGET - 1 <= total / files <= 1.1 * TARGET + 1
+def test_where_the_maximum_is_far_files_come_as_near_to_the_target_as_can_be(targets):
+    total = targets * TARGET
+    outputs = outputs_of(total, target_bytes=TARGET, most_bytes=9 * TARGET)
+    allowed = [n for n in range(1, 70) if n == 1 or total / n >= 5 / 6 * TARGET - 1]
+    assert outputs.each_bytes == outputs.last_bytes == total / outputs.files
+    assert abs(outputs.each_bytes - TARGET) <= min(abs(total / n - TARGET) for n in allowed) + 2
 
 
 @given(
@@ -291,14 +303,16 @@ def test_groups_of_small_files_make_files_within_a_tenth_of_the_target_where_tha
     capacity = cap * TARGET
     members = [file(f"{n:03}", size) for n, size in enumerate(sizes)]
     total = sum(sizes)
-    groups = cut(members, target_bytes=TARGET, capacity_bytes=capacity)
+    groups = cut(members, target_bytes=TARGET, most_bytes=TARGET, capacity_bytes=capacity)
     assert sorted(m.file_id for g in groups for m in g) == [m.file_id for m in members]
     made = [sum(m.size_bytes for m in g) for g in groups]
     assert all(size <= capacity for size in made)
-    each = [size / files_near(size, target_bytes=TARGET) for size in made]
+    each = [
+        size for total in made for size in outputs_of(total, target_bytes=TARGET, most_bytes=TARGET).sizes
+    ]
     # A number of files, all of one size near the target, so many of which fit into as many groups.
     possible = any(
-        0.93 * TARGET <= total / outputs <= 1.07 * TARGET
+        0.93 * TARGET <= total / outputs <= 0.97 * TARGET
         and -(-outputs // max(int((capacity - TARGET // 20) // (total / outputs)), 1)) == len(groups)
         for outputs in (total // TARGET, total // TARGET + 1)
         if outputs

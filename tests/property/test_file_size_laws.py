@@ -13,15 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_sizing import CEILING, FileSizer, kept_row_groups
-from tests.support.base_files import MIB, SECOND, bucket, context, merging
+from parquetry.runtime.base_file_sizing import FileSizer, kept_row_groups
+from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.layout.packing import CEILING, SMALLEST_SHARE
+from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
 from tests.support.sized_rows import COLUMNS, Content, file_bytes_per_row, incoming_batches
 
 LIMIT = 16 * MIB
 
 
 def sizes(written, limit: int) -> list[float]:
-    return [file.stat.file_size_bytes / limit for file in written.files]
+    return sizes_of(written.files, limit)
+
+
+def sizes_of(files, limit: int) -> list[float]:
+    return [file.stat.file_size_bytes / limit for file in files]
 
 
 def check_sizes(seed: int, width: int, content: Content) -> list[float]:
@@ -110,3 +117,88 @@ def test_row_groups_that_stay_small_are_few(sizes, behind):
     kept = kept_row_groups(sizes, behind)
     assert all(size > behind + sum(sizes[at + 1 :]) for at, size in enumerate(sizes[:kept]))
     assert kept <= 20
+
+
+ORDERS = (
+    None,
+    RowOrder(strategy="sort", columns=("status", "amount")),
+    RowOrder(strategy="zorder", columns=("amount", "payload")),
+    RowOrder(strategy="hilbert", columns=("id", "amount")),
+)
+
+
+def check_clustered(seed: int, width: int, content: Content) -> list[float]:
+    """Cluster small files of up to three and a half maxima in all, with a target up to the maximum, in every way."""
+    rng = np.random.default_rng(seed)
+    limit, target = 2 * MIB, int(rng.uniform(0.5, 1) * 2 * MIB)
+    rows = max(int(limit / file_bytes_per_row(width, content) * rng.uniform(0.3, 3.5)), 3)
+    rows = min(rows, 60_000)
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        ctx = context(Path(folder), COLUMNS, max_file_size_bytes=limit)
+        slices = []
+        count = max(rows // int(rng.integers(2, 9)), 1)
+        for number, first in enumerate(range(0, rows, count)):
+            here = min(count, rows - first)
+            arriving = incoming_batches(seed + number, first, here, width=width, content=content)
+            to = bucket(ctx, number, expected_inserts=here)
+            slices += [slice_of(file) for file in write_bucket(ctx, to, arriving).files]
+        for number, order in enumerate(ORDERS):
+            after = context(
+                Path(folder), COLUMNS, instant=f"2026010{number + 3}000000000", max_file_size_bytes=limit
+            )
+            work = GroupWork(index=0, partition="p=1", slices=tuple(slices), target_bytes=target, order=order)
+            written = rewrite_group(after, work)
+            place = f"seed {seed}, {width} B, {content}, {order}, target {target / limit}"
+            assert sum(file.stat.num_writes for file in written.files) == rows, place
+            larger = [file for file in written.files if file.stat.num_writes > 1]
+            assert all(size <= CEILING for size in sizes_of(larger, limit)), (
+                f"{place}: {sizes(written, limit)}"
+            )
+            if width < limit // 50:
+                small = [size for size in sizes(written, target) if size < 0.98 * SMALLEST_SHARE]
+                assert len(small) <= 1, f"{place}: {sizes(written, target)}"
+            found += sizes(written, limit)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seed", "width", "content"),
+    [
+        (0, 60, Content.INCOMPRESSIBLE),
+        (1, 3000, Content.MIXED),
+        (2, 200, Content.DICTIONARY),
+        (3, 600_000, Content.INCOMPRESSIBLE),
+        (4, 3_500_000, Content.INCOMPRESSIBLE),
+    ],
+)
+def test_clustering_keeps_to_the_ceiling_of_every_writer(seed, width, content):
+    check_clustered(seed, width, content)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("content", list(Content))
+@pytest.mark.parametrize("width", [60, 1000, 20_000, 300_000, 900_000, 3_000_000])
+def test_clustering_keeps_to_the_ceiling_for_every_seed(width, content):
+    found = [size for seed in range(12) for size in check_clustered(seed, width, content)]
+    print(f"{content} {width} B: {len(found)} files, the largest {max(found):.3f}")
+
+
+def test_rows_that_grow_with_every_update_do_not_carry_a_file_beyond_the_ceiling(tmp_path):
+    """A twentieth of the rows doubles with each update: the file is divided, not a twentieth larger each time."""
+    limit, width = 2 * MIB, 500
+    rows = int(0.97 * limit / file_bytes_per_row(width, Content.INCOMPRESSIBLE))
+    ctx = context(tmp_path, COLUMNS, max_file_size_bytes=limit)
+    arriving = incoming_batches(0, 0, rows, width=width, content=Content.INCOMPRESSIBLE)
+    file = write_bucket(ctx, bucket(ctx, expected_inserts=rows), arriving).files[0]
+    for number in range(6):
+        ctx = context(tmp_path, COLUMNS, instant=f"2026010{number + 3}000000000", max_file_size_bytes=limit)
+        count = file.stat.num_writes // 20
+        places = pa.array(np.arange(number * count, (number + 1) * count))
+        grown = incoming_batches(
+            number, 0, count, width=2 * width, content=Content.INCOMPRESSIBLE, positions=places
+        )
+        merged = write_bucket(ctx, merging(file, expected_updates=count, expected_inserts=0), grown)
+        assert max(sizes(merged, limit)) <= CEILING, number
+        assert sum(written.stat.num_writes for written in merged.files) == file.stat.num_writes
+        file = merged.files[0]

@@ -22,17 +22,19 @@ from tests.support.conditions import CONDITIONS, ROWS, TYPES, stored
 UTC = ZoneInfo("UTC")
 
 
-def group_of(rows, *, limit=TEXT_LIMIT):
-    """Statistics as a writer makes them: without nulls and NaN."""
+def group_of(rows, *, limit=TEXT_LIMIT, own=False):
+    """Statistics as a writer makes them: without nulls and NaN; ``own`` ones tell of no column with a NaN."""
     columns = {}
     for name, kind in TYPES.items():
         values = [stored(name, row[name]) for row in rows if row[name] is not None]
         ordered = [v for v in values if not (isinstance(v, float) and math.isnan(v))]
+        tells = not own or len(ordered) == len(values)
         statistics = ColumnStatistics(
             type=kind,
-            minimum=min(ordered, default=None),
-            maximum=max(ordered, default=None),
+            minimum=min(ordered, default=None) if tells else None,
+            maximum=max(ordered, default=None) if tells else None,
             nulls=len(rows) - len(values),
+            nan_free=own and kind == "double" and tells and bool(ordered),
         )
         columns[name] = truncated(statistics, limit=limit)
     return RowGroupStatistics(rows=len(rows), data_bytes=1, columns=columns)
@@ -41,14 +43,22 @@ def group_of(rows, *, limit=TEXT_LIMIT):
 groups = st.lists(ROWS, min_size=1, max_size=4)
 
 
-@given(CONDITIONS, st.lists(groups, min_size=1, max_size=3), st.sampled_from([1, 2, TEXT_LIMIT]))
-@settings(max_examples=400)
-def test_no_row_group_with_a_matching_row_is_skipped(condition, row_groups, limit):
+@given(
+    CONDITIONS, st.lists(groups, min_size=1, max_size=3), st.sampled_from([1, 2, TEXT_LIMIT]), st.booleans()
+)
+@settings(max_examples=800)
+def test_no_row_group_with_a_matching_row_is_skipped(condition, row_groups, limit, own):
     predicate = parse_where(condition.text, types=TYPES, time_zone=UTC)
     for rows in row_groups:
-        file = FileStatistics(path="p", size_bytes=1, row_groups=(group_of(rows, limit=limit),))
+        file = FileStatistics(path="p", size_bytes=1, row_groups=(group_of(rows, limit=limit, own=own),))
         if any(condition.holds(row) is True for row in rows):
             assert files_to_read([file], predicate, TYPES), condition.text
+    groups_of_file = tuple(group_of(rows, limit=limit, own=own) for rows in row_groups)
+    whole = FileStatistics(path="p", size_bytes=1, row_groups=groups_of_file)
+    merged = RowGroupStatistics(rows=whole.rows, data_bytes=1, columns=whole.columns)
+    if any(condition.holds(row) is True for rows in row_groups for row in rows):
+        file = FileStatistics(path="p", size_bytes=1, row_groups=(merged,))
+        assert files_to_read([file], predicate, TYPES), condition.text
 
 
 @given(CONDITIONS, st.lists(groups, min_size=1, max_size=3))
@@ -98,6 +108,11 @@ def test_conditions_do_skip():
     """The law above is not kept by skipping nothing."""
     rows = [{**dict.fromkeys(TYPES), "i": 3, "s": "b"}]
     file = FileStatistics(path="p", size_bytes=1, row_groups=(group_of(rows),))
-    for where in ("i > 3", "s < 'b'", "x = 1", "i IN (1, 2) OR b"):
+    for where in ("i > 3", "i <> 3", "s < 'b'", "x = 1", "i IN (1, 2) OR b"):
+        predicate = parse_where(where, types=TYPES, time_zone=UTC)
+        assert files_to_read([file], predicate, TYPES) == [], where
+    group = group_of([{**rows[0], "x": 1.0}], own=True)
+    file = FileStatistics(path="p", size_bytes=1, row_groups=(group,))
+    for where in ("x > 1", "x BETWEEN 2 AND 3", "x = 'NaN'", "x <> 1"):
         predicate = parse_where(where, types=TYPES, time_zone=UTC)
         assert files_to_read([file], predicate, TYPES) == [], where

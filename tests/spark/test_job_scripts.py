@@ -82,8 +82,11 @@ def test_a_failure_under_spark_submit_keeps_its_exit_code_and_message(folder):
     folder.deliver("c.csv", "order_id,city,amount,items,revision\nthree,Oslo,4.0,1,2\n")
     done = parquetry("run", "-p", folder.root)
     assert done.returncode == 1
-    assert "c.csv cannot be read" in " ".join(done.stdout.split())
-    assert "error: source landing of orders" in done.stderr
+    (line,) = [
+        line for line in done.stderr.splitlines() if line.startswith("error: source landing of orders")
+    ]
+    assert "c.csv cannot be read: line 2, column 'order_id': \"three\" is not bigint" in line
+    assert "c.csv" not in done.stdout
 
 
 def test_a_spark_submit_that_is_not_there_is_named(folder):

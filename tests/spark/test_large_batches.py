@@ -43,6 +43,40 @@ def test_keys_are_looked_up_by_joins(spark, tmp_path, monkeypatch, limit):
     assert_history([HudiRs(), OurReader(spark)], str(ours.path), ours.model)
 
 
+@pytest.mark.parametrize("limit", [None, "_is_placed_by_tasks", "is_small"])
+def test_rows_that_are_all_late_rewrite_no_file(spark, tmp_path, monkeypatch, limit):
+    if limit:
+        monkeypatch.setattr(upsert, limit, lambda *_: False)
+    columns = tuple(
+        Column(name=name, type=kind) for name, kind in (("id", "string"), ("p", "string"), ("v", "bigint"))
+    )
+    spec = TableSpec(name="t", columns=columns, record_key=("id",), partition_by=("p",), ordering="v")
+    table = parquetry.create(tmp_path / "t", spec)
+
+    def frame(*rows):
+        return spark.createDataFrame(list(rows), "id string, p string, v bigint")
+
+    def state():
+        return {str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*.parquet") if ".hoodie" not in f.parts}
+
+    table.upsert(frame(*((f"{p}{n}", p, 10) for p in "abc" for n in range(5))))
+    before = state()
+    stale = [("a1", "a", 9), ("a2", "a", 8), ("b3", "b", None)]
+    for write in (table.delete, table.upsert):
+        done = write(frame(*stale))
+        assert (done.late_rows, done.files_rewritten, done.bytes_written) == (3, 0, 0)
+        assert state() == before
+    # One row that wins: its file alone is written.
+    done = table.delete(frame(*stale, ("c4", "c", 10)))
+    assert (done.deleted_rows, done.late_rows, done.files_rewritten, done.files_added) == (1, 3, 1, 0)
+    (file,) = state() - before
+    assert file.startswith("t/p=c/")
+    kept = HudiRs().read(str(tmp_path / "t")).to_pylist()
+    assert sorted(row["id"] for row in kept) == [
+        f"{p}{n}" for p in "abc" for n in range(5) if p + str(n) != "c4"
+    ]
+
+
 def test_small_batches_are_not(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(upsert, "count_found", lambda *_, **__: pytest.fail("a join"))
     ours = create(spark, tmp_path / "table", typed=["c_int"], project="tests")

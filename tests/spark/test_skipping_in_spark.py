@@ -72,6 +72,18 @@ MIXED = [
     "s = 'a' 'b' or s = 'z'",
     "x = double('nan')",
     "x > double('infinity')",
+    "x = 'NaN'",
+    "x <=> 'nan'",
+    "not x < 'NaN'",
+    "x >= 'Infinity'",
+    "x between '-inf' and 2.5D",
+    "x in ('NaN', 1.0D)",
+    "x in (double('nan'), 1.0D)",
+    "x not in (0.0D, 1.0D)",
+    "x not in (0D, 2D, 3D, 4D, 5D, 6D, 7D, 8D, 9D, 11D, 12D, 13D)",
+    "x in (0D, 2D, 3D, 4D, 5D, 6D, 7D, 8D, 9D, 11D, 12D, 13D)",
+    "x <> 0.0D and x > -1e-300D",
+    "not (x <=> 1.0D)",
     "i + 1 between 1 and 3 and n is not null",
     "coalesce(i, 1) = 1 and s is null",
     "i is distinct from 1 and n <=> 2",
@@ -115,6 +127,23 @@ def matching(spark, path, conditions):
     return [{row["id"] for row in answers if row[f"c{number}"] is True} for number in range(len(conditions))]
 
 
+def written_by_us(rows, folder):
+    """The same rows as files of our own writer, each of as many rows as such a row group."""
+    columns = [Column(name=name, type=kind) for name, kind in {"id": "bigint", **TYPES}.items()]
+    whole = None
+    ctx = context(folder, columns)
+    for number, first in enumerate(range(0, len(rows), ROWS_PER_GROUP)):
+        part = [
+            Incoming(key=f"k{n}", values={**row, "id": n, "ts": row["ts"] and row["ts"].replace(tzinfo=UTC)})
+            for n, row in enumerate(rows[first : first + ROWS_PER_GROUP], start=first)
+        ]
+        (file,) = write(ctx, bucket(ctx, number), part).files
+        found = file_statistics("p", file.metadata, size_bytes=1)
+        groups = () if whole is None else whole.row_groups
+        whole = replace(found, row_groups=(*groups, *found.row_groups))
+    return folder / "p=1", whole
+
+
 def check(whole, text, ids, zone):
     predicate = parse_where(text, types=TYPES, time_zone=ZoneInfo(zone))
     for number, group in enumerate(whole.row_groups):
@@ -131,9 +160,11 @@ def check(whole, text, ids, zone):
 @settings(max_examples=8, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 def test_spark_agrees_with_the_model_and_loses_no_row(spark, tmp_path_factory, rows, conditions):
     path, whole = written(rows, tmp_path_factory.mktemp("random"))
+    _, ours = written_by_us(rows, tmp_path_factory.mktemp("ours"))
     for condition, ids in zip(conditions, matching(spark, path, [c.text for c in conditions]), strict=True):
         assert ids == {n for n, row in enumerate(rows) if condition.holds(row) is True}, condition.text
         check(whole, condition.text, ids, "UTC")
+        check(ours, condition.text, ids, "UTC")
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])
@@ -142,10 +173,13 @@ def test_spark_agrees_with_the_model_and_loses_no_row(spark, tmp_path_factory, r
 def test_comparisons_between_types_lose_no_row(spark, tmp_path_factory, zone, rows):
     spark.conf.set("spark.sql.session.timeZone", zone)
     path, whole = written(rows, tmp_path_factory.mktemp("mixed"))
+    _, ours = written_by_us(rows, tmp_path_factory.mktemp("ours"))
     understood = [
         check(whole, text, ids, zone) != Unknown()
         for text, ids in zip(MIXED, matching(spark, path, MIXED), strict=True)
     ]
+    for text, ids in zip(MIXED, matching(spark, path, MIXED), strict=True):
+        check(ours, text, ids, zone)
     assert sum(understood) > len(MIXED) // 3
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 

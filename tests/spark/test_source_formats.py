@@ -329,15 +329,18 @@ def execute_with(world, other):
     )
 
 
-def test_a_full_read_takes_all_files_every_time(world):
+def test_a_full_read_takes_all_files_whenever_one_differs(world):
     world.create(
         source(path="in/*.json", read="full", operation=Operation.INSERT_OVERWRITE_TABLE), record_key=()
     )
     (world.root / "in/a.json").write_text(lines({"id": 1, "name": "x"}))
     (world.root / "in/b.json").write_text(lines({"id": 2, "name": "y"}))
     assert world.ingest().files_read == 2
+    # Nothing came, changed or went.
+    assert world.ingest().commit is None
     (world.root / "in/a.json").unlink()
     assert world.ingest().files_read == 1
+    assert world.ingest().commit is None
     assert world.rows() == {2: ("y", None)}
 
 
@@ -496,7 +499,9 @@ def test_rows_that_do_not_fit_are_said_to_be_of_their_source(world, row, message
 def test_sql_over_columns_that_a_source_does_not_have_is_said_to_be_wrong(world, changes, place):
     world.create(source(path="in/*.json", **changes))
     (world.root / "in/a.json").write_text(lines({"id": 1, "name": "x"}))
-    with pytest.raises(InvalidDataError, match=rf"^source s of t: {place}.*`nom` cannot be resolved"):
+    with pytest.raises(
+        InvalidDataError, match=rf"^source s of t: sources\.s\.{place}.*`nom` cannot be resolved"
+    ):
         world.ingest()
 
 

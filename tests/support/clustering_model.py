@@ -52,7 +52,13 @@ def rewritten(files, groups, spec, around, *, instant, shrink=1.0):
     for number, group in enumerate(groups):
         size = int(group.size_bytes * shrink)
         rows = sum(member.rows for member in group.files)
-        counts = rows_by_file(spec, rows, before=group.size_bytes / rows, after=size / rows)
+        counts = rows_by_file(
+            spec,
+            rows,
+            before=group.size_bytes / rows,
+            after=size / rows,
+            most=around.max_file_size_bytes,
+        )
         ends = [size * end // rows for end in itertools.accumulate(counts, initial=0)]
         fresh += [
             file(
@@ -69,14 +75,15 @@ def rewritten(files, groups, spec, around, *, instant, shrink=1.0):
     return kept + fresh
 
 
-def rows_by_file(spec, rows, *, before, after):
+def rows_by_file(spec, rows, *, before, after, most=TARGET):
     """How many of the rows, which take so many bytes each, the writer puts into each file."""
     if not after:
         return [rows]
     sizes = RowSizes(before=before, after=after)
     target = spec.plan.target_file_size_bytes
     found = Counter()
-    for piece in expected_cuts([rows], sizes, target_bytes=target, row_group_size_bytes=None):
+    limits = {"target_bytes": min(target, most), "most_bytes": most}
+    for piece in expected_cuts([rows], sizes, **limits, row_group_size_bytes=None):
         found[piece.file] += piece.end - piece.first
     return list(found.values())
 

@@ -123,7 +123,9 @@ def _literals(draw, column):
         case "x":
             if math.isfinite(value):
                 return draw(st.sampled_from([f"{value!r}D", f"{value:.1e}"])), float(f"{value:.1e}"), None
-            return "1", 1.0, None
+            if draw(st.booleans()):
+                return "1", 1.0, None
+            return f"'{value}'", value, None
         case "dec":
             if draw(st.booleans()):
                 return f"{float(value)!r}D", float(value), _as_double

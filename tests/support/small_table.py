@@ -20,14 +20,16 @@ from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.footer import file_statistics
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
+from parquetry.runtime.job import TableOwner
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, RetryWrite, WriteOutcome
 from parquetry.runtime.publish import run_write
+from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.sources import Consumption, record
 from parquetry.runtime.spec import Column, RetentionPolicy, TableSpec
-from parquetry.runtime.statistics import encode_statistics, sidecar_path
+from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.timeline.commit import WriteStat
@@ -66,10 +68,11 @@ class SmallTable:
     deleted: list[str] = field(default_factory=list)
     inserted_keys: Mapping[str, KeyRange] = field(default_factory=dict)
     before_publish: Callable[[Transaction], None] = field(default=lambda _: None)
+    owner: TableOwner | None = None
 
     @property
     def handle(self) -> TableHandle:
-        return open_table(self.store)
+        return open_table(self.store, owner=self.owner)
 
     def upsert(self, rows: Rows, *, consumed: Iterable[Consumption] = ()) -> CommitResult:
         return self._run(Action.COMMIT, "UPSERT", lambda txn: self._upsert(txn, rows, tuple(consumed)))
@@ -272,7 +275,7 @@ def _outcome(
         stats=stats or {},
         replaced=replaced or {},
         footprint=footprint,
-        sidecars=((sidecar_path(txn.instant), _statistics(txn.store, stats or {})),),
+        sidecars=((statistics_path(txn.instant), _statistics(txn.store, stats or {})),),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tests.support import names_below_hoodie
 from tests.support.model import META_COLUMNS
 
 OPERATIONS = {
@@ -28,7 +29,8 @@ OPERATIONS = {
 def unsound(path: str | Path, *, since: str = "") -> list[str]:
     """What is wrong with a table on local disk; files and instants up to `since` are somebody else's."""
     base = Path(path)
-    return [*_timeline(base, since), *_leftovers(base), *_files(base, since)]
+    called_like_data = (f"{path}: called like data" for path in names_below_hoodie.in_folder(base))
+    return [*_timeline(base, since), *_leftovers(base), *_files(base, since), *called_like_data]
 
 
 def _timeline(base: Path, since: str) -> Iterator[str]:

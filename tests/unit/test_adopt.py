@@ -19,11 +19,12 @@ from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.adoption import adopt
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import CODES, drift_of_workspace
-from parquetry.compiler.errors import SpecError, UnacceptableDriftError, UsageError
+from parquetry.compiler.errors import SpecError, UnacceptableDriftError
 from parquetry.compiler.plan import Step
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_edit import with_column
 from parquetry.compiler.workspace import spec_of
+from parquetry.errors import UsageError
 from parquetry.runtime.adoption import adopt_table
 from parquetry.runtime.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.avro_schema import table_avro_schema
@@ -230,7 +231,7 @@ def test_a_table_of_ours_keeps_every_setting_it_was_applied_with(folder):
     (table.folder / ".hoodie/.parquetry/table.json").unlink()
     do(folder, table.folder)
     declared = written(folder)
-    assert declared["location"] == str(table.folder)
+    assert declared["location"] == {"dev": str(table.folder)}
     resolved = spec_of(folder.workspace().table("t"))
     for field in ("columns", "sizing", "files", "retention", "sources"):
         assert getattr(resolved, field) == getattr(applied, field), field

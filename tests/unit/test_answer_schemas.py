@@ -31,7 +31,11 @@ from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.outcome import CommitResult
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-HEADS = {"plan": ("plan", "show")}
+HEADS = {
+    "plan": ("plan", "show"),
+    "inspect": ("inspect orders --format", "inspect orders --out"),
+    "inspect-files": ("inspect orders --files",),
+}
 
 
 def recorded(answer):
@@ -202,7 +206,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
     "answer",
     [
         *("init", "fmt", "unlock", "service-cluster", "diff", "apply", "run"),
-        *("compile", "drift", "adopt", "doctor"),
+        *("compile", "drift", "adopt", "doctor", "inspect-files"),
     ],
 )
 def test_the_reference_names_every_key(answer):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import math
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +16,10 @@ from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.base_file_model import WriteContext, WrittenFile
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.bloom import ExactBloomFilter
+from parquetry.runtime.footer import NAN_UNBOUNDED, file_statistics, read_metadata
+from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.skipping import column_types, files_to_read, parse_where
 from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.storage import open_store
 from tests.support.base_files import (
@@ -62,6 +67,11 @@ def foreign(folder: Path, rows: pa.Table, **options) -> FileSlice:
     return FileSlice(
         partition="p=1", file_id=name.file_id, instant=FIRST, path=name.path, size_bytes=path.stat().st_size
     )
+
+
+def statistics_of(folder: Path, base: FileSlice) -> FileStatistics:
+    metadata = read_metadata(open_store(str(folder)), base.path)
+    return file_statistics(base.path, metadata, size_bytes=base.size_bytes)
 
 
 def group_rows(file: WrittenFile) -> list[int]:
@@ -114,6 +124,27 @@ def test_rows_are_ordered_by_a_field_within_a_struct(tmp_path):
     found = read(ctx, written).column("s").to_pylist()
     assert [row["t"]["v"] for row in found] == [5, 6, 1, 5]
     assert written.late_rows == 2
+
+
+@pytest.mark.parametrize("delete", [False, True])
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_file_all_of_whose_incoming_rows_are_late_stays_as_it_is(tmp_path, monkeypatch, delete, encrypted):
+    monkeypatch.setenv("LATE_KEY", base64.b64encode(bytes(32)).decode())
+    files = FilesPolicy(encryption_key="env:LATE_KEY") if encrypted else SMALL_GROUPS
+    ctx = context(tmp_path, COLUMNS, files=files)
+    base = write(ctx, bucket(ctx, expected_inserts=4000), some(4000)).files[0]
+    there = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    ctx = context(tmp_path, COLUMNS, instant=SECOND, files=files, ordering="n", marked=True)
+    gone = [
+        Incoming(key=f"k{n:06}", position=n, values={"n": n - 1, "word": None}, delete=delete)
+        for n in (0, 7, 2000, 3999)
+    ]
+    written = write(ctx, merging(base), gone)
+    assert (written.files, written.late_rows, written.consumed_rows) == ((), 4, 4)
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == there
+    one_wins = [*gone[:3], replace(gone[3], values={"n": 3999, "word": None})]
+    (file,) = write(ctx, merging(base), one_wins).files
+    assert (file.stat.num_deletes, file.stat.num_update_writes) == ((1, 0) if delete else (0, 1))
 
 
 def test_a_file_of_which_all_rows_go_stays_as_an_empty_one(tmp_path):
@@ -416,6 +447,80 @@ def test_encodings_of_other_writers_become_ours(tmp_path, options):
     assert list(leaves) == ["l.list.element", "d", "t"]
     assert leaves["d"].physical_type == "FIXED_LEN_BYTE_ARRAY"
     assert "microseconds" in str(leaves["t"].logical_type)
+
+
+@pytest.mark.parametrize("rows_change", [False, True])
+def test_no_bounds_of_floats_are_copied_from_a_file_that_may_hide_a_nan(tmp_path, rows_change):
+    """Nothing of its floats is decoded, so a NaN beside the bounds would not be seen."""
+    columns = (
+        Column(name="n", type="bigint"),
+        Column(name="x", type="double"),
+        Column(name="st", type="struct<y:float>"),
+    )
+    ctx = context(tmp_path, columns, files=SMALL_GROUPS)
+    values = [{"n": n, "x": n / 7, "st": {"y": n / 3}} for n in range(9000)]
+    base = write(ctx, bucket(ctx), [Incoming(key=f"k{n:06}", values=v) for n, v in enumerate(values)]).files[
+        0
+    ]
+    path = tmp_path / base.stat.path
+    rows = pq.read_table(path)
+    numbers = rows["x"].to_pylist()
+    numbers[8500] = math.nan
+    rows = rows.set_column(rows.schema.get_field_index("x"), "x", pa.array(numbers))
+    pq.write_table(rows, path, row_group_size=1000, **RowGroupEncoder(SMALL_GROUPS).options)
+    theirs = replace(slice_of(base), size_bytes=path.stat().st_size)
+    assert statistics_of(tmp_path, theirs).row_groups[-1].columns["x"].maximum == 8999 / 7
+
+    ctx = context(tmp_path, columns, instant=SECOND, files=SMALL_GROUPS)
+    # A row of each row group changes in a column that is no number, or in none.
+    changes = [
+        Incoming(key=f"k{n:06}", position=n, values={**values[n], "n": -1}) for n in range(0, 9000, 1000)
+    ]
+    (file,) = write(ctx, merging(theirs), changes if rows_change else changes[:1]).files
+    assert read(ctx, [file])["x"].to_pylist()[1:8500] == numbers[1:8500]
+    ours = file_statistics("p", file.metadata, size_bytes=1).row_groups
+    assert [group.rows for group in ours] == [1000] * 9
+    assert [group.columns["x"].maximum for group in ours][1:] == [None] * 8
+    # What was decoded, as structs are, is known to hold none.
+    assert [group.columns["st.y"].nan_free for group in ours][1:] == [rows_change] * 8
+    assert all(group.columns["n"].maximum is not None for group in ours)
+    known = file_statistics("p", file.metadata, size_bytes=1)
+    types = column_types(columns)
+    assert files_to_read([known], parse_where("x > 5000", types=types), types) == [known]
+
+
+def test_bounds_of_our_floats_are_copied_and_believed(tmp_path):
+    columns = (Column(name="n", type="bigint"), Column(name="x", type="double"))
+    policy = FilesPolicy(row_group_size_bytes=20_000, compression="snappy")
+    ctx = context(tmp_path, columns, files=policy)
+    rows = [
+        Incoming(key=f"k{n:06}", values={"n": n, "x": math.nan if n == 0 else n / 7}) for n in range(9000)
+    ]
+    base = write(ctx, bucket(ctx), rows).files[0]
+    ctx = context(tmp_path, columns, instant=SECOND, files=policy)
+    written = write(ctx, merging(base), [Incoming(key="k000000", position=0, values={"n": 0, "x": math.nan})])
+    of_file = file_statistics("p", written.files[0].metadata, size_bytes=1)
+    assert len(of_file.row_groups) > 2
+    told = [group.columns["x"] for group in of_file.row_groups]
+    assert [(one.maximum is None, one.nan_free) for one in told] == [(True, False)] + [(False, True)] * (
+        len(told) - 1
+    )
+
+
+def test_a_file_that_pyarrow_writes_again_with_our_footer_keys_is_not_believed(tmp_path):
+    columns = (Column(name="n", type="bigint"), Column(name="x", type="double"))
+    ctx = context(tmp_path, columns)
+    base = write(
+        ctx, bucket(ctx), [Incoming(key=f"k{n}", values={"n": n, "x": 1.0}) for n in range(9)]
+    ).files[0]
+    path = tmp_path / base.stat.path
+    assert file_statistics("p", pq.read_metadata(path), size_bytes=1).columns["x"].nan_free
+    rows = pq.read_table(path)
+    rows = rows.set_column(rows.schema.get_field_index("x"), "x", pa.array([1.0] * 8 + [math.nan]))
+    pq.write_table(rows, path)
+    again = pq.read_metadata(path)
+    assert NAN_UNBOUNDED.encode() in again.metadata
+    assert not file_statistics("p", again, size_bytes=1).columns["x"].nan_free
 
 
 def test_rows_of_a_file_in_one_large_row_group_are_read_in_pieces(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pyarrow as pa
@@ -50,11 +51,17 @@ def table(path):
 
 
 def poison(path, partition):
-    """Give a file of the partition texts where the table has numbers."""
+    """Give a file of the partition texts where the table has numbers, as the commit of a stranger's."""
     file = next((path / partition).glob("*.parquet"))
     rows = pq.read_table(file, partitioning=None)
     texts = pa.array(["?"] * rows.num_rows)
     pq.write_table(rows.set_column(rows.column_names.index("v"), "v", texts), file)
+    commit = path / ".hoodie" / f"{file.stem.rpartition('_')[2]}.commit"
+    metadata = json.loads(commit.read_text())
+    for stat in metadata["partitionToWriteStats"][partition]:
+        if stat["path"].endswith(file.name):
+            stat["fileSizeInBytes"] = file.stat().st_size
+    commit.write_text(json.dumps(metadata))
     return file
 
 

@@ -52,7 +52,7 @@ def test_the_script_of_the_job_says_what_it_does(folder):
     folder.orders(clustering=section("async"))
     workspace = folder.workspace()
     job = next(j for j in jobs_of(workspace, workspace.table("orders")) if j.kind is JobKind.CLUSTER)
-    assert "publish replacecommits" in render_job(job)
+    assert "publish replacecommits" in render_job(job, file="cluster.py", package="../parquetry.zip")
 
 
 class Silent:

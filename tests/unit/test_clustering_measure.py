@@ -9,8 +9,8 @@ from parquetry.compiler.inspection import Share, inspect_table
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_queries import MEASURED_KEY, read_measured
+from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.spark.clustering import cluster, execute
-from parquetry.runtime.statistics import sidecar_path
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_queries, table_in_debt
@@ -101,7 +101,7 @@ def test_only_columns_of_queries_are_looked_up_and_nothing_of_files_that_are_gon
     (query,) = measure.measured(())
     assert query.query == "few"
     # Neither recorded nor there.
-    table.store.delete(sidecar_path(slices[0].instant))
+    table.store.delete(statistics_path(slices[0].instant))
     table.store.delete(slices[0].path)
     measure.look_up(table.store, slices)
     assert measure.measured(()) == ()

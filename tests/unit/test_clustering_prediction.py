@@ -272,6 +272,7 @@ def test_of_all_rows_bounds_are_exact(small_files):
         RowOrder(strategy="sort", columns=("n",)),
         types={"n": "bigint"},
         target_bytes=size // 3,
+        most_bytes=size // 3,
         row_group_size_bytes=size // 6,
         shrinkage=Shrinkage(),
     )
@@ -297,6 +298,7 @@ def test_pages_are_foreseen_where_a_query_may_look(every, rows):
         RowOrder(strategy="sort", columns=("n",)),
         types={"n": "bigint"},
         target_bytes=100_000,
+        most_bytes=100_000,
         row_group_size_bytes=25_000,
         shrinkage=Shrinkage(pages=PageShape(usual_rows=100, dictionary_bytes=5000)),
         predicates=[at(150)],
@@ -318,6 +320,7 @@ def test_row_groups_that_grow_together_have_pages_of_several():
     (made,) = stitched_files(
         files,
         target_bytes=10_000,
+        most_bytes=10_000,
         row_group_size_bytes=1000,
         shrinkage=Shrinkage(pages=PageShape(usual_rows=50)),
     )
@@ -348,6 +351,7 @@ def test_a_thin_sample_is_taken_to_lie_within_what_it_is_of():
         RowOrder(strategy="sort", columns=("n",)),
         types={"n": "bigint"},
         target_bytes=10_000,
+        most_bytes=10_000,
         row_group_size_bytes=2_500,
         shrinkage=Shrinkage(),
     )
@@ -368,6 +372,7 @@ def test_row_groups_of_infinities_have_them_as_bounds(value):
         RowOrder(strategy="sort", columns=("x",)),
         types={"x": "double"},
         target_bytes=10_000,
+        most_bytes=10_000,
         row_group_size_bytes=2_500,
         shrinkage=Shrinkage(),
     )
@@ -384,7 +389,11 @@ def test_stitched_files_keep_large_row_groups_and_merge_small_ones():
     groups = [group(0, 100, 1000), group(100, 10, 100), group(110, 10, 100), group(120, 100, 1000)]
     files = [FileStatistics(path=str(n), size_bytes=1, row_groups=(g,)) for n, g in enumerate(groups)]
     (made,) = stitched_files(
-        files, target_bytes=3000, row_group_size_bytes=1000, shrinkage=Shrinkage(data=0.5, written=0.5)
+        files,
+        target_bytes=3000,
+        most_bytes=3000,
+        row_group_size_bytes=1000,
+        shrinkage=Shrinkage(data=0.5, written=0.5),
     )
     found = [(g.columns["n"].minimum, g.columns["n"].maximum, g.data_bytes) for g in made.row_groups]
     assert found == [(0, 99, 1000), (100, 119, 100), (120, 219, 1000)]
@@ -393,13 +402,21 @@ def test_stitched_files_keep_large_row_groups_and_merge_small_ones():
 def test_cuts_are_those_of_the_writer():
     """Files of a target that the rows are a multiple of, and row groups of the size that was asked for."""
     cuts = expected_cuts(
-        [1000], RowSizes(before=100, after=100), target_bytes=50_000, row_group_size_bytes=12_500
+        [1000],
+        RowSizes(before=100, after=100),
+        target_bytes=50_000,
+        most_bytes=50_000,
+        row_group_size_bytes=12_500,
     )
     assert [(cut.file, cut.first, cut.end) for cut in cuts] == [
         (number // 4, first, first + 125) for number, first in enumerate(range(0, 1000, 125))
     ]
     apart = expected_cuts(
-        [300, 700], RowSizes(before=100, after=100), target_bytes=200_000, row_group_size_bytes=None
+        [300, 700],
+        RowSizes(before=100, after=100),
+        target_bytes=200_000,
+        most_bytes=200_000,
+        row_group_size_bytes=None,
     )
     assert [(cut.file, cut.first, cut.end) for cut in apart] == [(0, 0, 300), (1, 300, 1000)]
 

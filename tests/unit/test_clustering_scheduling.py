@@ -64,11 +64,32 @@ def test_the_digest_is_of_what_the_rows_look_like():
 
 @pytest.mark.parametrize(
     ("size", "files"),
-    [(0, 1), (1, 1), (100, 1), (150, 1), (199, 1), (201, 2), (1200, 10), (1250, 10), (1270, 11)],
+    [
+        (0, [0]),
+        (1, [1]),
+        (123, [123]),
+        (150, [120, 30]),
+        (199, [120, 79]),
+        (201, [100.5, 100.5]),
+        (362, [362 / 3] * 3),
+        (390, [120, 120, 120, 30]),
+        (1200, [120] * 10),
+        (1250, [1250 / 11] * 11),
+    ],
 )
-def test_outputs_are_near_the_target_and_none_is_small(size, files):
+def test_no_output_is_above_the_maximum_and_one_at_most_is_small(size, files):
     plan = PlanPolicy(target_file_size_bytes=120 * MIB, small_file_limit_bytes=120 * MIB)
-    assert SizeLimits.of(plan, max_file_size_bytes=120 * MIB).output_files(size * MIB) == files
+    limits = SizeLimits.of(plan, max_file_size_bytes=120 * MIB)
+    assert [made / MIB for made in limits.outputs(size * MIB).sizes] == pytest.approx(files)
+
+
+@pytest.mark.parametrize(
+    ("size", "files"), [(150, [150]), (199, [199]), (201, [100.5] * 2), (1250, [125] * 10)]
+)
+def test_outputs_are_nearest_to_a_target_below_the_maximum(size, files):
+    plan = PlanPolicy(target_file_size_bytes=120 * MIB, small_file_limit_bytes=120 * MIB)
+    limits = SizeLimits.of(plan, max_file_size_bytes=240 * MIB)
+    assert [made / MIB for made in limits.outputs(size * MIB).sizes] == pytest.approx(files)
 
 
 def test_small_and_oversize_files_are_picked_by_size():
@@ -89,14 +110,15 @@ def test_a_lone_small_file_has_nothing_to_be_merged_with():
     assert due(policy(columns=()), [file("s", MIB), file("ok", HEALTHY)])[1]["s"] is Left.NO_GAIN
 
 
-@pytest.mark.parametrize("share", [0.76, 0.84, 0.89])
-def test_files_that_the_writer_might_make_again_are_left(share):
-    """Of 1.52 to 1.78 targets the writer may make two files, when it takes them to be a tenth more."""
-    limit = {"target_file_size_bytes": 120 * MIB, "small_file_limit_bytes": 120 * MIB}
-    files = [file(f"f{n}", int(share * 120 * MIB)) for n in range(2)]
-    assert due(policy(columns=(), **limit), files)[0] == {}
-    files = [file(f"f{n}", int(0.7 * 120 * MIB)) for n in range(2)]
-    assert due(policy(columns=(), **limit), files)[0] == {"f0": Due.SMALL, "f1": Due.SMALL}
+def test_files_that_the_policy_made_become_fewer_where_whole_ones_fit_into_one():
+    """Rows of 60 MiB leave files of 60 MiB where the order does not let two be together: not again."""
+    spec = policy(columns=())
+    for share, fits in ((0.7, False), (0.55, False), (0.5, True), (0.2, True)):
+        fresh = [file(f"f{n}", int(share * 120 * MIB)) for n in range(2)]
+        made = [replace(one, digest=spec.execution.digest) for one in fresh]
+        small = {"f0": Due.SMALL, "f1": Due.SMALL}
+        assert due(spec, fresh)[0] == small, "one full file and a small one"
+        assert due(spec, made)[0] == (small if fits else {})
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from parquetry.runtime.base_file_encoding import page_options
 from parquetry.runtime.base_file_reader import open_base_file
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.footer import MAX_KEY, MIN_KEY
-from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.footer import MAX_KEY, MIN_KEY, file_statistics
+from parquetry.runtime.parquet_assembly import ParquetAssembly, ParquetParts
 from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
 from tests.support.base_files import (
     FIRST,
@@ -276,6 +276,28 @@ def test_no_bounds_where_one_of_the_files_holds_a_nan(tmp_path):
     known = {said.column(i).path_in_schema: said.column(i).statistics for i in range(said.num_columns)}
     assert (known["x"].has_min_max, known["n"].has_min_max) == (False, True)
     assert known["x"].null_count == read(ctx, files).column("x").null_count
+
+
+def test_no_bounds_of_floats_where_one_of_the_files_may_hide_a_nan(tmp_path):
+    """One says nothing of NaN, as files of other writers do."""
+    ctx, files = made(tmp_path, files=3)
+    path = tmp_path / files[1].stat.path
+    parts = ParquetParts(pa.BufferReader(path.read_bytes()))
+    with path.open("wb") as sink:
+        assembly = ParquetAssembly(sink, parts)
+        for group in range(len(parts.groups)):
+            assembly.append(parts, group)
+        assembly.finish({})
+    size = replace(files[1].stat, file_size_bytes=path.stat().st_size)
+    files[1] = replace(files[1], stat=size, metadata=pq.read_metadata(path))
+    written = stitched(ctx, files)
+    chunks, _ = chunks_of(tmp_path, written.files[0])
+    assert {"x", "n"} <= copied_columns(tmp_path, files, written.files[0])
+    assert chunks["x"].column_index() is None
+    assert chunks["n"].column_index() is not None
+    (group,) = file_statistics("p", written.files[0].metadata, size_bytes=1).row_groups
+    assert (group.columns["x"].maximum, group.columns["x"].nan_free) == (None, False)
+    assert group.columns["n"].maximum is not None
 
 
 @pytest.mark.parametrize("bloom", [BloomFilter.ALWAYS_TRUE, BloomFilter.EXACT])

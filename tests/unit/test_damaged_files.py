@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from parquetry.cli.inspect_view import InspectView
 from parquetry.compiler.checkup import check_project
 from parquetry.compiler.inspection import inspect_table
-from parquetry.runtime.damaged_files import damaged_files
+from parquetry.runtime.accepted_loss import ACCEPTED_KEY, accept_loss, lost_rows
+from parquetry.runtime.damaged_files import check_read, damaged_files
+from parquetry.runtime.errors import CorruptTableError, StalePlanError
+from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.personal_data import MASK
+from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import open_store
+from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackPlan
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ProjectFolder
-from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table
+from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows
+from tests.support.stores import FaultyStore, Stop, Stopped
 
 
 @pytest.fixture
@@ -79,16 +91,271 @@ def test_many_are_counted_and_personal_partitions_are_masked(tmp_path):
     assert all(MASK in warning for warning in warnings[:-1])
 
 
-def test_doctor_wants_a_lost_file_mended(tmp_path):
+def test_an_older_version_that_is_read_in_its_place_is_named(table):
+    older, lost = newest(table, "p=b"), None
+    table.upsert({"k2": (9, "b")})
+    lost = newest(table, "p=b")
+    table.store.delete(lost.path)
+    (found,) = damaged_files(table.handle)
+    assert (found.path, found.older, found.rows) == (lost.path, older.instant, 1)
+    assert (
+        f"its older version of {older.instant} is read in its place" in inspect_table(table.store).warnings[0]
+    )
+
+
+def test_inspect_opens_no_file_of_another_size_than_was_written(table):
+    whole = newest(table, "p=a")
+    for content in (b"", table.store.read(whole.path)[:100], table.store.read(whole.path) + b"more"):
+        table.store.put(whole.path, content)
+        expected = f"{whole.path} has {len(content):,} bytes, and {whole.instant} wrote {whole.size_bytes:,};"
+        with pytest.raises(CorruptTableError, match=re.escape(expected)):
+            inspect_table(table.store)
+
+
+def test_sizes_that_a_commit_does_not_say_are_not_held_against_files(table):
+    part = newest(table, "p=a")
+    path = f".hoodie/{part.instant}.commit"
+    document = json.loads(table.store.read(path))
+    for size in (0, -1, None):
+        for stat in (stat for stats in document["partitionToWriteStats"].values() for stat in stats):
+            stat["fileSizeInBytes"] = stat["totalWriteBytes"] = size
+        table.store.put(path, json.dumps(document).encode())
+        assert damaged_files(table.handle) == ()
+    table.store.put(part.path, b"")
+    assert [file.written_bytes for file in damaged_files(table.handle)] == [None]
+
+
+def test_files_of_archived_commits_are_too_small_at_most(tmp_path):
+    table = make_table(tmp_path / "t", keep_commits=1, archive_keep_commits=2)
+    table.upsert({"k1": (1, "a")})
+    for n in range(12):
+        table.upsert({"k2": (n, "b")})
+    clean(table.handle, timing=FAST)
+    assert archive(table.handle, timing=FAST).instants
+    part = newest(table, "p=a")
+    table.store.put(part.path, b"")
+    (found,) = damaged_files(table.handle)
+    assert (found.path, found.size_bytes, found.written_bytes) == (part.path, 0, None)
+    assert damaged_files(table.handle, everywhere=False) == ()
+
+
+def test_a_write_that_is_being_undone_has_lost_nothing(table):
+    part = newest(table, "p=a")
+    plan = RollbackPlan(instant=InstantInfo(time=part.instant, action="commit"), requests=())
+    table.store.put(".hoodie/29990101000000000.rollback.requested", plan.encode())
+    table.store.delete(part.path)
+    assert damaged_files(table.handle) == ()
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A project whose table ``orders`` has a file of one row in each of two partitions."""
     folder = ProjectFolder.create(tmp_path / "shop")
     columns = [{"name": column.name, "type": column.type, "nullable": column.nullable} for column in COLUMNS]
     spec = {"columns": columns, "record_key": ["id"], "partition_by": ["p"], "ordering": "v"}
     folder.orders(**spec)
     assert parquetry("apply", "--auto-approve", "-p", folder.root).returncode == 0
-    table = SmallTable(store=open_store(folder.table))
-    table.upsert({"k1": (1, "a")})
-    assert all(check.ok for check in check_project(folder.workspace()))
+    SmallTable(store=open_store(folder.table)).upsert({"k1": (1, "a"), "k2": (2, "b")})
+    return folder
+
+
+def test_every_command_that_looks_at_the_table_names_a_lost_file(shop):
+    table = SmallTable(store=open_store(shop.table))
+
+    def said(*arguments):
+        done = parquetry(*arguments, "-p", shop.root)
+        return done.returncode, done.stdout + done.stderr
+
+    commands = (
+        (("doctor",), 1),
+        (("inspect", "orders"), 1),
+        (("plan", "--due"), 0),
+        (("drift",), 0),
+        (("drift", "--check"), 3),
+        (("run", "-q"), 1),
+    )
+    lost = newest(table, "p=a")
+    table.store.delete(lost.path)
+    for arguments, expected in commands:
+        code, text = said(*arguments)
+        assert (code, lost.path in text) == (expected, True), text
+        assert "doctor --accept-loss" in text
+
+
+def test_doctor_wants_a_lost_file_mended(shop):
+    table = SmallTable(store=open_store(shop.table))
+    assert all(check.ok for check in check_project(shop.workspace()))
     table.store.delete(newest(table, "p=a").path)
-    (found,) = [check for check in check_project(folder.workspace()) if check.name == "table orders"]
+    (found,) = [check for check in check_project(shop.workspace()) if check.name == "table orders"]
     assert not found.ok
     assert "is gone" in found.found
+
+
+WRITES = {
+    "upsert": lambda table: table.upsert({"k1": (7, "a")}),
+    "insert": lambda table: table.insert({"k3": (7, "a")}),
+    "delete": lambda table: table.delete({"k1b"}),
+}
+
+
+@pytest.fixture
+def crowded(tmp_path):
+    """Two files in ``p=a``, one in ``p=b``, and an older version of one of them."""
+    made = make_table(tmp_path / "t")
+    made.insert({"k1": (1, "a")})
+    made.insert({"k1b": (1, "a")})
+    made.upsert({"k1": (2, "a"), "k2": (2, "b")})
+    return made
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("content", [None, b"", b"PAR1" * 20])
+def test_no_write_builds_on_what_is_left_of_a_partition(crowded, write, content):
+    lost = max(crowded.handle.view(crowded.handle.timeline()).slices("p=a"), key=lambda part: part.instant)
+    whole = crowded.store.read(lost.path)
+    if content is None:
+        crowded.store.delete(lost.path)
+        crowded.before_publish = lambda _: None
+    else:
+        # After the keys were looked up: what is published is held against the listing once more.
+        crowded.before_publish = lambda _: crowded.store.put(lost.path, content)
+    before = [instant.time for instant in crowded.handle.timeline().completed_writes]
+    with pytest.raises(CorruptTableError, match=lost.path):
+        write(crowded)
+    timeline = crowded.handle.timeline()
+    assert [instant.time for instant in timeline.completed_writes] == before
+    assert not timeline.pending_writes
+    crowded.before_publish = lambda _: None
+    crowded.upsert({"k2": (8, "b")})
+    crowded.store.put(lost.path, whole)
+    write(crowded)
+    assert view_rows(crowded.store.uri)["k2"] == (8, "b")
+
+
+def test_overwrites_and_deleted_partitions_do_away_with_lost_files(tmp_path):
+    for number, write in enumerate((delete_partitions, accept)):
+        table = make_table(tmp_path / f"t{number}")
+        table.insert({"k1": (1, "a")})
+        table.insert({"k2": (2, "a"), "k3": (3, "b")})
+        lost = newest(table, "p=b")
+        content = table.store.read(lost.path)
+        table.store.delete(lost.path)
+        assert write(table.handle, ["p=b"]).groups_replaced == 1
+        assert damaged_files(table.handle) == ()
+        table.store.put(lost.path, content)
+        assert set(view_rows(table.store.uri)) == {"k1", "k2"} == set(rows_of(tmp_path / f"t{number}"))
+
+
+def accept(handle, _):
+    return accept_loss(handle, timing=FAST)
+
+
+def test_an_accepted_loss_takes_the_older_version_too_and_the_table_goes_on(crowded, tmp_path):
+    lost = max(crowded.handle.view(crowded.handle.timeline()).slices("p=a"), key=lambda part: part.instant)
+    content = crowded.store.read(lost.path)
+    crowded.store.delete(lost.path)
+    (one,) = lost_rows(crowded.handle)
+    assert (one.file.path, one.file.rows, one.min_key, one.max_key) == (lost.path, 1, "k1", "k1")
+    assert one.file.older is not None
+    with pytest.raises(StalePlanError, match="is lost too"):
+        accept_loss(crowded.handle, [], timing=FAST)
+    result = accept_loss(crowded.handle, [lost.path], timing=FAST)
+    assert result.groups_replaced == 1
+    assert json.loads(crowded.handle.timeline().commit_metadata(result.instant).extra[ACCEPTED_KEY]) == [
+        {"path": lost.path, "instant": lost.instant, "rows": 1}
+    ]
+    left = {"k1b": (1, "a"), "k2": (2, "b")}
+    assert view_rows(tmp_path / "t") == left == rows_of(tmp_path / "t")
+    crowded.store.put(lost.path, content)
+    assert view_rows(tmp_path / "t") == left == rows_of(tmp_path / "t")
+    crowded.upsert({"k1": (9, "a")})
+    assert rows_of(tmp_path / "t") == {**left, "k1": (9, "a")}
+    assert accept_loss(crowded.handle, timing=FAST).instant is None
+
+
+def lossy(folder):
+    """A table of two rows in files of their own, of which one is gone."""
+    table = make_table(folder)
+    table.insert({"k1": (1, "a")})
+    table.insert({"k2": (2, "a")})
+    table.store.delete(newest_of(table, "k2"))
+    return table
+
+
+@pytest.mark.parametrize("stop", Stop)
+def test_a_killed_acceptance_is_undone_or_done(tmp_path, stop):
+    """Stopped at every write to the store: the loss stands, or is accepted; nothing else is lost."""
+    counting = FaultyStore(lossy(tmp_path / "whole").store, tmp_path / "count")
+    accept_loss(open_table(counting), timing=FAST)
+    assert counting.operations() > 5
+    for at in range(1, counting.operations() + 1):
+        table = lossy(tmp_path / f"t{at}")
+        store = FaultyStore(table.store, tmp_path / f"log{at}", stop_at=at, stop=stop)
+        with suppress(Stopped):
+            accept_loss(open_table(store), timing=FAST)
+        # Its claim is that of this process, which lives: the table waits until the writer counts as dead.
+        accept_loss(table.handle, timing=FAST)
+        assert damaged_files(table.handle) == ()
+        assert rows_of(tmp_path / f"t{at}") == {"k1": (1, "a")}
+        replaced = [i for i in table.handle.timeline().completed_writes if i.action is Action.REPLACECOMMIT]
+        assert len(replaced) == 1
+
+
+def newest_of(table, key):
+    parts = table.handle.view(table.handle.timeline()).all_slices()
+    with_key = (part.path for part in parts if key in str(table.store.read(part.path)))
+    return next(with_key)
+
+
+def test_archiving_does_not_forget_what_is_lost(tmp_path):
+    table = make_table(tmp_path / "t", keep_commits=1, archive_keep_commits=2)
+    table.upsert({"k1": (1, "a")})
+    lost = newest(table, "p=a")
+    table.store.delete(lost.path)
+    for n in range(12):
+        table.upsert({"k2": (n, "b")})
+    clean(table.handle, timing=FAST)
+    archive(table.handle, timing=FAST)
+    assert [file.path for file in damaged_files(table.handle)] == [lost.path]
+    accept_loss(table.handle, timing=FAST)
+    assert archive(table.handle, timing=FAST).instants
+
+
+def test_doctor_says_what_is_lost_asks_and_gives_it_up(shop):
+    table = SmallTable(store=open_store(shop.table))
+
+    def doctor(*arguments):
+        return parquetry("doctor", *arguments, "-p", shop.root)
+
+    nothing = doctor("--accept-loss", "orders")
+    assert (nothing.returncode, nothing.stdout) == (
+        0,
+        "nothing is lost: every file of orders is as its commit wrote it\n",
+    )
+    lost = newest(table, "p=a")
+    table.store.delete(lost.path)
+    asked = doctor("orders", "--accept-loss")
+    assert (asked.returncode, "give --auto-approve" in asked.stderr) == (2, True)
+    assert damaged_files(table.handle)
+    assert doctor("orders").returncode == doctor("--accept-loss").returncode == 2
+    done = doctor("orders", "--accept-loss", "--auto-approve", "--format", "json")
+    answer = json.loads(done.stdout)
+    (file,) = answer["loss"]["files"]
+    assert (done.returncode, answer["loss"]["rows"]) == (0, 1)
+    assert (file["path"], file["rows"], file["min_key"]) == (lost.path, 1, "k1")
+    assert answer["loss"]["instant"] == table.handle.timeline().completed_writes[-1].time
+    assert doctor().returncode == parquetry("inspect", "orders", "-p", shop.root).returncode == 0
+
+
+def test_a_read_does_not_need_commits_that_are_archived_beside_it(tmp_path: Path) -> None:
+    policy = RetentionPolicy(keep_commits=None, keep_versions=1, archive_keep_commits=2)
+    table = make_table(tmp_path / "t")
+    first = table.upsert({"old": (0, "a")}).instant
+    for number in range(5):
+        table.upsert({"k": (number, "b")})
+    clean(table.handle, policy=policy, timing=FAST)
+    view = table.handle.view(table.handle.timeline())
+    files = view.all_slices()
+    assert first in {file.instant for file in files}
+    assert first in archive(table.handle, policy=policy, timing=FAST).instants
+    check_read(table.handle, view, files, until=view.newest, wanted=list)

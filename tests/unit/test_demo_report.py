@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 
+import pytest
 from rich.console import Console
 
-from examples.flights.report import Check, Layout, Report, Step, print_report, reads, write_html
+from examples.flights.report import Check, Layout, Report, Step, _ticks, print_report, reads, write_html
+from tests.support.html_pages import cut_elements, rules, selectors
 
 MEASURED = [
     {
@@ -44,3 +47,61 @@ def test_predicted_and_measured_stand_side_by_side_on_the_page(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "<td>one_week</td><td>files</td><td>12</td><td>3</td><td>3</td>" in page
     assert "<td></td><td>rows</td><td>336,776</td><td>12,345</td><td>13,579</td>" in page
+
+
+def page_of(tmp_path):
+    write_html(report(), tmp_path / "report.html")
+    return (tmp_path / "report.html").read_text()
+
+
+def test_tables_and_charts_scroll_on_a_narrow_screen(tmp_path):
+    wide, cut = cut_elements(page_of(tmp_path))
+    assert (wide, cut) == (7, [])
+
+
+def test_the_page_has_a_dark_mode_in_which_every_colour_is_another_one(tmp_path):
+    page = page_of(tmp_path)
+    colours = {}
+    for media, selector, declarations in rules(page):
+        if selector == ":root":
+            colours[media] = dict(re.findall(r"(--\w+): (#\w+)", declarations))
+    light, dark = colours[""], colours["screen and (prefers-color-scheme: dark)"]
+    assert light.keys() == dark.keys()
+    assert not {name for name in light if light[name] == dark[name]}
+    assert "color-scheme: light dark" in page
+    outside = re.sub(r":root \{[^}]*\}", "", page)
+    assert not re.findall(r"#[0-9a-f]{3,6}\b", outside), "a colour that the dark mode does not know"
+
+
+def test_pages_break_between_charts_and_print_in_colour(tmp_path):
+    page = page_of(tmp_path)
+    assert {"figure", "tr"} <= selectors(page, "break-inside: avoid", media="print")
+    assert "h2" in selectors(page, "break-after: avoid", media="print")
+    assert "*" in selectors(page, "print-color-adjust: exact", media="print")
+    assert ".charts" in selectors(page, "display: block", media="print")
+
+
+def test_the_plot_of_sizes_has_an_axis_with_numbers(tmp_path):
+    page = page_of(tmp_path)
+    for side in ("parquetry", "plain Spark"):
+        plot = re.search(rf'<svg [^>]*aria-label="{side}">.*?</svg>', page, re.DOTALL)[0]
+        at = [(float(x), text) for x, text in re.findall(r'<text x="([\d.]+)" y="80"[^>]*>([^<]+)<', plot)]
+        assert [text for _, text in at] == ["0", "100", "200", "300", "400", "500 KiB"]
+        (first, *_, last) = [x for x, _ in at]
+        dots = sorted(float(x) for x in re.findall(r'<circle [^>]*cx="([\d.]+)"', plot))
+        sizes = [(x - first) / (last - first) * 500 * 1024 for x in dots]
+        assert [round(size) for size in sizes] == [400_000, 500_000]
+
+
+@pytest.mark.parametrize(
+    ("maximum", "expected"),
+    [
+        (1, [0, 1]),
+        (7, [0, 2, 4, 6, 8]),
+        (108, [0, 20, 40, 60, 80, 100, 120]),
+        (488.3, [0, 100, 200, 300, 400, 500]),
+        (99_999, [0, 20_000, 40_000, 60_000, 80_000, 100_000]),
+    ],
+)
+def test_ticks_are_round_and_reach_the_largest_value(maximum, expected):
+    assert _ticks(maximum) == expected

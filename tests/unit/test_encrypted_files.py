@@ -198,6 +198,14 @@ def test_sealed_rows_need_their_package(monkeypatch):
         clustering_spill.Seal()
 
 
+def test_unwrapping_a_key_needs_its_package(monkeypatch):
+    wrapped = LocalKeys("env", lambda _: KEY).wrap_key(bytes(32), "K")
+    for name in ("cryptography.exceptions", "cryptography.hazmat.primitives.ciphers.aead"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(KeyUnavailableError, match=r"install 'parquetry\[encryption\]'"):
+        LocalKeys("env", lambda _: KEY).unwrap_key(wrapped, "K")
+
+
 def test_encrypted_files_on_s3(s3_options, monkeypatch):
     store = open_store(f"s3://{BUCKET}/{uuid.uuid4().hex}", s3_options)
     ctx = context(store, COLUMNS, files=ENCRYPTED)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 
-from parquetry.compiler.errors import UsageError
+import parquetry
+from parquetry.compiler.manifest import compile_project
 from parquetry.compiler.scripts import render_job
 from parquetry.compiler.secrets import reference, references, revealed
 from parquetry.compiler.workspace import jobs_of
+from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
 from parquetry.runtime.applied import write_applied
 from parquetry.runtime.effective import EffectiveWrites, Standing
@@ -63,8 +69,12 @@ def test_a_job_of_another_version_or_shape_is_refused():
         JobPlan.from_json(JOB.to_json() | {"requirements": {"exists": "yes"}})
 
 
+def script_of(job):
+    return render_job(job, file=f"{job.name}.py", package="../parquetry.zip")
+
+
 def test_a_script_is_python_that_holds_exactly_its_job():
-    tree = ast.parse(render_job(JOB))
+    tree = ast.parse(script_of(JOB))
     (assigned,) = [node for node in tree.body if isinstance(node, ast.Assign)]
     assert JobPlan.from_json(ast.literal_eval(assigned.value)) == JOB
     assert "Ingest source in into table t." in ast.get_docstring(tree)
@@ -76,7 +86,60 @@ def test_every_job_of_a_project_renders(tmp_path):
     jobs = jobs_of(workspace, workspace.table("orders"))
     assert [job.name for job in jobs] == ["create", "ingest_landing", "clean"]
     for job in jobs:
-        assert ast.get_docstring(ast.parse(render_job(job)))
+        assert ast.get_docstring(ast.parse(script_of(job)))
+
+
+def test_compiled_scripts_have_relative_paths_and_name_what_is_there(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    written = compile_project(folder.workspace()).files
+    assert {str(path) for path in written} >= {"target/manifest.json", "target/jobs/parquetry.zip"}
+    for path in written:
+        full = folder.root / path
+        if path.suffix in (".py", ".json"):
+            assert str(tmp_path) not in full.read_text()
+        if path.suffix == ".py":
+            named = re.findall(r"[\w./]+\.(?:zip|py)\b", ast.get_docstring(ast.parse(full.read_text())))
+            assert len(named) == 2
+            assert all((full.parent / name).is_file() for name in named)
+
+
+def test_compiled_scripts_run_from_any_folder_and_after_the_project_has_moved(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    compile_project(folder.workspace())
+    moved = (folder.root).rename(tmp_path / "moved project")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    jobs = moved / "target" / "jobs" / "orders"
+    for command in (
+        [jobs / "create.py"],
+        [jobs / "clean.py"],
+        ["-m", "parquetry.runtime", jobs / "clean.json"],
+    ):
+        done = subprocess.run(
+            [sys.executable, *map(str, command)], cwd=elsewhere, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert list(elsewhere.iterdir()) == []
+    table = moved / parquetry.load(moved).tables["orders"]
+    assert (table / ".hoodie" / "hoodie.properties").is_file()
+    relative = subprocess.run(
+        [sys.executable, "clean.py"], cwd=jobs, capture_output=True, text=True, check=False
+    )
+    assert relative.returncode == 0, relative.stderr
+
+
+@pytest.mark.parametrize(
+    ("directory", "location", "expected"),
+    [
+        ("../../..", "warehouse/t", ("/p", "/p/warehouse/t")),
+        ("../../..", "../lake/t", ("/p", "/lake/t")),
+        ("../../..", "s3://b/t", ("/p", "s3://b/t")),
+        ("/q", "/w/t", ("/q", "/w/t")),
+    ],
+)
+def test_paths_of_a_job_start_at_its_file(directory, location, expected):
+    placed = replace(JOB, directory=directory, location=location).at("/p/target/jobs/t")
+    assert (placed.directory, placed.location) == expected
 
 
 def secret(template, text):

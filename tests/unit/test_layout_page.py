@@ -15,6 +15,7 @@ from parquetry.compiler.layout_page import size_bars
 from parquetry.compiler.saved_layout import read_layouts
 from parquetry.runtime.applied import write_applied
 from tests.support.handmade import HandmadeTable, spec
+from tests.support.html_pages import cut_elements
 
 
 class Page(HTMLParser):
@@ -110,3 +111,13 @@ def test_files_that_share_values_of_clustering_columns_are_counted_by_partition(
         {"column": "n", "depth": 2},
         {"column": "id", "depth": 1},
     ]
+
+
+def test_nothing_on_the_page_is_cut_on_a_narrow_screen(tmp_path):
+    table = HandmadeTable(tmp_path / "t")
+    table.commit("1", {"p=a": {"f-0": [("k", 1)]}, "p=b": {"f-1": [("l", 2), ("m", 3)]}})
+    page = InspectView().html(inspect_table(table.store))
+    wide, cut = cut_elements(page)
+    assert wide >= 2
+    assert cut == []
+    assert page.count("<div") == page.count("</div>")

@@ -15,9 +15,11 @@ from parquetry.compiler.plan_codec import decode, encode
 from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime import sources
 from parquetry.runtime.ingestion import find_due, look_for_due
+from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+from tests.support.command_script import parquetry
 from tests.support.project_folder import EVENTS as SMALL_EVENTS
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, SmallTable
@@ -154,7 +156,7 @@ def test_a_long_ledger_is_folded_by_runs_and_not_by_plans(folder):
 
 
 def folded(store):
-    return [i.path for i in store.list(".hoodie/.parquetry/sources/landing") if i.path.endswith(".parquet")]
+    return [i.path for i in store.list(".hoodie/.parquetry/sources/landing") if ".folded" in i.path]
 
 
 def test_every_shape_says_it_and_the_saved_plan_keeps_it(folder):
@@ -168,6 +170,7 @@ def test_every_shape_says_it_and_the_saved_plan_keeps_it(folder):
         "size_bytes": 13,
         "changed_files": 0,
         "problem": None,
+        "warning": None,
     }
     assert decode(encode(plan), name="plan.json") == plan
     line = "ingest landing (upsert): 1 file, 13 B"
@@ -180,3 +183,108 @@ def test_every_shape_says_it_and_the_saved_plan_keeps_it(folder):
 
 def test_without_due_no_source_is_listed(folder):
     assert plan_workspace(folder.workspace(), now_ms=NOW).evidence.ingest is None
+
+
+def changed_source(folder, **settings):
+    """The sources of events as applied, the first with other settings."""
+    first, *others = EVENTS["sources"]
+    folder.write("tables/events.yml", EVENTS | {"sources": [first | settings, *others]})
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+
+
+def test_a_folder_that_is_not_there_is_a_warning_and_by_option_an_error(folder):
+    (folder.root / "landing").rmdir()
+    found = ingest(folder, "events", "landing")
+    assert "there is no folder landing" in found.warning
+    assert (found.problem, found.is_due) == (None, False)
+    plan = due(folder)
+    said = " ".join(PlanView().text(plan, Paint(enabled=False)).split())
+    assert "ingest landing (upsert): nothing new; warning: landing/*.csv matches nothing" in said
+    assert decode(encode(plan), name="plan.json").evidence.ingest["events"][0].warning == found.warning
+    (folder.root / "landing").mkdir()
+    assert ingest(folder, "events", "landing").warning is None
+    (folder.root / "landing").rmdir()
+    changed_source(folder, if_missing="error")
+    found = ingest(folder, "events", "landing")
+    assert (found.warning, "there is no folder landing" in found.problem) == (None, True)
+
+
+def test_a_file_that_is_not_there_is_an_error_and_by_option_a_warning(folder):
+    changed_source(folder, path="landing/today.csv")
+    assert "there is no file or folder" in ingest(folder, "events", "landing").problem
+    changed_source(folder, path="landing/today.csv", if_missing="warn")
+    found = ingest(folder, "events", "landing")
+    assert (found.problem, "there is no file or folder" in found.warning) == (None, True)
+    changed_source(folder, path="warehouse/nothing", format="hudi", if_missing="warn")
+    assert "no Hudi table" in ingest(folder, "events", "landing").warning
+
+
+def read_in_full(folder):
+    """What a run of the source leaves that is read in full: rows and a ledger entry; None when nothing is due."""
+    handle = open_table(store_of(folder))
+    source = next(s for s in handle.spec.sources if s.name == "again")
+    batch = find_due(handle, source, directory=str(folder.root), storage={})
+    if batch is None:
+        return None
+    table = SmallTable(store=store_of(folder), timing=FAST)
+    return table.upsert({"k1": (1, "a")}, consumed=[batch.consumption])
+
+
+def test_a_full_read_of_what_was_read_is_not_due(folder):
+    put(folder, "again/a.csv", "id\n1\n")
+    put(folder, "again/b.csv", "id\n2\n")
+    assert read_in_full(folder).instant is not None
+    assert read_in_full(folder) is None
+    assert not ingest(folder, "events", "again").is_due
+    (folder.root / "again/b.csv").unlink()
+    assert ingest(folder, "events", "again").files == 1
+    assert read_in_full(folder).instant is not None
+    put(folder, "again/a.csv", "id\n1\n3\n")
+    newest = read_in_full(folder).instant
+    assert read_in_full(folder) is None
+    rollback(open_table(store_of(folder)), newest)
+    assert read_in_full(folder).instant is not None
+    assert read_in_full(folder) is None
+
+
+def test_a_full_read_is_due_again_when_the_source_says_something_else(folder):
+    put(folder, "again/a.csv", "id\n1\n")
+    assert read_in_full(folder).instant is not None
+    landing, again, once = EVENTS["sources"]
+    folder.write(
+        "tables/events.yml", EVENTS | {"sources": [landing, again | {"options": {"sep": ";"}}, once]}
+    )
+    workspace = folder.workspace()
+    assert apply_plan(plan_workspace(workspace, now_ms=NOW), workspace).failure is None
+    assert ingest(folder, "events", "again").files == 1
+
+
+def test_of_two_full_reads_of_the_same_one_counts(folder):
+    put(folder, "again/a.csv", "id\n1\n")
+    handle = open_table(store_of(folder))
+    source = next(s for s in handle.spec.sources if s.name == "again")
+    batch = find_due(handle, source, directory=str(folder.root), storage={})
+    table = SmallTable(store=store_of(folder), timing=FAST)
+    assert table.upsert({"k1": (1, "a")}, consumed=[batch.consumption]).instant is not None
+    assert table.upsert({"k1": (1, "a")}, consumed=[batch.consumption]).superseded
+
+
+def test_a_ledger_that_was_folded_knows_full_reads(folder):
+    for number in range(sources.FOLD_ABOVE + 2):
+        put(folder, "again/a.csv", f"id\n{'1' * (number + 1)}\n")
+        assert read_in_full(folder).instant is not None
+    assert read_in_full(folder) is None
+
+
+def test_run_says_what_plan_says_of_a_folder_that_is_not_there(folder):
+    (folder.root / "landing").rmdir()
+    done = parquetry("run", "-q", "--only", "ingest", "--select", "events", "-p", folder.root)
+    assert done.returncode == 0
+    said = " ".join(done.stdout.split())
+    assert "nothing new; warning: landing/*.csv matches nothing: there is no folder landing" in said
+    (results,) = folder.root.glob("target/runs/*/results.json")
+    assert "no folder landing" in json.loads(results.read_text())["jobs"][0]["result"]["warnings"][0]
+    changed_source(folder, if_missing="error")
+    done = parquetry("run", "-q", "--only", "ingest", "--select", "events", "-p", folder.root)
+    assert (done.returncode, "there is no folder landing" in done.stdout + done.stderr) == (1, True)

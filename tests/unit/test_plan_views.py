@@ -40,12 +40,15 @@ from parquetry.compiler.plan import (
 )
 from parquetry.compiler.plan_codec import decode, encode, plan_of
 from parquetry.compiler.plan_outlook import Outlook
+from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.review import scalar, yaml_diff
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.layout.skipping import Touched
 from parquetry.runtime.spec import Column, TableSpec
-from tests.support.project_folder import ProjectFolder
+from tests.support.html_pages import cut_elements, selectors
+from tests.support.project_folder import ProjectFolder, columns_with
 
 SPEC = TableSpec(name="t", columns=(Column(name="a", type="int"),), record_key=("a",))
 EXISTS = Requirements(exists=True)
@@ -69,7 +72,19 @@ FIGURES = TableFigures(
     small_files_after=20,
     sizes_before=(20, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0),
     sizes_after=(0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0),
-    queries=(QueryFigures(name="by_day", read=9, total=24, read_after=2, total_after=6),),
+    queries=(
+        QueryFigures(
+            name="by_day",
+            read=9,
+            total=24,
+            read_after=2,
+            total_after=6,
+            now=Touched(files=9, row_groups=30, rows=120_000, data_bytes=3_000_000),
+            expected=Touched(files=2, row_groups=3, rows=9_000, data_bytes=200_000),
+            rows=500_000,
+            sampled=True,
+        ),
+    ),
     debt=DEBT,
 )
 NASTY = "Ends ``` and ~~~~ </details><script>alert(1)</script> | @everyone\n::error::x %0A"
@@ -119,7 +134,17 @@ def plan(actions=(), blocked_tables=(), **evidence):
 
 FULL = plan(
     [
-        action(changes=[change("sizing.max_file_size", "120MiB", "64MiB", origin="tables/orders.yml:9:3")]),
+        action(
+            changes=[
+                change(
+                    "sizing.max_file_size",
+                    "120MiB",
+                    "64MiB",
+                    ChangeClass.POLICY,
+                    origin="tables/orders.yml:9:3",
+                )
+            ]
+        ),
         action("items", [change(origin="tables/items.yml:4:1")], ChangeClass.METADATA),
     ],
     [blocked()],
@@ -131,17 +156,61 @@ FULL = plan(
 def test_a_comment_begins_with_the_marker_and_says_what_there_is_to_know():
     text = render_markdown(FULL, max_bytes=60_000)
     assert text.startswith("<!-- parquetry:plan project=shop target=prod -->\n### ")
-    assert "1 metadata, 1 policy, 1 blocked, 0 unchanged." in text.splitlines()[1]
+    first = text.splitlines()[1]
+    assert first == (
+        "### parquetry plan for `prod`, blocked by 1 table: 1 blocked, 1 metadata, 1 policy, 0 unchanged."
+    )
     (row,) = [line for line in text.splitlines() if line.startswith("| `orders` |")]
     assert "3.2 GB to rewrite, about 3 runs at 1GiB, about 4 min" in row
     assert "24 -&gt; 6 files" in row
-    assert "by_day: reads 9 of 24 files, then about 2 of 6" in row
+    assert "by_day: 120,000 -&gt; 9,000 of 500,000 rows, 3 MB -&gt; 200 KB" in row
+    assert "| by_day | 9 of 24 -&gt; 2 of 6 | 120,000 -&gt; 9,000 of 500,000 | 3 MB -&gt; 200 KB |" in text
     assert "-  max_file_size: 120MiB\n+  max_file_size: 64MiB\n" in text
     assert "| up to 10 % | 20 | 0 |" in text
     assert "   cp a b\n" in text
     assert f"plan `{FULL.plan_id}`" in text
     assert "--approved" not in text, "a blocked plan is not applied"
     assert "commit 0123456789ab" in text
+
+
+def test_a_plan_that_is_blocked_says_so_first():
+    """In text, in the comment and on the page; no other plan does."""
+    open_one = plan([action()])
+    two = plan([action()], [blocked(), blocked("items")])
+    view = PlanView()
+    text = view.text(two, Paint(enabled=False))
+    assert text.splitlines()[0] == "blocked by 2 tables, project shop, target prod, commit 0123456789ab"
+    page = render_html(two)
+    assert "<h1>parquetry plan, blocked by 2 tables: shop at prod</h1>" in page
+    assert '<p class="lead">2 blocked, 1 policy, 0 unchanged.</p>' in page
+    assert "blocked by 2 tables" in render_markdown(two, max_bytes=60_000).splitlines()[1]
+    for said in (
+        view.text(open_one, Paint(enabled=False)),
+        render_html(open_one),
+        render_markdown(open_one, max_bytes=60_000),
+    ):
+        assert "blocked" not in said.split("</style>")[-1]
+
+
+def test_a_change_of_several_classes_names_all_of_them():
+    several = action(
+        changes=[
+            dataclasses.replace(change("columns.extra"), change_class=ChangeClass.EVOLVE),
+            dataclasses.replace(change("description"), change_class=ChangeClass.METADATA),
+            dataclasses.replace(change("sizing.max_file_size"), change_class=ChangeClass.POLICY),
+        ],
+        change_class=ChangeClass.EVOLVE,
+    )
+    made = plan([several, action("items", change_class=ChangeClass.POLICY)])
+    named = "evolve + policy + metadata"
+    text = PlanView().text(made, Paint(enabled=False))
+    assert f"~ orders  {named}\n" in text
+    assert f"1 policy, 1 {named}, 0 unchanged." in text
+    comment = render_markdown(made, max_bytes=60_000)
+    assert f": 1 policy, 1 {named}, 0 unchanged.\n" in comment.split("\n\n")[0] + "\n"
+    assert f"| `orders` | 3 fields | {named} |" in comment
+    assert f"<code>orders</code>: {named}, 3 fields" in comment
+    assert f'<h2>orders <span class="kind">{named} SC201</span></h2>' in render_html(made)
 
 
 EVERY_CLASS = plan(
@@ -222,7 +291,7 @@ ALIKE = [
     "moved to payments",
     "tables/shut.yml:7:1",
     "SC101",  # the code of a breaking change
-    "3.2 GB, small files 3 -> 20",
+    "3.2 GB, 3 small by today's limit, 20 by the new one",
     "apply records that it is forgotten",
     "scope auto: one order over 1 partition: the queries then read at least a tenth less",
     "77",
@@ -365,7 +434,19 @@ def test_a_page_is_whole_and_needs_nothing_beside_it():
 
 
 def test_nobody_writes_markup_into_a_page_or_a_comment():
-    entry = action(changes=[change(new=NASTY, allowed=NASTY, live=NASTY, origin="tables/a.yml:1:1")])
+    entry = action(
+        changes=[
+            change(
+                "description",
+                "a",
+                NASTY,
+                ChangeClass.POLICY,
+                allowed=NASTY,
+                live=NASTY,
+                origin="tables/a.yml:1:1",
+            )
+        ]
+    )
     made = plan([entry], [dataclasses.replace(blocked(), reason=NASTY)])
     assert "script" not in tags_of(render_html(made)).seen
     text = render_markdown(made, max_bytes=60_000)
@@ -381,7 +462,7 @@ def test_nobody_writes_markup_into_a_page_or_a_comment():
         "::notice file=tables/a.yml,line=1,col=1,title=orders policy::description: a -> "
     )
     assert "::error::x %250A" in notice
-    assert summary.endswith("::1 policy, 1 blocked, 0 unchanged.")
+    assert summary.endswith("::1 blocked, 1 policy, 0 unchanged.")
 
 
 def test_annotations_stand_at_the_lines_that_cause_them():
@@ -476,3 +557,27 @@ def test_annotations_lead_from_the_checkout_to_a_project_below_it(tmp_path, monk
     assert file_of(outside) == "tables/orders.yml"
     monkeypatch.chdir(folder.root)
     assert file_of(outside) == "lake/tables/orders.yml"
+
+
+def test_every_view_names_the_sql_that_only_spark_can_check(tmp_path):
+    folder = ProjectFolder.create(tmp_path)
+    source = {"name": "landing", "format": "csv", "path": "landing/*.csv", "select": "select * from source"}
+    folder.orders(columns=columns_with(half={"type": "double", "generated": "amount / 2"}), sources=[source])
+    made = plan_workspace(folder.workspace(), now_ms=1)
+    paths = ("columns.half.generated", "sources.landing.select")
+    assert made.evidence.unchecked_sql == {"orders": paths}
+    assert decode(encode(made), name="plan.json").evidence == made.evidence
+    text = " ".join(PlanView().text(made, Paint(enabled=False)).split())
+    for shown in (text, render_markdown(made, max_bytes=60_000), html.unescape(render_html(made))):
+        assert "only Spark checks functions and types" in shown
+        assert all(path in shown.replace("\\", "") for path in paths)
+
+
+@pytest.mark.parametrize("plan", [EVERY_CLASS, FULL], ids=["every class", "full"])
+def test_nothing_on_the_page_is_cut_on_a_narrow_screen_or_between_sheets(plan):
+    page = render_html(plan)
+    wide, cut = cut_elements(page)
+    assert wide >= 3
+    assert cut == []
+    assert page.count("<div") == page.count("</div>")
+    assert {"figure", "tr"} <= selectors(page, "break-inside: avoid", media="print")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,6 +15,7 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.compiler.scaffold import ScaffoldError, project_name, scaffold
 from parquetry.project.schema import Kind, bundled
+from parquetry.version import VERSION
 from tools.command_reference import commands
 
 
@@ -60,8 +65,8 @@ def test_the_workflow_runs_commands_that_exist(tmp_path):
     runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
     ours = [run.split() for run in runs if run.startswith("parquetry ")]
     known = {name: {o for p in command.params for o in p.opts} for name, command in commands()}
-    assert [words[1] for words in ours] == ["validate", "fmt", "ls"]
-    for words in ours:
+    assert [words[1] for words in ours] == ["validate", "fmt", "ls", "diff"]
+    for words in ours[:3]:
         assert {word for word in words if word.startswith("-")} <= known[words[1]]
         options = [word for word in words[2:] if word != "github"]
         ran = parquetry(words[1], *words[2:], "--project", tmp_path)
@@ -97,3 +102,123 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path):
 )
 def test_names_of_directories_become_names_of_projects(tmp_path, directory, name):
     assert project_name(tmp_path / directory) == name
+
+
+def workflow_of(root, file="parquetry.yml"):
+    document = yaml.safe_load((root / ".github/workflows" / file).read_text())
+    (job,) = document["jobs"].values()
+    return document, job["steps"]
+
+
+def test_the_workflow_of_a_project_in_a_folder_lies_at_the_root_of_the_repository(tmp_path):
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    made = json.loads(parquetry("init", tmp_path / "data" / "my shop", "--format", "json").stdout)
+    assert "../../.github/workflows/parquetry.yml" in made["files"]
+    assert not (tmp_path / "data/my shop/.github").exists()
+    document, steps = workflow_of(tmp_path)
+    assert document["defaults"]["run"]["working-directory"] == "data/my shop"
+    assert document["permissions"] == {"contents": "read"}
+    assert steps[0]["with"] == {"fetch-depth": 0}
+    # A second project has a workflow of its own, and nothing is replaced.
+    before = (tmp_path / ".github/workflows/parquetry.yml").read_text()
+    scaffold(tmp_path / "other")
+    assert (tmp_path / ".github/workflows/parquetry.yml").read_text() == before
+    second, _ = workflow_of(tmp_path, "parquetry-other.yml")
+    assert second["defaults"]["run"]["working-directory"] == "other"
+    (tmp_path / "again").mkdir()
+    (tmp_path / ".github/workflows/parquetry-again.yml").write_text("mine\n")
+    with pytest.raises(ScaffoldError, match=r"parquetry-again\.yml is there already"):
+        scaffold(tmp_path / "again")
+
+
+def test_at_the_root_and_outside_a_repository_the_workflow_needs_no_folder(tmp_path):
+    subprocess.run(["git", "init", "-q", str(tmp_path / "repository")], check=True)
+    for root in (tmp_path / "repository", tmp_path / "plain"):
+        scaffold(root)
+        assert "defaults" not in workflow_of(root)[0]
+
+
+def test_the_steps_of_the_workflow_pass_where_they_are_run(tmp_path):
+    """Each step as GitHub runs it, in its folder and by bash; pip is replaced by one that reads the file."""
+    subprocess.run(["git", "init", "-q", "-b", "main", str(tmp_path)], check=True)
+    scaffold(tmp_path / "lake", installs="parquetry @ git+https://example.org/parquetry@abc")
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-qm", "a project"], check=True)
+    subprocess.run([*git, "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
+    (tmp_path / "bin").mkdir()
+    pip = tmp_path / "bin" / "pip"
+    pip.write_text('#!/bin/sh\ntest "$1 $2" = "install -r" && grep -q "^parquetry @ git+https" "$3"\n')
+    pip.chmod(0o755)
+    document, steps = workflow_of(tmp_path)
+    path = os.pathsep.join([str(pip.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+    for step in steps:
+        if "run" in step:
+            done = subprocess.run(
+                ["bash", "-e", "-o", "pipefail", "-c", step["run"]],
+                cwd=tmp_path / document["defaults"]["run"]["working-directory"],
+                env={**os.environ, "PATH": path, "GITHUB_BASE_REF": "main"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, (step, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("record", "requirement"),
+    [
+        (None, f"parquetry=={VERSION}"),
+        (
+            {"url": "https://u:p@example.org/o/p.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "parquetry @ git+https://example.org/o/p.git@abc",
+        ),
+        (
+            {"url": "ssh://git@example.org/o/p", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "parquetry @ git+https://example.org/o/p@abc",
+        ),
+        (
+            {"url": "https://t:s@example.org/p.whl?x=1", "archive_info": {}},
+            "parquetry @ https://example.org/p.whl?x=1",
+        ),
+        ({"url": "file:///nowhere", "dir_info": {"editable": True}}, None),
+    ],
+)
+def test_what_the_workflow_installs_is_what_was_installed_here(tmp_path, monkeypatch, record, requirement):
+    class Installed:
+        def read_text(self, name):
+            return None if record is None else json.dumps(record)
+
+    monkeypatch.setattr("parquetry.compiler.scaffold.distribution", lambda _: Installed())
+    made = scaffold(tmp_path)
+    assert made.installs == requirement
+    lines = [line for line in (tmp_path / "requirements.txt").read_text().splitlines() if line[:1] != "#"]
+    assert lines == ([] if requirement is None else [requirement])
+
+
+def test_a_clone_that_was_pushed_is_installed_from_where_it_was_pushed_to(tmp_path, monkeypatch):
+    clone = tmp_path / "clone of it"
+    subprocess.run(["git", "init", "-q", str(clone)], check=True)
+    git = ("git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@example.org")
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    subprocess.run([*git, "remote", "add", "origin", "git@example.org:o/p.git"], check=True)
+
+    class Installed:
+        def read_text(self, name):
+            return json.dumps({"url": clone.as_uri(), "dir_info": {"editable": True}})
+
+    monkeypatch.setattr("parquetry.compiler.scaffold.distribution", lambda _: Installed())
+    assert scaffold(tmp_path / "a").installs is None
+    subprocess.run([*git, "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
+    commit = subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    assert scaffold(tmp_path / "b").installs == f"parquetry @ git+https://example.org/o/p.git@{commit}"
+
+
+def test_nobody_knowing_what_to_install_is_said_at_once_and_by_the_workflow(tmp_path, monkeypatch):
+    monkeypatch.setattr("parquetry.compiler.scaffold._requirement", lambda: None)
+    said = parquetry("init", tmp_path).stdout
+    assert "For the workflow: name in requirements.txt where pip gets parquetry from." in said
+    (install,) = [step["run"] for step in workflow_of(tmp_path)[1] if "pip" in step.get("run", "")]
+    assert "::error::requirements.txt does not name parquetry" in install

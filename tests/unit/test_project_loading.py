@@ -565,6 +565,22 @@ def test_a_warning_at_defaults_goes_once_every_table_allows_it(tmp_path):
     assert shared_warnings(tmp_path / "both", defaults=UNEQUAL, allowed=both) == []
 
 
+def test_a_finding_in_a_shared_file_names_the_tables_that_it_is_about(tmp_path):
+    policy = "clustering: {trigger: async, execution: {columns: [day]}}\n"
+    columns = "columns:\n  - {name: id, type: string, nullable: false}\n  - {name: day, type: string}\n"
+    head = "apiVersion: parquetry/v1\nkind: table\n"
+    end = "record_key: [id]\npolicy: safe\n"
+    files = {
+        "policies/safe.yml": SAFE + policy,
+        "tables/a.yml": table_named("a", "policy: safe\n"),
+        "tables/b.yml": f"{head}name: b\n{columns}{end}",
+        "tables/c.yml": table_named("c", "policy: safe\n"),
+    }
+    (found,) = project.load(write_project(tmp_path, files)).diagnostics
+    assert (found.code, found.file) == ("PQ401", "policies/safe.yml")
+    assert found.summary.startswith("in tables 'a', 'c': clustering.execution.columns names the column 'day'")
+
+
 def test_an_allow_entry_for_a_table_outside_the_policy_is_reported(tmp_path):
     root = write_project(
         tmp_path,
@@ -619,7 +635,7 @@ def test_formatting_and_order_change_nothing(tmp_path):
         ("tests:\n" + "".join(f"  - {{not_null: [c{number}]}}\n" for number in range(900)), "PQ401"),
         ("tests:\n" + "".join(f"  - {{nul: [c{number}]}}\n" for number in range(900)), "PQ015"),
         ("tests:\n" + "".join(f'  - {{unique: ["{{{{ x{number} }}}}"]}}\n' for number in range(3000)), "PQ010"),
-        ("queries:\n" + "".join(f"  - {{name: q{n}, where: \"{' + '.join(f'i{d}' for d in range(200))}\"}}\n" for n in range(200)), None),
+        ("queries:\n" + "".join(f"  - {{name: q{n}, where: \"{' + '.join(f'i{d}' for d in range(200))}\"}}\n" for n in range(200)), "PQ603"),
         ('queries:\n  - {name: q, where: "' + "x -> " * 2000 + '1"}\n', None),
     ],
     ids=["keys", "tags", "columns", "tests", "templates", "words", "lambdas"],
@@ -637,7 +653,7 @@ def test_very_wide_tables(tmp_path):
     more = "tests:\n" + "".join(f"  - {{not_null: [colum_{number}]}}\n" for number in range(300))
     text = TABLE.replace("record_key", columns + struct + "record_key") + more
     result = project.load(write_project(tmp_path, {"tables/flights.yml": text}))
-    assert {found.code for found in result.diagnostics} == {"PQ401"}
+    assert {found.code for found in result.diagnostics} == {"PQ401", "PQ709"}
 
 
 def test_no_findings_are_made_up_around_broken_parts(tmp_path):
@@ -654,3 +670,175 @@ def test_no_findings_are_made_up_around_broken_parts(tmp_path):
         tmp_path, {"parquetry.yml": "vars: [", "tables/flights.yml": TABLE + "owner: \"{{ var('x') }}\"\n"}
     )
     assert codes(root) == [("PQ002", "parquetry.yml")]
+
+
+def targets_with_variables(root):
+    (root / "tables").mkdir(parents=True)
+    (root / "parquetry.yml").write_text(
+        "apiVersion: parquetry/v1\nkind: project\nname: demo\ndefault_target: dev\nvars: {keep: 12}\n"
+        "targets:\n"
+        "  dev: {warehouse: \"./{{ var('place') }}\", vars: {place: scratch}}\n"
+        "  prod: {warehouse: \"./{{ var('place') }}\", vars: {place: gold, keep: 48}}\n"
+    )
+    (root / "tables" / "t.yml").write_text(
+        "apiVersion: parquetry/v1\nkind: table\nname: t\ncolumns: [{name: id, type: string, nullable: false}]\n"
+        "record_key: [id]\nretention: {archive: {keep_commits: \"{{ var('keep') }}\"}, clean: {keep_commits: 5}}\n"
+        "description: \"of {{ var('place') }}\"\n"
+    )
+    return root
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "keep", "place", "other"),
+    [
+        (None, {}, 12, "scratch", "gold"),
+        ("prod", {}, 48, "gold", "scratch"),
+        ("prod", {"keep": "7"}, 7, "gold", "scratch"),
+        ("dev", {"place": "mine"}, 12, "mine", "mine"),
+    ],
+)
+def test_the_vars_of_a_target_lie_between_the_project_s_and_those_given(
+    tmp_path, target, given, keep, place, other
+):
+    root = targets_with_variables(tmp_path)
+    result = project.load(root, target=target, variables=given, environment=None)
+    assert result.diagnostics == ()
+    (table,) = result.project.tables
+    assert table.retention.archive_keep_commits == keep
+    assert table.description == f"of {place}"
+    assert table.location == f"{root}/{place}/t"
+    assert result.project.other_warehouses == (f"{root}/{other}",)
+
+
+def test_a_variable_that_no_target_knows_is_undeclared(tmp_path):
+    root = targets_with_variables(tmp_path)
+    with pytest.raises(UndeclaredVariableError, match="did you mean 'place'"):
+        project.load(root, variables={"plaec": "x"}, environment=None)
+
+
+def test_findings_in_the_vars_of_any_target_are_found_at_every_target(tmp_path):
+    root = targets_with_variables(tmp_path)
+    text = (root / "parquetry.yml").read_text()
+    (root / "parquetry.yml").write_text(
+        text.replace("place: gold, keep: 48", "place: gold, keep: many, kep: 1")
+    )
+    for target in ("dev", "prod"):
+        found = project.load(root, target=target, environment=None).diagnostics
+        assert [(d.code, d.line) for d in found] == [("PQ207", 8), ("PQ209", 8)]
+        assert "variable 'keep' must be a whole number, not 'many'" in found[0].message
+        assert "variable 'kep' of target 'prod' has no value at dev; did you mean 'keep'?" in found[1].message
+
+
+@pytest.mark.parametrize(
+    ("more", "warned"),
+    [
+        ("partition_by: [day]\n", True),
+        ("partition_by: [day]\nkey_scope: table\n", False),
+        ("partition_by: [id]\n", False),
+        ("partition_by: [bucket]\n", False),
+        ("partition_by: [bucket, day]\n", True),
+        ("partition_by: [mixed]\n", True),
+        ("partition_by: [today]\n", True),
+        ("partition_by: [day]\nsources: [{name: s, format: json, path: x, operation: insert}]\n", False),
+        ("partition_by: [day]\nsources: [{name: s, format: json, path: x}]\n", True),
+        ("partition_by: [day]\nsources: [{name: s, format: json, path: x, operation: delete}]\n", True),
+        ("", False),
+    ],
+)
+def test_keys_that_may_change_their_partition(tmp_path, more, warned):
+    columns = """\
+  - {name: day, type: date}
+  - {name: bucket, type: int, generated: "pmod(hash(ID), 8)"}
+  - {name: mixed, type: string, generated: "concat(id, day)"}
+  - {name: today, type: date, generated: "if(id = 'x', current_date, null)"}
+record_key"""
+    text = TABLE.replace("record_key", columns) + more
+    root = write_project(tmp_path, {"tables/flights.yml": text})
+    found = [one for one in project.load(root).diagnostics if one.code == "PQ710"]
+    assert len(found) == warned
+    assert all("key_scope: table" in one.hint for one in found)
+    if warned:
+        accepted = PROJECT + "allow:\n  - {code: PQ710, table: flights, reason: days never change}\n"
+        assert codes(write_project(tmp_path, {"parquetry.yml": accepted, "tables/flights.yml": text})) == []
+
+
+def test_tests_are_said_to_be_idle(tmp_path):
+    text = TABLE + 'tests:\n  - {unique: [id]}\n  - {expression: "nope > 1"}\n  - {expression: id >}\n'
+    assert [code for code, _ in codes(write_project(tmp_path, {"tables/flights.yml": text}))] == [
+        "PQ709",
+        "PQ603",
+        "PQ601",
+    ]
+
+
+def test_what_only_overrides_bring_about_names_their_targets(tmp_path):
+    limits = "sizing: {max_file_size: 120MiB, small_file_limit: 100MiB}\n"
+    lower = "overrides: {sizing: {max_file_size: 64MiB}}"
+    targets = f"""\
+targets:
+  dev: {{warehouse: ./dev}}
+  test: {{warehouse: ./test, {lower}}}
+  prod: {{warehouse: ./prod, {lower}}}
+  spare: {{warehouse: ./spare, overrides: {{sizing: {{max_file_size: 200MiB}}}}}}
+default_target: dev
+"""
+    head = PROJECT[: PROJECT.index("targets:")]
+    root = write_project(tmp_path, {"parquetry.yml": head + targets, "tables/flights.yml": TABLE + limits})
+    said = "sizing.small_file_limit (100MiB) is above sizing.max_file_size (64MiB)"
+    (found,) = project.load(root).diagnostics
+    assert found.summary == f"with the overrides of targets 'test', 'prod': {said}"
+    (chosen,) = project.load(root, target="prod", environment={}).diagnostics
+    assert chosen.summary == f"with the overrides of target 'prod': {said}"
+    assert project.load(root, target="dev", environment={}).diagnostics == ()
+    broken = TABLE + limits.replace("100MiB", "300MiB")
+    root = write_project(tmp_path, {"parquetry.yml": head + targets, "tables/flights.yml": broken})
+    plain, *others = sorted(one.summary for one in project.load(root, target="dev").diagnostics)
+    assert plain == "sizing.small_file_limit (300MiB) is above sizing.max_file_size (120MiB)"
+    assert [one.partition(":")[0] for one in others] == [
+        "with the overrides of target 'spare'",
+        "with the overrides of targets 'test', 'prod'",
+    ]
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ["{{ var('limit') }}", "{{ '200MiB' if target.name == 'prod' else '64MiB' }}"],
+    ids=["var", "name"],
+)
+@pytest.mark.parametrize("place", ["table", "defaults", "policy"])
+def test_overrides_of_another_target_are_checked_with_the_values_that_templates_have_there(
+    tmp_path, limit, place
+):
+    sizing = f'sizing: {{max_file_size: "{limit}", small_file_limit: 32MiB}}\n'
+    targets = """\
+vars: {limit: 64MiB}
+targets:
+  dev: {warehouse: ./dev}
+  prod: {warehouse: ./prod, vars: {limit: 200MiB}, overrides: {sizing: {small_file_limit: 150MiB}}}
+  low: {warehouse: ./low, overrides: {sizing: {small_file_limit: 100MiB}}}
+default_target: dev
+"""
+    head = PROJECT[: PROJECT.index("vars:")] + targets
+    policy = f"apiVersion: parquetry/v1\nkind: policy\nname: limits\n{sizing}"
+    files = {
+        "table": {"parquetry.yml": head, "tables/flights.yml": TABLE + sizing},
+        "defaults": {"parquetry.yml": f"{head}defaults:\n  {sizing}", "tables/flights.yml": TABLE},
+        "policy": {
+            "parquetry.yml": head,
+            "tables/flights.yml": TABLE + "policy: limits\n",
+            "policies/limits.yml": policy,
+        },
+    }
+    (found,) = project.load(write_project(tmp_path, files[place])).diagnostics
+    said = "sizing.small_file_limit (100MiB) is above sizing.max_file_size (64MiB)"
+    assert found.summary.removeprefix("in table 'flights': ") == f"with the overrides of target 'low': {said}"
+
+
+@pytest.mark.parametrize(("condition", "said"), [("source.op = 'D'", []), ("source.po = 'D'", ["PQ603"])])
+def test_delete_when_may_name_the_table_of_a_selected_column(tmp_path, condition, said):
+    source = f"""\
+sources:
+  - {{name: s, format: json, path: x, select: "select id, op from source", delete_when: "{condition}", drop: [op]}}
+"""
+    root = write_project(tmp_path, {"tables/flights.yml": TABLE + source})
+    assert [code for code, _ in codes(root)] == said

@@ -274,7 +274,8 @@ def test_built_in_layer_has_every_default():
     ids=lambda case: f"{case.kind}/{case.path.stem}",
 )
 def test_spec_fields_are_what_the_runtime_records(case, tmp_path):
-    assert diagnostics_of(case, tmp_path) == ()
+    # Tests are recorded, and the warning says that nothing carries them out.
+    assert {found.code for found in diagnostics_of(case, tmp_path)} <= {"PQ709"}
     for table in project.load(tmp_path).project.tables:
         fields = project.spec_fields(table)
         assert json.loads(json.dumps(fields)) == fields

@@ -2,14 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.project.sql_guard import (
-    SqlProblem,
-    check_expression,
-    check_select,
-    column_names,
-    suspicious_names,
-    tokens,
-)
+from parquetry.project.sql_grammar import columns_read, selected_names, unknown_columns
+from parquetry.project.sql_guard import check_expression, check_select
+from parquetry.project.sql_tokens import SqlProblem, tokens
 
 COLUMNS = ["departed_at", "distance", "origin", "day"]
 
@@ -30,6 +25,7 @@ COLUMNS = ["departed_at", "distance", "origin", "day"]
         "case when distance > 1 then 'a' else 'b' end = 'a'",
         "origin = 'it\\'s'",
         "1 - -1 > 0",
+        "origin:a.b[0]::int > 1 and parse_json(origin):['x'] is null",
     ],
 )
 def test_expressions(text):
@@ -81,6 +77,10 @@ def test_refused_expressions(text, code):
         "with x as (select 1 as insert_time) select * from x",
         "select transform(xs, x -> x + 1) as ys from source",
         "select *, 'insert into' as note from source",
+        "select s.a:b.c::string as b, s.a:d e from source s",
+        "select a from source timestamp as of '2026-01-01' s join t for timestamp as of current_date() on true",
+        "select a from source join t with ('split-size' = 5, depth 2) using (a)",
+        "select a from source |> where a > 1 |> limit 1",
     ],
 )
 def test_selects(text):
@@ -109,21 +109,67 @@ def test_refused_selects(text, code):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "token"),
     [
-        ("distnace > 1", {"distnace"}),
-        ("`departed-at` > 1", {"departed-at"}),
-        ("DISTANCE > 1 and Day is null", set()),
-        ("exists(array(1), dist -> dist > 2)", set()),
-        ("interval 3 days > day", set()),
-        ("origins.name = 'x'", set()),
-        ("date '2013-01-01' = day", set()),
-        ("upper(origin) = 'distnace'", set()),
-        ("something_else = 1", set()),
+        ("foo <> bar baz", "'baz' does not fit after 'bar'"),
+        ("distance >", "the SQL ends after '>'"),
+        ("distance > > 1 + ", "the SQL ends after '+'"),
+        ("and distance = 1 1", "'distance' does not fit after 'and'"),
+        ("distance in ()", "')' does not fit after '('"),
+        ("case when distance then 1", "the SQL ends after '1'"),
+        ("cast(distance int)", "'int' does not fit after 'distance'"),
+        ("origin = 'x' 1", "'1' does not fit after 'x'"),
+        ("distance between 1", "the SQL ends after '1'"),
+        ("name 'x'", "'x' does not fit after 'name'"),
+        ("distance is not", "the SQL ends after 'not'"),
+        ("upper(origin,)", "')' does not fit after ','"),
     ],
 )
-def test_words_that_resemble_columns(text, words):
-    assert set(suspicious_names(tokens(text), COLUMNS)) == words
+def test_expressions_that_go_wrong_name_the_place(text, token):
+    with pytest.raises(SqlProblem) as caught:
+        check_expression(text)
+    assert token in caught.value.summary.replace("''", "'")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["select a b c from source", "select a, from source where", "select a from source where b >", "select"],
+)
+def test_selects_that_go_wrong(text):
+    with pytest.raises(SqlProblem):
+        check_select(text)
+
+
+def test_what_is_too_large_is_left_to_spark():
+    assert check_expression(" and ".join(f"distance <> {number}" for number in range(2000)))
+    assert check_expression("(" * 300 + "distance" + ")" * 300)
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        ("distnace > 1", ["distnace"]),
+        ("`departed-at` > 1", ["departed-at"]),
+        ("DISTANCE > 1 and Day is null", []),
+        ("exists(array(1), dist -> dist > 2)", []),
+        ("aggregate(array(1), 0, (acc, x) -> acc + x + y)", ["y"]),
+        ("interval 3 days > day", []),
+        ("date '2013-01-01' = day", []),
+        ("upper(origin) = 'distnace'", []),
+        ("something_else = 1 or other = 2", ["something_else", "other"]),
+        ("current_date > day and origin <> current_user", []),
+        ("extract(hour from departed_at) > 1", []),
+        ("cast(distance as decimal(10, 2)) is not null", []),
+        ("count(*) > 1", []),
+        ("timestampdiff(minute, departed_at, departed_at)", []),
+        ("case when day then distance else altitude end", ["altitude"]),
+    ],
+)
+def test_columns_that_are_not_there(text, unknown):
+    columns = {column.lower() for column in COLUMNS}
+    found = unknown_columns(tokens(text), lambda chain: chain[0] in columns)
+    assert [".".join(chain) for chain in found] == unknown
 
 
 @pytest.mark.parametrize(
@@ -139,6 +185,23 @@ def test_words_that_resemble_columns(text, words):
         ("concat(`day`, a)", {"day", "a"}),
     ],
 )
-def test_words_that_mean_columns(text, names):
-    columns = {"at", "year", "date", "day", "address", "a"}
-    assert column_names(tokens(text)) & columns == names
+def test_columns_that_an_expression_reads(text, names):
+    assert columns_read(tokens(text), {"at", "year", "date", "day", "address", "a"}) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("select a, s.b, upper(c) as d from source s", {"a", "b", "d"}),
+        ("SELECT DISTINCT `A` FROM source", {"a"}),
+        ("select a, (select max(b) from t) as m from source", {"a", "m"}),
+        ("select * from source", None),
+        ("select a, source.* from source", None),
+        ("select upper(a) from source", None),
+        ("select a from source union select b from t", None),
+        ("with x as (select 1) select a from x", None),
+        ("select explode(a) as (b, c) from source", None),
+    ],
+)
+def test_columns_that_a_select_gives(text, names):
+    assert selected_names(tokens(text)) == names

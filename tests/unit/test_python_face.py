@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
 import parquetry
+import parquetry.errors
+from parquetry.compiler import errors as compiler_errors
 from parquetry.compiler.rereading import read_again
+from parquetry.in_python import in_python
+from parquetry.project.diagnostics import errors
+from parquetry.runtime import errors as runtime_errors
 from parquetry.runtime.errors import StalePlanError, StaleTimelineError
 from tests.support.project_folder import ProjectFolder
 
@@ -45,7 +52,7 @@ def test_an_invalid_project_raises_all_its_diagnostics(folder):
     folder.orders(record_key=["nothing"], ordering="nobody")
     with pytest.raises(parquetry.SpecError, match="record_key names the column 'nothing'") as caught:
         parquetry.load(folder.root)
-    assert len(caught.value.diagnostics) == 2
+    assert len(errors(caught.value.diagnostics)) == 2
     assert caught.value.exit_code == 1
 
 
@@ -81,3 +88,173 @@ def test_a_report_is_read_again_when_the_timeline_moved_beneath_it():
     calls.clear()
     with pytest.raises(StaleTimelineError):
         report(3)
+
+
+def test_load_tells_in_words_for_python(folder, tmp_path):
+    cases = [
+        (
+            lambda: parquetry.load(tmp_path / "nothing"),
+            parquetry.SpecError,
+            "give its folder to parquetry.load()",
+        ),
+        (lambda: parquetry.load(folder.root / "tables"), parquetry.SpecError, f"load {folder.root}"),
+        (
+            lambda: parquetry.load(folder.root, variables={"x": "1"}),
+            parquetry.UndeclaredVariableError,
+            "variables=",
+        ),
+        (
+            lambda: parquetry.load(folder.root, target="nope"),
+            parquetry.SpecError,
+            "there is no target 'nope'",
+        ),
+        (
+            lambda: parquetry.load(folder.root, select=["order"]),
+            parquetry.SelectionError,
+            "did you mean 'orders'",
+        ),
+        (lambda: parquetry.load(folder.root, select="orders"), parquetry.UsageError, "['orders']"),
+        (lambda: parquetry.load(folder.root, target=3), parquetry.UsageError, "name of a target"),
+        (lambda: parquetry.load(folder.root).table("orders"), parquetry.UnappliedError, "plan().apply()"),
+        (lambda: parquetry.load(folder.root).run(only="all"), parquetry.UsageError, "'ingest' or 'services'"),
+    ]
+    for call, kind, words in cases:
+        with pytest.raises(kind) as caught:
+            call()
+        assert words in str(caught.value)
+        assert "--" not in str(caught.value)
+        assert "`parquetry" not in str(caught.value)
+        for found in getattr(caught.value, "diagnostics", ()):
+            assert "--" not in found.message
+
+
+def test_several_targets_without_a_choice_are_told_for_python(folder):
+    project = folder.root / "parquetry.yml"
+    text = project.read_text()
+    project.write_text(
+        text.replace("default_target", "# default_target").replace(
+            "\n  dev:", "\n  other: {warehouse: ./o}\n  dev:"
+        )
+    )
+    with pytest.raises(parquetry.SpecError, match=r"give target=") as caught:
+        parquetry.load(folder.root)
+    assert "--target" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("run `parquetry apply --target dev`", "call plan().apply() on the project"),
+        ("undo it with `parquetry service rollback TABLE 2026`", "undo it with Table.rollback('2026')"),
+        ("or plan with --exclude", "or plan with exclude= of load()"),
+        ("`parquetry unlock TABLE` releases it", "`parquetry unlock TABLE` releases it"),
+    ],
+)
+def test_remedies_are_calls_where_python_has_one(text, words):
+    assert in_python(text) == words
+
+
+def small_table(tmp_path):
+    columns = (parquetry.Column(name="id", type="string", nullable=False),)
+    return parquetry.create(
+        tmp_path / "t", parquetry.TableSpec(name="t", columns=columns, record_key=("id",))
+    )
+
+
+@pytest.mark.parametrize("wrong", ["upsrt", "UPSERT", "delete_partition", "merge"])
+def test_a_batch_writer_knows_its_operations_at_once(tmp_path, wrong):
+    said = {
+        "upsrt": "did you mean 'upsert'",
+        "UPSERT": "did you mean 'upsert'",
+        "merge": "operations are upsert, ",
+    }
+    with pytest.raises(parquetry.UsageError, match=said.get(wrong, "did you mean 'delete'|insert")):
+        small_table(tmp_path).batch_writer(wrong)
+
+
+@pytest.mark.parametrize(
+    "method", ["upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table", "delete"]
+)
+def test_rows_of_no_known_kind_are_refused_before_spark_starts(tmp_path, method):
+    table = small_table(tmp_path)
+    for rows in ([{"id": "a"}], {"id": ["a"]}, "a", None):
+        with pytest.raises(TypeError, match="a Spark DataFrame, a pandas DataFrame, a pyarrow Table"):
+            getattr(table, method)(rows)
+
+
+def public_objects():
+    """What the front door gives, with the public methods and properties of its classes."""
+    for name in parquetry.__all__:
+        found = getattr(parquetry, name)
+        yield name, found
+        if isinstance(found, type):
+            for member, value in vars(found).items():
+                if not member.startswith("_"):
+                    yield f"{name}.{member}", value
+
+
+def test_every_error_that_a_docstring_names_can_be_imported():
+    named = {
+        (place, error)
+        for place, found in public_objects()
+        for error in re.findall(r"\b[A-Z]\w*Error\b", getattr(found, "__doc__", None) or "")
+    }
+    assert {"InvalidDataError", "ConflictError", "StalePlanError"} <= {error for _, error in named}
+    known = {*parquetry.__all__, *vars(builtins)}
+    assert [(place, error) for place, error in sorted(named) if error not in known] == []
+
+
+def test_every_error_of_tables_and_projects_is_public_twice_and_one_class():
+    for module in (runtime_errors, compiler_errors):
+        for name, found in vars(module).items():
+            if isinstance(found, type) and issubclass(found, parquetry.ParquetryError):
+                assert getattr(parquetry, name) is getattr(parquetry.errors, name) is found
+    assert set(dir(parquetry.errors)) <= set(parquetry.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'NoSuchError'"):
+        _ = parquetry.errors.NoSuchError
+
+
+def test_what_is_printed_is_one_short_line(folder):
+    project = parquetry.load(folder.root)
+    plan = project.plan()
+    said = repr(plan)
+    assert said.startswith("Plan('shop', target='dev', plan_id='sha256:")
+    assert said.endswith(": 1 create)")
+    applied = plan.apply()
+    table = project.table("orders")
+    shown = (
+        project,
+        plan,
+        plan.intent,
+        applied,
+        *applied.results,
+        project.plan(),
+        table,
+        table.spec,
+        table.inspect(),
+        table.timeline(),
+        table.clean(),
+        table.archive(),
+        project.run(only="services"),
+    )
+    for found in shown:
+        assert "\n" not in repr(found)
+        assert len(repr(found)) < 300, repr(found)
+    assert repr(project.plan()).endswith(": nothing to do)")
+    assert repr(project).startswith("Project('shop', target='dev', ")
+
+
+def test_a_bug_of_a_job_is_the_cause_of_what_run_raises(folder, monkeypatch):
+    parquetry.load(folder.root).plan().apply()
+
+    def broken(job, **_):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("parquetry.compiler.launch.execute", broken)
+    with pytest.raises(
+        parquetry.UnexpectedError, match=r"a bug of parquetry \(RuntimeError: boom\)"
+    ) as caught:
+        parquetry.load(folder.root).run()
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    result = parquetry.load(folder.root).run(check=False)
+    assert result.failure is result.outcomes[0].error

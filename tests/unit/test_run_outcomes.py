@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import parquetry
 from parquetry.cli.main import command_line
 from parquetry.compiler import running
-from parquetry.runtime.errors import InvalidDataError, StorageError
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StorageError
 from parquetry.runtime.main import JobResult, ServiceResult
 from tests.support.project_folder import ORDERS, ProjectFolder
 
@@ -37,7 +38,7 @@ def run(folder, monkeypatch, errors, *, services=None):
             raise errors[job.table]
         return JobResult(table=job.table, job=job.name, services=services)
 
-    monkeypatch.setattr("parquetry.cli.launch.launcher_for", lambda *_: lambda _: launch)
+    monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: lambda _: launch)
     with pytest.raises(SystemExit) as ended:
         command_line.main(["run", "-p", str(folder.root), "--format", "json"])
     (saved,) = (folder.root / "target" / "runs").glob("*/results.json")
@@ -94,15 +95,98 @@ def test_a_diagnosed_failure_beside_a_commit_is_partly_done(folder, monkeypatch,
     assert (code, failed(jobs)) == (expected, {"orders": "gone"})
 
 
+LOST = "a.parquet is gone; b.parquet is gone; restore them"
+
+
+def test_each_reason_is_told_once_on_stderr_and_stays_in_the_json(folder, monkeypatch, capsys):
+    """Also of a job that fails for what the look at the files has told of its table already."""
+
+    def look(observation, *_, **__):
+        if observation.handle.config.name == "orders":
+            raise CorruptTableError(LOST)
+
+    monkeypatch.setattr(running, "check_files", look)
+    again = CorruptTableError("b.parquet is gone; restore them")
+    code, jobs = run(folder, monkeypatch, {"orders": again, "parts": StorageError("gone; restore them")})
+    assert code == 1
+    assert [(job["job"], job["error"]) for job in jobs if job["table"] == "orders"] == [
+        ("files", LOST),
+        ("ingest_landing", str(again)),
+    ]
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert errors == ["error: parts ingest_landing: gone; restore them", f"error: {LOST}"]
+
+
+@pytest.mark.parametrize("options", [[], ["-q"]])
+def test_the_text_of_a_run_has_no_reasons(folder, monkeypatch, capsys, options):
+    errors = {"orders": StorageError("gone"), "parts": InvalidDataError("torn")}
+
+    def launch(job):
+        if job.table in errors:
+            raise errors[job.table]
+        return JobResult(table=job.table, job=job.name, services=SERVED)
+
+    monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: lambda _: launch)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["run", "-p", str(folder.root), *options])
+    said = capsys.readouterr()
+    assert ended.value.code == 6
+    assert [line.split()[-1] for line in said.out.splitlines() if "failed" in line] == ["failed", "failed"]
+    assert [line for line in said.err.splitlines() if line.startswith("error: ")] == [
+        "error: orders ingest_landing: gone",
+        "error: parts ingest_landing: torn",
+        "error: 2 of 4 jobs failed; run again when mended",
+    ]
+
+
+SQL = {
+    "sources.landing.delete_when": ("delete_when", "nowhere = 1", "nowhere = 2"),
+    "sources.landing.select": (
+        "select",
+        "SELECT 1 AS order_id FROM source",
+        "SELECT 2 AS order_id FROM source",
+    ),
+    "generated column 'items'": ("generated", "year(now())", "year(now()) + 1"),
+}
+
+
+@pytest.mark.parametrize("words", SQL)
+def test_sql_that_fails_is_told_with_its_place_while_the_project_has_it(folder, monkeypatch, words):
+    key, applied, edited = SQL[words]
+
+    def declare(text):
+        if key == "generated":
+            columns = [c | {key: text} if c["name"] == "items" else c for c in ORDERS["columns"]]
+            folder.orders(columns=columns)
+        else:
+            folder.orders(sources=[ORDERS["sources"][0] | {key: text}])
+
+    declare(applied)
+    for store in (folder.root / "warehouse").iterdir():
+        shutil.rmtree(store)
+    parquetry.load(folder.root).plan().apply()
+    said = f"source landing of orders: {words}: Spark cannot compute"
+    lines = (folder.root / "tables/orders.yml").read_text().splitlines()
+    number = next(index for index, line in enumerate(lines, start=1) if f"{key}: " in line)
+    column = lines[number - 1].index(key) + 1
+    code, jobs = run(folder, monkeypatch, {"orders": InvalidDataError(said)})
+    place = f"tables/orders.yml:{number}:{column}"
+    assert failed(jobs) == {"orders": said.replace(words, f"{words} ({place})")}
+    declare(edited)
+    shutil.rmtree(folder.root / "target")
+    code, jobs = run(folder, monkeypatch, {"orders": InvalidDataError(said)})
+    assert (code, failed(jobs)) == (1, {"orders": said})
+
+
 def test_results_that_a_full_disk_does_not_take_are_shown_and_their_file_is_named(
     folder, monkeypatch, capsys
 ):
     place = folder.root / "target" / "runs" / "r1" / "results.json"
     place.parent.mkdir(parents=True)
     place.symlink_to("/dev/full")
-    monkeypatch.setattr("parquetry.cli.launch.new_run_id", lambda: "r1")
+    monkeypatch.setattr("parquetry.compiler.launch.new_run_id", lambda: "r1")
     done = lambda _: lambda job: JobResult(table=job.table, job=job.name, services=SERVED)  # noqa: E731
-    monkeypatch.setattr("parquetry.cli.launch.launcher_for", lambda *_: done)
+    monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: done)
     with pytest.raises(SystemExit) as ended:
         command_line.main(["run", "-p", str(folder.root), "--format", "json"])
     assert ended.value.code == 1

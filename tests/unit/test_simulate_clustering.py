@@ -11,7 +11,7 @@ from jsonschema import validate
 
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
-from parquetry.compiler.clustering_suggestion import suggest, try_layouts
+from parquetry.compiler.clustering_suggestion import suggest, suggestion_of, try_layouts
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.layout.clustering_policy import (
@@ -89,7 +89,7 @@ def test_trying_writes_nothing_and_reads_within_limits(table, tmp_path):
     assert store.counts()[Kind.OPEN_INPUT] <= 2 * (2 * 8 + 1), "a sample and tried rows of either grouping"
 
 
-def test_the_simplest_of_the_best_is_suggested_with_reasons(table):
+def test_the_best_is_suggested_with_reasons(table):
     apply_queries(table, NARROW | {"weight": 2.0}, {"name": "by_key", "where": "id = 'k7'", "weight": 0.1})
     found = suggest(table.store)
     assert found.best is not None
@@ -97,6 +97,51 @@ def test_the_simplest_of_the_best_is_suggested_with_reasons(table):
     shares = [trial.share for trial in found.trials.trials]
     assert shares == sorted(shares)
     assert found.reasons[0].startswith("narrow has conditions on v: it reads 1 instead of 8 files")
+
+
+@pytest.mark.parametrize(
+    ("share", "in_force", "chosen"),
+    [
+        (0.502, ("v", "id"), ("v", "id")),
+        (0.502, (), ("v",)),
+        (0.498, (), ("v",)),
+        (0.53, (), ("v", "id")),
+        (0.53, ("v",), ("v", "id")),
+    ],
+)
+def test_the_layout_in_force_wins_ties_then_the_simplest(table, share, in_force, chosen):
+    """Sorted by both columns queries read half; by one alone, that ``share``."""
+    apply_queries(table, NARROW)
+    found = try_layouts(table.store, strategies=["sort"], columns=[("v",), ("v", "id")])
+    shares = {("v",): share, ("v", "id"): 0.5}
+    policy = ClusteringSpec(execution=ExecutionPolicy(strategy="sort", columns=in_force))
+    trials = [replace(trial, share=shares[trial.execution.columns]) for trial in found.trials]
+    best = suggestion_of(replace(found, trials=tuple(trials), policy=policy), tried=2).best
+    assert best is not None
+    assert best.execution.columns == chosen
+
+
+def test_a_query_that_gets_worse_is_told_in_what_it_is_measured_by(table):
+    """Fewer rows can take more bytes: pages and row groups are cut elsewhere."""
+    apply_queries(table, NARROW, {"name": "by_key", "where": "id = 'k7'"})
+    found = try_layouts(table.store, strategies=["sort"], columns=[("v",)])
+    (trial,) = (trial for trial in found.trials if trial.execution.columns)
+    now = found.queries[1].now
+    heavier = replace(now, rows=now.rows - 1, data_bytes=2 * now.data_bytes)
+    trial = replace(trial, expected=(trial.expected[0], heavier), share=0.5)
+    reasons = suggestion_of(replace(found, trials=(trial,)), tried=1).reasons
+    said = f"by_key gets worse: it reads {heavier.data_bytes:,} instead of {now.data_bytes:,} bytes"
+    assert said in reasons
+
+
+@pytest.mark.parametrize(("heavy", "column"), [("narrow", "v"), ("by_key", "id")])
+def test_weights_decide(table, heavy, column):
+    asked = (NARROW, {"name": "by_key", "where": "id = 'k7'"})
+    apply_queries(table, *(query | {"weight": 50.0 if query["name"] == heavy else 0.1} for query in asked))
+    found = suggest(table.store)
+    assert found.best is not None
+    assert found.best.execution.columns[0] == column
+    assert {("v",), ("id",)} <= {trial.execution.columns for trial in found.trials.trials}
 
 
 @pytest.mark.parametrize(

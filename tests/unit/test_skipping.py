@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -11,7 +12,7 @@ import pytest
 from parquetry.runtime.layout.condition import Opaque
 from parquetry.runtime.layout.condition_parser import parse_condition, parse_date, parse_timestamp
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.layout.predicate import Bounds
+from parquetry.runtime.layout.predicate import Bounds, may_hold
 from parquetry.runtime.layout.skipping import (
     NOTHING,
     Touched,
@@ -78,9 +79,9 @@ BOUNDS = {
 }
 
 
-def group(*, nulls=0, rows=100, bounds=BOUNDS):
+def group(*, nulls=0, rows=100, bounds=BOUNDS, nan_free=False):
     columns = {
-        name: ColumnStatistics(type=kind, minimum=low, maximum=high, nulls=nulls)
+        name: ColumnStatistics(type=kind, minimum=low, maximum=high, nulls=nulls, nan_free=nan_free)
         for name, (kind, low, high) in bounds.items()
     }
     return RowGroupStatistics(rows=rows, data_bytes=1000, columns=columns)
@@ -254,9 +255,83 @@ def test_what_may_be_or_is_not_understood_is_kept(where):
     assert kept(where) is True
 
 
+NAN_MATTERS = [
+    "x > 2",
+    "x > 100",
+    "x >= 100",
+    "f > 100",
+    "100 < f",
+    "not (x <= 100)",
+    "not x < 2.5",
+    "x between 3 and 4",
+    "x not between -1 and 2",
+    "x = 'NaN'",
+    "x <=> 'nan'",
+    "x >= 'NaN'",
+    "x between 'Infinity' and 'NaN'",
+    "f > 'infinity'",
+    "f = 'NaN' or f > 3",
+]
+
+
+@pytest.mark.parametrize("where", NAN_MATTERS)
+def test_only_where_a_nan_would_have_been_told_bounds_exclude_it(where):
+    assert kept(where) is True
+    assert kept(where, nan_free=True) is False
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "x <> 'NaN'",
+        "x < 'NaN'",
+        "x <= 'NaN'",
+        "not x = 'NaN'",
+        "x < 'inf'",
+        "x >= 2",
+        "x > 1.9",
+        "x <> 1.0",
+        "x in ('NaN', 7)",  # in a list Spark compares texts
+        "x not in (7, 8)",
+        "not (x <=> 7)",
+        "x = double('nan')",
+        "isnan(x)",
+    ],
+)
+def test_what_may_be_among_numbers_without_nan_is_read(where):
+    assert kept(where, nan_free=True) is True
+
+
+def test_both_zeros_are_one_number():
+    zeros = {"x": ("double", -0.0, 0.0)}
+    for where in ("x <> 0.0D", "x <> -0.0D", "x > -0.0D", "x < 0", "not x = -0.0D"):
+        assert kept(where, bounds=zeros, nan_free=True) is False, where
+    for where in ("x = 0", "x = -0.0D", "x >= 0.0D", "x <= -0.0D"):
+        assert kept(where, bounds=zeros, nan_free=True) is True, where
+
+
+def test_a_column_of_one_value_is_skipped_by_what_is_not_that_value():
+    one = {"i": ("bigint", 5, 5), "s": ("string", "a", "a"), "x": ("double", 1.5, 1.5)}
+    for where in ("i <> 5", "not i = 5", "s != 'a'"):
+        assert kept(where, bounds=one) is False, where
+    for where in ("i <> 6", "s <> 'b'", "i not in (5)", "not (i <=> 5)", "x <> 1.5"):
+        assert kept(where, bounds=one) is True, where
+    assert kept("x <> 1.5", bounds=one, nan_free=True) is False
+
+
+def test_a_partition_of_nan_is_that_value():
+    """The path tells it, so nothing else is there."""
+    bounds = {"x": Bounds(type="double", minimum=math.nan, maximum=math.nan, has_nulls=False, nan_free=True)}
+    answers = {
+        where: may_hold(parse_where(where, types=TYPES, time_zone=UTC), bounds)
+        for where in ("x > 5", "x >= 5", "x <> 5", "x = 'NaN'", "x >= 'NaN'", "x = 5", "x < 5", "x < 'NaN'")
+    }
+    assert [where for where, held in answers.items() if not held] == ["x = 5", "x < 5", "x < 'NaN'"]
+
+
 @pytest.mark.parametrize("where", ["i = 15", "i <> 15", "not i = 15", "s like 'p%'", "i is not null", "b"])
 def test_where_all_is_null_no_comparison_is_true(where):
-    assert kept(where, nulls=100) is (where in {"i <> 15", "not i = 15"})
+    assert kept(where, nulls=100) is False
 
 
 def test_where_some_are_null_or_nobody_knows_nulls_may_be():

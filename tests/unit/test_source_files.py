@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import InvalidDataError, MissingSourceError
 from parquetry.runtime.source_files import glob_expression, list_files, open_file, place_of, split_pattern
 from parquetry.runtime.storage import LocalStore
 
@@ -253,3 +253,13 @@ def test_a_pattern_that_means_nothing_is_named():
         glob_expression("in/[z-a]*.csv")
     with pytest.raises(InvalidDataError, match=r"'\{a,\{b,c\}\}\.csv' has braces within braces; write each"):
         glob_expression("{a,{b,c}}.csv")
+
+
+def test_the_folder_before_the_first_wildcard_can_be_asked_for(landing):
+    for path in ("elsewhere/*.csv", "elsewhere/**/x.csv", "landing/y/*", "elsewhere/x=*/y/*.csv"):
+        assert list_files(path, base=str(landing)) == ()
+        with pytest.raises(MissingSourceError, match="there is no folder"):
+            list_files(path, base=str(landing), must_exist=True)
+    (landing / "elsewhere").mkdir()
+    for path in ("elsewhere/*.csv", "landing/nothing*", "landing/*/nothing", "*.csv"):
+        assert list_files(path, base=str(landing), must_exist=True) == ()

@@ -6,7 +6,11 @@ import pytest
 from pyspark.errors import PySparkException
 
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.source_files import FoundFile
+from parquetry.runtime.sources import SourceFile
 from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.source_failures import explained, source_failures
+from parquetry.runtime.spec import Column, Source
 
 CALLED = "An error occurred while calling o9.collectToPython.\n: org.apache.spark.SparkException: "
 
@@ -31,3 +35,45 @@ def test_a_file_that_cannot_be_read_is_not_the_querys_fault_whatever_caused_it()
     )
     with pytest.raises(PySparkException), failures_translated("rows for t"):
         raise PySparkException(message=CALLED + said)
+
+
+READ = (
+    "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:{path}. SQLSTATE: KD001\n"
+    "Caused by: org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed "
+    "records are detected in record parsing: [null,Oslo,2.5].\nParse Mode: FAILFAST.\n"
+    'Caused by: java.lang.NumberFormatException: For input string: "abc"\n\tat a.b'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "pii", "reason"),
+    [
+        ("a.csv", "id,city\nabc,Oslo\n", (), "line 2, column 'id': \"abc\" is not bigint"),
+        ("a.csv", "id,city\nabc,Oslo\n", ("id",), "line 2, column 'id': \"***\" is not bigint"),
+        ("a.csv", "id,city\nabc,Oslo\n", ("city",), "line 2, column 'id': \"abc\" is not bigint"),
+        ("a.csv", "id,city\n1,abc\n", (), '"abc" is not of its column\'s type'),
+        ("a.csv", "id,city\n1,abc\n", ("city",), '"***" is not of its column\'s type'),
+        ("a.csv.gz", "id,city\nabc,Oslo\n", (), 'For input string: "abc"'),
+        ("a.csv.gz", "id,city\nabc,Oslo\n", ("city",), "a record is malformed"),
+        ("b c.csv", "id,city\nabc,Oslo\n", (), "line 2, column 'id': \"abc\" is not bigint"),
+    ],
+)
+def test_a_value_that_is_refused_is_told_with_its_place_and_without_its_row(
+    tmp_path, name, content, pii, reason
+):
+    path = tmp_path / name
+    path.write_text(content)
+    uri = str(path).replace(" ", "%20")
+    file = FoundFile(
+        file=SourceFile(path=f"in/{name}", size_bytes=1, modified_ms=1),
+        uri=f"file://{path}",
+        spark_uri=f"file://{uri}",
+    )
+    columns = [
+        Column(name=each, type=kind, pii=each in pii) for each, kind in (("id", "bigint"), ("city", "string"))
+    ]
+    source = Source(name="s", format="csv", path="in/*")
+    explain = explained(source, [file], columns, {}, of_table=columns)
+    with pytest.raises(InvalidDataError) as caught, source_failures("here", explain=explain):
+        raise PySparkException(message=READ.format(path=uri))
+    assert str(caught.value) == f"here: file:{uri} cannot be read: {reason}; correct or remove the file"

@@ -130,6 +130,38 @@ def test_types_are_compared_to_their_leaves(old, new, path, code):
     assert codes((Column(name="s", type=old),), (Column(name="s", type=new),)) == {(path, code)}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "decimal(10,2)",
+            "decimal(20,4)",
+            "a widening that is not supported: files hold 5 bytes with 2 digits",
+        ),
+        ("decimal(10,2)", "decimal(18,2)", "in place decimal(10,2) may become decimal(11,2)"),
+        ("decimal(10,2)", "decimal(6,2)", "a narrowing: decimal(6,2) does not hold every decimal(10,2)"),
+        ("decimal(10,2)", "decimal(10,4)", "another type: files hold decimal(10,2)"),
+        ("decimal(5,0)", "bigint", "a widening that is not supported: bigint holds every decimal(5,0)"),
+        ("decimal(10,0)", "int", "a narrowing"),
+        ("int", "decimal(12,2)", "in place int may become bigint or double"),
+        ("int", "decimal(10,2)", "another type"),
+        ("smallint", "float", "a widening that is not supported: float holds every smallint"),
+        ("bigint", "double", "another type: files hold bigint, which is not read as double"),
+        ("bigint", "int", "a narrowing"),
+        ("double", "float", "a narrowing"),
+        ("int", "float", "another type"),
+        ("float", "decimal(10,2)", "in place float may become double"),
+        ("date", "timestamp", "another type"),
+        ("timestamp", "date", "another type"),
+        ("struct<x:decimal(10,2)>", "struct<x:decimal(20,4)>", "a widening that is not supported"),
+    ],
+)
+def test_a_type_that_files_cannot_take_says_of_which_kind_it_is(old, new, reason):
+    (change,) = column_changes((Column(name="s", type=old),), (Column(name="s", type=new),))
+    assert change.code == "SC311"
+    assert reason in change.reason
+
+
 def test_columns_that_come_go_move_and_change_their_attributes():
     a, b = Column(name="a", type="int"), Column(name="b", type="int")
     assert codes((a,), (a, b)) == {("columns.b", "SC301")}

@@ -13,7 +13,8 @@ from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up, sidecar_path
+from parquetry.runtime.sidecars import statistics_path
+from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up
 from parquetry.runtime.storage import LocalStore
 from tests.support.stores import CountingStore, Kind
 
@@ -50,7 +51,7 @@ def statistics_of(store, file_slice) -> FileStatistics:
 
 
 def record(store, instant, *slices) -> None:
-    store.put(sidecar_path(instant), encode_statistics(statistics_of(store, s) for s in slices))
+    store.put(statistics_path(instant), encode_statistics(statistics_of(store, s) for s in slices))
 
 
 @pytest.mark.parametrize("groups", [1, 3])
@@ -115,7 +116,7 @@ def test_footers_are_read_only_of_files_that_are_not_recorded(store):
 def test_a_record_of_another_size_does_not_count(store):
     file_slice = write(store, "a", "1")
     wrong = FileStatistics(path=file_slice.path, size_bytes=1, row_groups=())
-    store.put(sidecar_path("1"), encode_statistics([wrong]))
+    store.put(statistics_path("1"), encode_statistics([wrong]))
     assert look_up(store, [file_slice])[file_slice.path] == statistics_of(store, file_slice)
 
 
@@ -127,7 +128,7 @@ def test_a_sidecar_that_cannot_be_read_is_passed_over(store, content):
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink)
         content = sink.getvalue().to_pybytes()
-    store.put(sidecar_path("1"), content)
+    store.put(statistics_path("1"), content)
     assert look_up(store, [file_slice])[file_slice.path] == statistics_of(store, file_slice)
     with pytest.raises(CorruptTableError, match=r"there is .*; delete it, the footers say the same"):
         decode_statistics(content, place="there")

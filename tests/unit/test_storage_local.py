@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import subprocess
 from contextlib import contextmanager
@@ -346,3 +347,48 @@ def test_spark_uri_escapes_what_hadoop_would_glob():
     assert store.spark_uri("d={x}*?/f\\g") == "file:///data/a\\[1\\]/d=\\{x\\}\\*\\?/f\\\\g"
     assert store.spark_uri("") == "file:///data/a\\[1\\]"
     assert store.spark_uri("d=ä 1%2F") == "file:///data/a\\[1\\]/d=ä 1%2F"
+
+
+READS = {
+    "read": lambda store: store.read("p/f"),
+    "stat": lambda store: store.stat("p/f"),
+    "list": lambda store: store.list("p"),
+    "list all": lambda store: store.list("", recursive=True),
+    "list folders": lambda store: store.list_folders(""),
+}
+WRITES = {
+    "put": lambda store: store.put("q/g", b"x"),
+    "put again": lambda store: store.put("p/f", b"x"),
+    "put if absent": lambda store: store.put_if_absent("q/g", b"x"),
+    "create": lambda store: all_writes(store, "q/g")[2](),
+    "delete": lambda store: store.delete("p/f"),
+    "delete all": lambda store: store.delete_all(["p/f"]),
+    "delete folder": lambda store: store.delete_folder("p"),
+}
+CALLS = (
+    (io, ("open",)),
+    (os, ("fsync", "link", "lstat", "mkdir", "open", "readlink", "rename", "replace", "rmdir", "scandir", "stat", "unlink")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EACCES, errno.EROFS])
+@pytest.mark.parametrize("operation", [*READS, *WRITES])
+def test_whatever_the_system_refuses_is_the_products_error(store, monkeypatch, operation, code):
+    """Each call to the system in turn fails: the operation does without it, or says what it could not do where."""
+    act = (READS | WRITES)[operation]
+    said = []
+    for module, call in [(module, call) for module, calls in CALLS for call in calls]:
+        store.put("p/f", b"old")
+        store.delete_folder("q")
+        with monkeypatch.context() as patch:
+
+            def fail(path, *_, **__):
+                raise OSError(code, os.strerror(code), str(path))
+
+            patch.setattr(module, call, fail)
+            try:
+                act(store)
+            except StorageError as error:
+                said.append(str(error))
+    assert said
+    assert all(str(store.root) in text and ";" in text for text in said)

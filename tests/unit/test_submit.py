@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.cli.launch import one_by_one
 from parquetry.cli.output import Output
-from parquetry.cli.submit import SparkSubmit
+from parquetry.cli.progress import one_by_one
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.shipping import write_package
+from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document
 from parquetry.runtime.storage import open_store
@@ -80,13 +80,18 @@ def test_the_zip_holds_the_runtime_and_the_face_alike_every_time(tmp_path):
     assert not [name for name in names if name.split("/")[1] in ("cli", "compiler", "project", "templates")]
 
 
-def test_the_result_line_comes_back_and_the_rest_is_told_while_it_runs(folder, submit, monkeypatch, capfd):
+def test_the_result_line_comes_back_and_the_rest_goes_into_the_log_of_the_run(
+    folder, submit, monkeypatch, capfd
+):
     said = json.dumps({"table": "orders", "job": "ingest_landing", "files_read": 3})
-    body = rf"sys.stdout.buffer.write(b'caf\xe9\n'); print({RESULT_PREFIX + said!r}); print('bye')"
+    body = r"print('a trace', file=sys.stderr, flush=True);"
+    body += rf"sys.stdout.buffer.write(b'caf\xe9\n'); print({RESULT_PREFIX + said!r}); print('bye')"
     pretending(folder, monkeypatch, body)
     result = submit(ingest(folder))
     assert (result.table, result.files_read) == ("orders", 3)
-    assert capfd.readouterr().err == "orders ingest_landing: caf\\xe9\norders ingest_landing: bye\n"
+    log = (submit.folder / "spark.log").read_text()
+    assert log == "a trace\norders ingest_landing: caf\\xe9\norders ingest_landing: bye\n"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_driver_on_the_cluster_leaves_its_result_beside_the_table(folder, submit, monkeypatch):
@@ -122,10 +127,18 @@ def test_a_job_that_says_nothing_is_a_failure(folder, submit, monkeypatch, body,
         submit(ingest(folder))
 
 
+def test_what_spark_submit_said_before_it_failed_is_named(folder, submit, monkeypatch, capfd):
+    pretending(folder, monkeypatch, "sys.exit('out of memory')")
+    with pytest.raises(JobFailedError, match=r"ended with 1: .*/target/runs/r1/spark\.log has its own words"):
+        submit(ingest(folder))
+    assert (submit.folder / "spark.log").read_text() == "out of memory\n"
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_report_that_cannot_be_written_changes_nothing(folder, capsys):
     job = ingest(folder)
     document = replace(job, location="/proc/nowhere").to_json()
-    assert run_document(document, report=report_path("x")) == run_document(document)
+    assert run_document(document, folder=".", report=report_path("x")) == run_document(document, folder=".")
     assert capsys.readouterr().out.count(RESULT_PREFIX) == 2
 
 

@@ -13,7 +13,7 @@ from parquetry.runtime import publish, validation
 from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.clustering_due import due_clustering
-from parquetry.runtime.clustering_sample_file import kept_sample, sample_path
+from parquetry.runtime.clustering_sample_file import kept_sample
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.outcome import KeyRange
@@ -23,6 +23,7 @@ from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.undo import files_of_instant
+from parquetry.runtime.sidecars import sample_path
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.storage import open_store

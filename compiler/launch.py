@@ -7,16 +7,17 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from parquetry.cli.output import Output
-from parquetry.cli.progress import working
-from parquetry.cli.submit import SparkSubmit
 from parquetry.compiler.running import Launch
+from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace import Workspace
 from parquetry.project.model import Launcher
 from parquetry.runtime.job import JobPlan
-from parquetry.runtime.main import JobResult, execute, start_spark
+from parquetry.runtime.main import execute, start_spark
+from parquetry.runtime.spark_log import NAME, keep_log
 
 
 def new_run_id() -> str:
@@ -26,30 +27,21 @@ def new_run_id() -> str:
 
 def launcher_for(workspace: Workspace, run_id: str) -> Callable[[tuple[JobPlan, ...]], Launch]:
     """What prepares the launching of jobs, as the target's ``spark`` asks."""
+    folder = workspace.project.root / "target" / "runs" / run_id
     if workspace.project.target.spark.launcher is Launcher.SPARK_SUBMIT:
-        folder = workspace.project.root / "target" / "runs" / run_id
         submit = SparkSubmit(workspace=workspace, run_id=run_id, folder=folder)
         return lambda _: submit
-    return _in_process
+    return partial(_in_process, log=folder / NAME)
 
 
-def one_by_one(prepare: Callable[[tuple[JobPlan, ...]], Launch], output: Output) -> Launch:
-    """What carries out jobs that are not known beforehand, each shown while it runs."""
-
-    def launch(job: JobPlan) -> JobResult:
-        with working(output, f"{job.table} {job.name}"):
-            return prepare((job,))(job)
-
-    return launch
-
-
-def _in_process(jobs: tuple[JobPlan, ...]) -> Launch:
+def _in_process(jobs: tuple[JobPlan, ...], *, log: Path) -> Launch:
     """One session for all jobs, started when the first one has rows to read."""
     packages = tuple(dict.fromkeys(package for job in jobs for package in job.spark.packages))
 
     def session(job: JobPlan) -> Any:
         hide_pandas_warnings()
-        return start_spark(replace(job, spark=replace(job.spark, packages=packages)))
+        job = replace(job, spark=replace(job.spark, packages=packages))
+        return start_spark(job, log=keep_log(log))
 
     return lambda job: execute(job, session=session)
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from parquetry.runtime.codec import from_json_value
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.job import JobKind, JobPlan
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, report_path
+from parquetry.runtime.spark_log import NAME, keep_log, see_log
 
 _PY_FILES = "--py-files"
 
@@ -41,16 +43,15 @@ class SparkSubmit:
             return execute(job)
         script = self.folder / f"{job.table}.{job.name}.py"
         package = write_package(self.folder / "parquetry.zip")
-        script.write_text(render_job(job, report=self._report(job)), encoding="utf-8")
+        source = render_job(job, file=script.name, package=package.name, report=self._report(job))
+        script.write_text(source, encoding="utf-8")
         returncode, document = self._follow(job, self.command(job, script, package))
         reported = self._reported(job)
         document = document or reported
         if "error" in document:
             raise JobFailedError(document["error"], exit_code=document["exit_code"])
         if returncode != 0:
-            raise JobFailedError(
-                f"spark-submit ended with {returncode}; its output above says why", exit_code=1
-            )
+            raise JobFailedError(f"spark-submit ended with {returncode}: {see_log()}", exit_code=1)
         if not document:
             raise JobFailedError(
                 "spark-submit ended well, but the job left no result: "
@@ -75,25 +76,33 @@ class SparkSubmit:
         return report_path(f"{self.run_id}.{job.name}")
 
     def _follow(self, job: JobPlan, command: list[str]) -> tuple[int, Mapping[str, Any]]:
-        """The exit code and the result line; everything else that the job says goes to stderr at once."""
+        """The exit code and the result line; everything else that the job says goes into the run's log."""
         environment = {"PYSPARK_PYTHON": sys.executable} | dict(os.environ)
         result: Mapping[str, Any] = {}
-        try:
-            # Whatever a library prints there is no reason to leave the job alone.
-            child = subprocess.Popen(
-                command, stdout=subprocess.PIPE, encoding="utf-8", errors="backslashreplace", env=environment
-            )
-        except OSError as error:
-            raise JobFailedError(
-                f"{command[0]} cannot be started ({error.strerror}); install Spark or set SPARK_HOME",
-                exit_code=1,
-            ) from error
-        with child:
-            for line in child.stdout or ():
-                if line.startswith(RESULT_PREFIX):
-                    result = json.loads(line.removeprefix(RESULT_PREFIX))
-                else:
-                    sys.stderr.write(f"{job.table} {job.name}: {line}")
+        file = keep_log(self.folder / NAME)
+        opened = nullcontext(sys.stderr) if file is None else file.open("a", encoding="utf-8", buffering=1)
+        with opened as log:
+            try:
+                # Whatever a library prints there is no reason to leave the job alone.
+                child = subprocess.Popen(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    encoding="utf-8",
+                    errors="backslashreplace",
+                    env=environment,
+                )
+            except OSError as error:
+                raise JobFailedError(
+                    f"{command[0]} cannot be started ({error.strerror}); install Spark or set SPARK_HOME",
+                    exit_code=1,
+                ) from error
+            with child:
+                for line in child.stdout or ():
+                    if line.startswith(RESULT_PREFIX):
+                        result = json.loads(line.removeprefix(RESULT_PREFIX))
+                    else:
+                        log.write(f"{job.table} {job.name}: {line}")
         return child.returncode, result
 
     def _reported(self, job: JobPlan) -> Mapping[str, Any]:

@@ -1,0 +1,65 @@
+"""What a shell offers for a word that is being typed: names of the project, read without checking it.
+
+Click calls these while the line is incomplete. They read files, print nothing and never fail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from parquetry.project.outline import Outline
+
+
+def tables(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of tables; folders, where a path was begun."""
+    if "/" in incomplete or incomplete.startswith("."):
+        return _items([incomplete], kind="dir")
+    return _beginning(incomplete, _outline(context).tables)
+
+
+def targets(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of targets."""
+    return _beginning(incomplete, _outline(context).targets)
+
+
+def variables(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of variables, each with its sign."""
+    return _beginning(incomplete, (f"{name}=" for name in _outline(context).variables))
+
+
+def selectors(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Tables, and selectors by tag, folder and state; behind a comma the next one."""
+    found = _outline(context)
+    before, comma, word = incomplete.rpartition(",")
+    offered = [
+        *found.tables,
+        *(f"tag:{tag}" for tag in found.tags),
+        *(f"path:{folder}" for folder in found.folders),
+        "state:changed",
+    ]
+    return _items(f"{before}{comma}{item}" for item in offered if item.startswith(word))
+
+
+def _outline(context: click.Context) -> Outline:
+    from parquetry.project.outline import outline
+
+    typed = context.params.get("project_directory") or os.environ.get("PARQUETRY_PROJECT") or "."
+    return outline(Path(typed))
+
+
+def _beginning(incomplete: str, words: Iterable[str]) -> list[CompletionItem]:
+    return _items(word for word in words if word.startswith(incomplete))
+
+
+def _items(words: Iterable[str], *, kind: str = "plain") -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(word, type=kind) for word in words]

@@ -1,0 +1,512 @@
+"""Whether a text follows Spark SQL's grammar of expressions and queries, and with which columns.
+
+The rules are those of Spark's SqlBaseParser.g4 (3.5 to 4), where nearly every keyword may be a name too:
+``and and and`` is an expression. So a rule gives every place where it may end instead of choosing one way,
+and a text is refused only when no way leads through it. Precedence does not matter for that. Where
+the grammar here is wider than Spark's, Spark finds the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from parquetry.project.sql_tokens import Token, TokenKind
+
+Ends = Collection[int]
+Part = Callable[["_Way", int], Ends]
+"""Gives the positions behind it, from a position."""
+Known = Callable[[tuple[str, ...]], bool]
+"""Whether ``a.b.c`` names something, given as ``("a", "b", "c")``, lower-cased."""
+
+# Beyond these Spark alone judges a text: reading it here would take too long.
+_MOST_STEPS = 100_000
+_MOST_TOKENS = 5_000
+# Each takes another reading of the text.
+_MOST_UNKNOWN = 5
+# What this grammar does not describe: a query with one of these words is left to Spark.
+_BEYOND = frozenset(
+    """
+    |> grouping lateral map match_recognize pivot recursive reduce rollup stream system_time system_version
+    table tablesample transform unpivot values version watermark window
+    """.split()  # noqa: SIM905 - twenty words read better as a text
+)
+_COMBINING = frozenset({"union", "except", "minus", "setminus", "intersect", "pivot", "unpivot"})
+_UNITS = tuple(
+    f"{unit}{plural}"
+    for unit in "nanosecond microsecond millisecond second minute hour day week month quarter year".split()  # noqa: SIM905
+    for plural in ("", "s")
+)
+_NO_ARGUMENTS = frozenset(
+    """
+    current_catalog current_database current_date current_schema current_time current_timestamp
+    current_timezone current_user grouping__id localtimestamp session_user user
+    """.split()  # noqa: SIM905 - a dozen words read better as a text
+)
+"""Functions that Spark calls without brackets where no column has the name."""
+
+
+@dataclass(slots=True)
+class _Way:
+    """What is known while a text is read: results by rule and position, and how far any rule came."""
+
+    found: Sequence[Token]
+    known: Known | None = None
+    bound: frozenset[str] = frozenset()
+    results: dict[tuple[str, int], Ends] = field(default_factory=dict)
+    furthest: int = 0
+    steps: int = 0
+
+
+class _TooLargeError(Exception):
+    """The text is beyond what is read here."""
+
+
+def misfit(found: Sequence[Token], *, query: bool = False) -> int | None:
+    """Which token fits no more into an expression, or a query, of Spark SQL; None where all do, or may do.
+
+    The number of tokens where too little is there.
+    """
+    way = _Way(found=found)
+    if _matches(way, "query" if query else "expression"):
+        return None
+    plain = (token.text.lower() for token in found if token.kind in (TokenKind.WORD, TokenKind.SYMBOL))
+    if query and not _BEYOND.isdisjoint(plain):
+        return None
+    return way.furthest
+
+
+def unknown_columns(found: Sequence[Token], known: Known) -> tuple[tuple[str, ...], ...]:
+    """Columns (with the fields behind them) without which the tokens are no expression, and not ``known``.
+
+    Names that a lambda binds, functions without brackets, types and units are none.
+    """
+    bound = _bound(found)
+    if _matches(_Way(found=found, known=known, bound=bound), "expression"):
+        return ()
+    chains = dict.fromkeys(_chain(found, at)[0] for at, token in enumerate(found) if token.is_name)
+
+    def is_needed(chain: tuple[str, ...]) -> bool:
+        without = _Way(found=found, known=lambda other: other != _lowered(chain), bound=bound)
+        return not _matches(without, "expression")
+
+    unknown = [chain for chain in chains if not known(_lowered(chain))]
+    return tuple(chain for chain in unknown[:_MOST_UNKNOWN] if is_needed(chain))
+
+
+def columns_read(found: Sequence[Token], names: Collection[str]) -> frozenset[str]:
+    """Those of these lower-cased columns that the expression cannot do without."""
+    bound = _bound(found)
+
+    def is_read(name: str) -> bool:
+        without = _Way(found=found, known=lambda chain: chain[0] != name, bound=bound)
+        return not _matches(without, "expression")
+
+    return frozenset(filter(is_read, {token.text.lower() for token in found if token.is_name} & set(names)))
+
+
+def selected_names(found: Sequence[Token]) -> frozenset[str] | None:
+    """Lower-cased names of the columns that a query gives; None where its text alone does not tell.
+
+    It tells those of a single SELECT whose columns are all written ``name``, ``a.name`` or ``... AS name``.
+    """
+    if not found or found[0].text.lower() != "select" or found[0].kind is not TokenKind.WORD:
+        return None
+    items: list[list[Token]] = [[]]
+    depth = 0
+    listing = True
+    for token in found[1:]:
+        word = token.text.lower() if token.kind is TokenKind.WORD and depth == 0 else ""
+        if word in _COMBINING:
+            return None
+        depth += (
+            (token.text in ("(", "[")) - (token.text in (")", "]")) if token.kind is TokenKind.SYMBOL else 0
+        )
+        listing = listing and word != "from"
+        if listing and depth == 0 and token.text == "," and token.kind is TokenKind.SYMBOL:
+            items.append([])
+        elif listing and (items[-1] or word not in ("all", "distinct")):
+            items[-1].append(token)
+    names = [_given_name(item) for item in items]
+    return None if None in names else frozenset(name for name in names if name is not None)
+
+
+def _given_name(item: Sequence[Token]) -> str | None:
+    if not item or not item[-1].is_name:
+        return None
+    named = len(item) > 1 and item[-2].kind is TokenKind.WORD and item[-2].text.lower() == "as"
+    plain = _chain(item, 0)[1] == len(item) if item[0].is_name else False
+    return item[-1].text.lower() if named or plain else None
+
+
+def _matches(way: _Way, start: str) -> bool:
+    """Whether the whole text follows the rule, or is too large to tell."""
+    if len(way.found) > _MOST_TOKENS:
+        return True
+    try:
+        return len(way.found) in _rule(start)(way, 0)
+    except (_TooLargeError, RecursionError):
+        return True
+
+
+def _bound(found: Sequence[Token]) -> frozenset[str]:
+    """Names that lambdas anywhere in the text bind, lower-cased: ``x -> ...`` and ``(x, y) -> ...``."""
+    names: set[str] = set()
+    for arrow, token in enumerate(found):
+        if token.text != "->" or token.kind is not TokenKind.SYMBOL:
+            continue
+        at = arrow - 1
+        while at >= 0 and (found[at].is_name or found[at].text in (",", "(", ")")):
+            if found[at].is_name:
+                names.add(found[at].text.lower())
+            if found[at].text == "(" or found[arrow - 1].is_name:
+                break
+            at -= 1
+    return frozenset(names)
+
+
+def _lowered(chain: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in chain)
+
+
+def _chain(found: Sequence[Token], at: int) -> tuple[tuple[str, ...], int]:
+    """The names with dots between them from a name on, and the position behind them."""
+    names = [found[at].text]
+    at += 1
+    while at + 1 < len(found) and found[at].text == "." and found[at + 1].is_name:
+        names.append(found[at + 1].text)
+        at += 2
+    return tuple(names), at
+
+
+def _rule(name: str) -> Part:
+    def read(way: _Way, at: int) -> Ends:
+        key = (name, at)
+        ends = way.results.get(key)
+        if ends is None:
+            way.steps += 1
+            if way.steps > _MOST_STEPS:
+                raise _TooLargeError
+            ends = _RULES[name](way, at)
+            way.results[key] = ends
+        return ends
+
+    return read
+
+
+def _token(accepts: Callable[[Token], bool]) -> Part:
+    def read(way: _Way, at: int) -> Ends:
+        way.furthest = max(way.furthest, at)
+        return (at + 1,) if at < len(way.found) and accepts(way.found[at]) else ()
+
+    return read
+
+
+def _word(*words: str) -> Part:
+    wanted = frozenset(words)
+    return _token(lambda token: token.kind is TokenKind.WORD and token.text.lower() in wanted)
+
+
+def _sign(*signs: str) -> Part:
+    return _token(lambda token: token.kind is TokenKind.SYMBOL and token.text in signs)
+
+
+def _kind(kind: TokenKind) -> Part:
+    return _token(lambda token: token.kind is kind)
+
+
+def _then(*parts: Part) -> Part:
+    def read(way: _Way, at: int) -> Ends:
+        ends: Ends = (at,)
+        for part in parts:
+            if not ends:
+                break
+            ends = {end for start in ends for end in part(way, start)}
+        return ends
+
+    return read
+
+
+def _either(*parts: Part) -> Part:
+    return lambda way, at: {end for part in parts for end in part(way, at)}
+
+
+def _maybe(*parts: Part) -> Part:
+    whole = _then(*parts)
+    return lambda way, at: {at, *whole(way, at)}
+
+
+def _many(*parts: Part) -> Part:
+    """None, one or more of it."""
+    whole = _then(*parts)
+
+    def read(way: _Way, at: int) -> Ends:
+        ends = {at}
+        pending = [at]
+        while pending:
+            fresh = set(whole(way, pending.pop())) - ends
+            ends |= fresh
+            pending += fresh
+        return ends
+
+    return read
+
+
+def _listed(part: Part) -> Part:
+    return _then(part, _many(_sign(","), part))
+
+
+def _bracketed(*parts: Part) -> Part:
+    return _then(_sign("("), *parts, _sign(")"))
+
+
+def _reference(way: _Way, at: int) -> Ends:
+    """A column and the fields behind it, as far as names go; only one that is known, if that matters."""
+    way.furthest = max(way.furthest, at)
+    if at >= len(way.found) or not way.found[at].is_name:
+        return ()
+    names, end = _chain(way.found, at)
+    chain = _lowered(names)
+    way.furthest = max(way.furthest, end)
+    if way.known is None or way.known(chain) or chain[0] in way.bound:
+        return (end,)
+    called = len(chain) == 1 and chain[0] in _NO_ARGUMENTS and way.found[at].kind is TokenKind.WORD
+    return (end,) if called else ()
+
+
+_name = _token(lambda token: token.is_name)
+_string = _kind(TokenKind.STRING)
+_expression = _rule("expression")
+_value = _rule("value")
+_type = _rule("type")
+_query = _rule("query")
+_names = _then(_name, _many(_sign("."), _name))
+_alias = _then(
+    _maybe(_word("as")),
+    _either(_then(_name, _maybe(_bracketed(_listed(_name)))), _bracketed(_listed(_name))),
+)
+_item = _then(_expression, _maybe(_alias))
+_sorted = _then(_expression, _maybe(_word("asc", "desc")), _maybe(_word("nulls"), _word("first", "last")))
+_when = _then(_word("when"), _expression, _word("then"), _expression)
+_case_end = _then(_when, _many(_when), _maybe(_word("else"), _expression), _word("end"))
+_unit = _either(_word(*_UNITS, "dayofyear"), _string)
+_amount = _then(_maybe(_sign("+", "-")), _either(_kind(TokenKind.NUMBER), _string))
+_frame_bound = _either(
+    _then(_word("unbounded"), _word("preceding", "following")),
+    _then(_word("current"), _word("row")),
+    _then(_expression, _word("preceding", "following")),
+)
+_window = _either(
+    _name,
+    _bracketed(
+        _maybe(_name),
+        _maybe(_word("partition", "distribute", "cluster"), _word("by"), _listed(_expression)),
+        _maybe(_word("order", "sort"), _word("by"), _listed(_sorted)),
+        _maybe(
+            _word("range", "rows"),
+            _either(_frame_bound, _then(_word("between"), _frame_bound, _word("and"), _frame_bound)),
+        ),
+    ),
+)
+_except = _maybe(_word("except", "exclude"), _bracketed(_listed(_names)))
+_argument = _either(
+    _then(_expression, _maybe(_word("ignore", "respect"), _word("nulls"))),
+    _then(_name, _sign("=>"), _expression),
+)
+_field = _then(
+    _name,
+    _maybe(_sign(":")),
+    _type,
+    _maybe(_word("not"), _word("null")),
+    _maybe(_word("collate"), _names),
+    _maybe(_word("comment"), _string),
+)
+_travel = _then(
+    _maybe(_word("for")),
+    _word("system_time", "system_version", "timestamp", "version"),
+    _word("as"),
+    _word("of"),
+    _value,
+)
+_option = _then(_either(_names, _string), _maybe(_sign("=")), _maybe(_value))
+_table = _either(
+    _then(_names, _maybe(_travel), _maybe(_word("with"), _bracketed(_listed(_option))), _maybe(_alias)),
+    _then(_names, _bracketed(_maybe(_listed(_argument))), _maybe(_alias)),
+    _then(_bracketed(_either(_query, _rule("relation"))), _maybe(_alias)),
+)
+_on = _either(_then(_word("on"), _expression), _then(_word("using"), _bracketed(_listed(_name))))
+_joined = _then(
+    _maybe(_word("natural")),
+    _maybe(_word("inner", "cross", "left", "right", "full", "semi", "anti")),
+    _maybe(_word("outer", "semi", "anti")),
+    _word("join"),
+    _table,
+    _maybe(_on),
+)
+_by = _word("by")
+_selected = _then(_word("select"), _maybe(_word("all", "distinct")), _listed(_item))
+_from = _then(_word("from"), _listed(_rule("relation")))
+
+_RULES: dict[str, Part] = {
+    "expression": _then(_rule("operand"), _many(_word("and", "or"), _rule("operand"))),
+    "operand": _then(
+        _many(_either(_word("not"), _sign("!"))),
+        _either(
+            _then(_value, _maybe(_rule("predicate"))),
+            _then(_word("exists"), _bracketed(_query)),
+        ),
+    ),
+    "predicate": _either(
+        _then(
+            _maybe(_either(_word("not"), _sign("!"))),
+            _either(
+                _then(_word("between"), _value, _word("and"), _value),
+                _then(_word("in"), _bracketed(_either(_listed(_expression), _query))),
+                _then(_word("rlike", "regexp"), _value),
+                _then(
+                    _word("like", "ilike"),
+                    _word("any", "some", "all"),
+                    _bracketed(_maybe(_listed(_expression))),
+                ),
+                _then(_word("like", "ilike"), _value, _maybe(_word("escape"), _string)),
+            ),
+        ),
+        _then(
+            _word("is"),
+            _maybe(_either(_word("not"), _sign("!"))),
+            _either(
+                _word("null", "true", "false", "unknown"),
+                _then(_word("distinct"), _word("from"), _value),
+            ),
+        ),
+    ),
+    "value": _then(_rule("signed"), _many(_rule("operator"), _rule("signed"))),
+    "operator": _either(
+        _sign("=", "==", "<>", "!=", "<", "<=", "!>", ">", ">=", "!<", "<=>"),
+        _sign("*", "/", "%", "+", "-", "||", "&", "^", "|"),
+        _word("div"),
+        _then(_sign("<"), _sign("<")),
+        _then(_sign(">"), _sign(">"), _maybe(_sign(">"))),
+    ),
+    "signed": _then(
+        _many(_sign("+", "-", "~")),
+        _rule("primary"),
+        _many(
+            _either(
+                _then(_sign("["), _value, _sign("]")),
+                _then(_sign("."), _name),
+                _then(_sign("::"), _type),
+                _then(_sign(":"), _either(_name, _then(_sign("["), _value, _sign("]")))),
+                _then(_word("collate"), _names),
+            )
+        ),
+    ),
+    "primary": _either(
+        _reference,
+        _rule("constant"),
+        _rule("call"),
+        _then(_word("case"), _case_end),
+        _then(_word("case"), _expression, _case_end),
+        _then(_maybe(_names, _sign(".")), _sign("*"), _except),
+        _bracketed(_expression),
+        _bracketed(_item, _sign(","), _listed(_item)),
+        _bracketed(_query),
+        _then(_name, _sign("->"), _expression),
+        _then(_bracketed(_listed(_name)), _sign("->"), _expression),
+    ),
+    "constant": _either(
+        _word("null", "true", "false"),
+        _kind(TokenKind.NUMBER),
+        _then(_string, _many(_string)),
+        _then(_word("date", "time", "timestamp", "timestamp_ltz", "timestamp_ntz", "interval", "x"), _string),
+        _then(_word("interval"), _amount, _word(*_UNITS), _many(_amount, _word(*_UNITS))),
+        _then(_word("interval"), _amount, _word(*_UNITS), _word("to"), _word(*_UNITS)),
+    ),
+    "call": _either(
+        _then(
+            _names,
+            _bracketed(_maybe(_maybe(_word("distinct", "all")), _listed(_argument))),
+            _maybe(_word("within"), _word("group"), _bracketed(_word("order"), _by, _listed(_sorted))),
+            _maybe(_word("filter"), _bracketed(_word("where"), _expression)),
+            _maybe(_word("ignore", "respect"), _word("nulls")),
+            _maybe(_word("over"), _window),
+        ),
+        _then(_word("cast", "try_cast"), _bracketed(_expression, _word("as"), _type)),
+        _then(_word("struct"), _bracketed(_maybe(_listed(_item)))),
+        _then(_word("position"), _bracketed(_value, _word("in"), _value)),
+        _then(_word("extract"), _bracketed(_name, _word("from"), _value)),
+        _then(
+            _word("substr", "substring"),
+            _bracketed(_value, _word("from"), _value, _maybe(_either(_word("for"), _sign(",")), _value)),
+        ),
+        _then(_word("substr", "substring"), _bracketed(_value, _sign(","), _value, _word("for"), _value)),
+        _then(
+            _word("trim"),
+            _bracketed(_maybe(_word("both", "leading", "trailing")), _maybe(_value), _word("from"), _value),
+        ),
+        _then(
+            _word("overlay"),
+            _bracketed(_value, _word("placing"), _value, _word("from"), _value, _maybe(_word("for"), _value)),
+        ),
+        _then(
+            _word(
+                "timestampadd", "timestampdiff", "dateadd", "date_add", "datediff", "date_diff", "timediff"
+            ),
+            _bracketed(_unit, _sign(","), _value, _sign(","), _value),
+        ),
+    ),
+    "type": _either(
+        _then(_word("array"), _sign("<"), _type, _sign(">")),
+        _then(_word("map"), _sign("<"), _type, _sign(","), _type, _sign(">")),
+        _then(_word("struct"), _sign("<>")),
+        _then(_word("struct"), _sign("<"), _maybe(_listed(_field)), _sign(">")),
+        _then(_word("interval"), _word(*_UNITS), _maybe(_word("to"), _word(*_UNITS))),
+        _then(
+            _name,
+            _maybe(
+                _bracketed(_listed(_token(lambda token: token.kind in (TokenKind.NUMBER, TokenKind.WORD))))
+            ),
+            _maybe(_word("collate"), _names),
+            _maybe(_word("with", "without"), _maybe(_word("local")), _word("time"), _word("zone")),
+        ),
+    ),
+    "query": _then(
+        _maybe(
+            _word("with"),
+            _listed(
+                _then(_name, _maybe(_bracketed(_listed(_name))), _maybe(_word("as")), _bracketed(_query))
+            ),
+        ),
+        _rule("queried"),
+        _many(
+            _word("union", "except", "minus", "setminus", "intersect"),
+            _maybe(_word("all", "distinct")),
+            _rule("queried"),
+        ),
+        _maybe(
+            _word("order"), _by, _either(_listed(_sorted), _then(_word("all"), _maybe(_word("asc", "desc"))))
+        ),
+        _maybe(_word("cluster"), _by, _listed(_expression)),
+        _maybe(_word("distribute"), _by, _listed(_expression)),
+        _maybe(_word("sort"), _by, _listed(_sorted)),
+        _maybe(_word("limit"), _either(_word("all"), _expression)),
+        _maybe(_word("offset"), _expression),
+    ),
+    "queried": _either(
+        _bracketed(_query),
+        _then(_selected, _maybe(_from), _rule("restricted")),
+        _then(_from, _maybe(_selected), _rule("restricted")),
+    ),
+    "restricted": _then(
+        _maybe(_word("where"), _expression),
+        _maybe(
+            _word("group"),
+            _by,
+            _either(_word("all"), _listed(_expression)),
+            _maybe(_word("with"), _word("cube", "rollup")),
+        ),
+        _maybe(_word("having"), _expression),
+        _maybe(_word("qualify"), _expression),
+    ),
+    "relation": _then(_table, _many(_joined)),
+}

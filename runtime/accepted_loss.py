@@ -1,0 +1,106 @@
+"""Giving up the rows of base files that are gone or spoilt: their file groups are replaced by nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from parquetry.runtime.damaged_files import DamagedFile, damaged_files
+from parquetry.runtime.errors import CorruptTableError, NotFoundError, StalePlanError
+from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
+from parquetry.runtime.parallel import map_each
+from parquetry.runtime.publish import run_write
+from parquetry.runtime.sidecars import read_sidecar, statistics_path
+from parquetry.runtime.statistics import decode_statistics
+from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.transaction import Transaction
+
+ACCEPTED_KEY: Final = "parquetry.accepted_loss"
+# Of Hudi's operations that replace file groups the one from which no reader concludes that a whole partition
+# is gone: catalogs drop those of a DELETE_PARTITION.
+_OPERATION: Final = "INSERT_OVERWRITE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostRows:
+    """A damaged file, and between which record keys its rows lie, as far as that was recorded."""
+
+    file: DamagedFile
+    min_key: str | None = None
+    max_key: str | None = None
+
+
+def lost_rows(handle: TableHandle) -> tuple[LostRows, ...]:
+    """What :func:`accept_loss` would give up; none where all files are as their commits wrote them."""
+    found = damaged_files(handle)
+    instants = sorted({file.instant for file in found})
+    recorded = dict(
+        pair for pairs in map_each(instants, lambda time: _key_ranges(handle.store, time)) for pair in pairs
+    )
+    unknown: tuple[None, None] = (None, None)
+    ranges = [recorded.get(file.path, unknown) for file in found]
+    return tuple(
+        LostRows(file=file, min_key=low, max_key=high)
+        for file, (low, high) in zip(found, ranges, strict=True)
+    )
+
+
+def accept_loss(
+    handle: TableHandle, paths: Collection[str] | None = None, *, timing: Timing = DEFAULT_TIMING
+) -> CommitResult:
+    """Give up the rows of all damaged files by one commit; none where nothing is damaged.
+
+    Their file groups are replaced by nothing, with any older version that is left: that would be the table of
+    a former time, in part. Reads and writes go on afterwards. A file that is put back stays
+    replaced until the commit is archived.
+    With ``paths``, those that were approved: StalePlanError when other files are damaged too.
+    """
+
+    def body(transaction: Transaction) -> WriteOutcome | None:
+        table, timeline = transaction.table, transaction.timeline
+        found = damaged_files(table)
+        if more := [file.path for file in found if paths is not None and file.path not in paths]:
+            raise StalePlanError(
+                f"{table.store.uri}/{more[0]} is lost too, which was not approved; look again at what is lost"
+            )
+        if not found:
+            return None
+        replaced: dict[str, list[str]] = {}
+        for file in found:
+            replaced.setdefault(file.partition, []).append(file.file_id)
+        return WriteOutcome(
+            operation=_OPERATION,
+            schema_json=table.schema_json(timeline, table.effective_spec(timeline).columns),
+            replaced={partition: tuple(ids) for partition, ids in replaced.items()},
+            extra={ACCEPTED_KEY: _record(found)},
+            footprint=Footprint(overwritten=frozenset(replaced)),
+        )
+
+    return run_write(
+        handle,
+        action=Action.REPLACECOMMIT,
+        operation=_OPERATION,
+        body=body,
+        timing=timing,
+        services=False,
+    )
+
+
+def _record(found: Sequence[DamagedFile]) -> str:
+    """What the commit says of each file."""
+    files = [{"path": file.path, "instant": file.instant, "rows": file.rows} for file in found]
+    return json.dumps(files, separators=(",", ":"))
+
+
+def _key_ranges(store: ObjectStore, instant: str) -> list[tuple[str, tuple[str | None, str | None]]]:
+    path = statistics_path(instant)
+    try:
+        files = decode_statistics(read_sidecar(store, path), place=f"{store.uri}/{path}", columns=())
+    except (NotFoundError, CorruptTableError):
+        return []
+    return [(file.path, (file.min_key, file.max_key)) for file in files]

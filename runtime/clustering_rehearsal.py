@@ -1,0 +1,161 @@
+"""A clustering of a small table carried out in memory: what its files will be, but for their names.
+
+The task that rewrites groups is run on a store that reads the table and keeps what is written to itself.
+Nothing is written to the table or to a disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+
+from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
+from parquetry.runtime.base_file_model import WriteContext
+from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.errors import NotFoundError, StaleTimelineError
+from parquetry.runtime.layout.file_statistics import FileStatistics
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.predicate import Predicate
+from parquetry.runtime.layout.skipping import Types
+from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.page_index import with_pages
+from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage_model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
+
+_INSTANT: Final = "99991231235959999"
+
+
+class Rehearsal:
+    """Rewrites groups of a table in memory; a file of the table is read once for any number of layouts.
+
+    What it holds is the table's files and those of one group in another order.
+    """
+
+    def __init__(self, store: ObjectStore, spec: TableSpec) -> None:
+        self._store = _Rehearsed(store)
+        self._spec = spec
+
+    def files(
+        self,
+        groups: Sequence[Sequence[FileSlice]],
+        order: RowOrder | None,
+        *,
+        digest: str,
+        target_bytes: int,
+        predicates: Sequence[Predicate],
+        types: Types,
+    ) -> list[FileStatistics]:
+        """The files that the groups become, with the pages that the conditions ask for.
+
+        They carry the ``digest`` of the layout: files without one are taken to have usual pages.
+        StaleTimelineError when a file has been cleaned meanwhile.
+        """
+        context = WriteContext(
+            store=self._store,
+            instant=_INSTANT,
+            schema=arrow_schema(self._spec.columns),
+            avro_schema=with_meta_columns(table_avro_schema(self._spec.name, self._spec.columns)),
+            files=self._spec.files,
+            max_file_size_bytes=self._spec.sizing.max_file_size_bytes,
+            guard=_Wanted(),
+            marked=True,
+            clustering=digest,
+        )
+        made: list[FileStatistics] = []
+        for number, slices in enumerate(groups):
+            work = GroupWork(
+                index=number,
+                partition=slices[0].partition,
+                slices=tuple(slices),
+                target_bytes=target_bytes,
+                order=order,
+            )
+            try:
+                written = {file.stat.path: file.statistics for file in rewrite_group(context, work).files}
+            except (NotFoundError, RetryWrite) as gone:
+                raise StaleTimelineError(f"{self._store.uri}: {gone}") from gone
+            made += with_pages(self._store, written, predicates, types).values()
+            self._store.delete_all(written)
+        return made
+
+
+class _Wanted:
+    """What is rehearsed is given up by nobody."""
+
+    def has_given_up(self, store: ObjectStore, bucket: int) -> bool:
+        del store, bucket
+        return False
+
+    def still_alive(self, store: ObjectStore) -> bool:
+        del store
+        return True
+
+
+class _Rehearsed:
+    """A store on top of another one, of which it changes nothing."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self._inner = inner
+        self._read: dict[str, pa.Buffer] = {}
+        self._written: dict[str, pa.Buffer] = {}
+
+    @property
+    def uri(self) -> str:
+        return self._inner.uri
+
+    def read(self, path: str) -> bytes:
+        return bytes(self._content(path))
+
+    def open_input(self, path: str) -> Any:
+        return pa.BufferReader(self._content(path))
+
+    def stat(self, path: str) -> ObjectInfo | None:
+        return self._inner.stat(path)
+
+    def list(self, prefix: str = "", *, recursive: bool = False) -> Objects:
+        return self._inner.list(prefix, recursive=recursive)
+
+    def list_folders(self, prefix: str = "") -> Paths:
+        return self._inner.list_folders(prefix)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._written[path] = pa.py_buffer(data)
+
+    def put_if_absent(self, path: str, data: bytes, *, nonce: str | None = None) -> PutOutcome:
+        del nonce
+        self.put(path, data)
+        return PutOutcome.WON
+
+    @contextmanager
+    def create_file(self, path: str) -> Iterator[Any]:
+        sink = pa.BufferOutputStream()
+        yield sink
+        self._written[path] = sink.getvalue()
+
+    def delete(self, path: str) -> bool:
+        return self._written.pop(path, None) is not None
+
+    def delete_all(self, paths: Iterable[str]) -> None:
+        for path in list(paths):
+            self.delete(path)
+
+    def delete_folder(self, prefix: str) -> None:
+        self.delete_all([path for path in self._written if path.startswith(f"{prefix}/")])
+
+    def now_ms(self) -> int:
+        return self._inner.now_ms()
+
+    def spark_uri(self, path: str) -> str:
+        return self._inner.spark_uri(path)
+
+    def _content(self, path: str) -> pa.Buffer:
+        if path in self._written:
+            return self._written[path]
+        if path not in self._read:
+            self._read[path] = pa.py_buffer(self._inner.read(path))
+        return self._read[path]

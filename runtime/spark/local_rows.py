@@ -1,0 +1,59 @@
+"""Rows of this process as a DataFrame: the driver writes them to the stage, tasks read them there.
+
+They do not pass through the driver's JVM, so how many there are does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from parquetry.runtime.local_rows import LocalRows
+from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings
+from parquetry.runtime.spark.stage_place import StagePlace
+from parquetry.runtime.spark.workers import spare_loaded_modules
+
+_PIECE_BYTES: Final = 16 * 1024 * 1024
+
+
+def frame_of_local_rows(spark: SparkSession, rows: LocalRows, place: StagePlace) -> DataFrame:
+    """A DataFrame of the rows, which lie at ``place`` from now on; one task reads about 16 MiB of them."""
+    names = list(_written(rows.batches, place))
+    escaped = ((name.replace("`", "``"), kind) for name, kind in rows.types.items())
+    columns = ", ".join(f"`{name}` {kind}" for name, kind in escaped)
+    with session_settings(spark, TYPE_SETTINGS):
+        numbers = spark.range(0, len(names), 1, max(len(names), 1))
+        return numbers.mapInArrow(_reader(place, names), columns)
+
+
+def _written(batches: Iterator[pa.RecordBatch], place: StagePlace) -> Iterator[str]:
+    """The names of the files with the rows, each complete when it comes."""
+    batch = next(batches, None)
+    number = 0
+    while batch is not None:
+        name = f"local-{number:06d}"
+        size = 0
+        with place.create(name) as sink, pa.ipc.new_file(sink, batch.schema) as file:
+            while batch is not None and size < _PIECE_BYTES:
+                file.write_batch(batch)
+                size += batch.nbytes
+                batch = next(batches, None)
+        yield name
+        number += 1
+
+
+def _reader(
+    place: StagePlace, names: list[str]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_loaded_modules()
+        chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
+        for number in chosen:
+            with place.open(names[number]) as source, pa.ipc.open_file(source) as file:
+                for index in range(file.num_record_batches):
+                    yield file.get_batch(index)
+
+    return read

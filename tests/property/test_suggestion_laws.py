@@ -1,0 +1,81 @@
+"""What is suggested for random tables and queries is near the best of all layouts, each really clustered by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from parquetry.compiler import clustering_suggestion
+from parquetry.compiler.clustering_suggestion import Suggestion, suggest
+from parquetry.runtime.clustering_rehearsal import Rehearsal
+from parquetry.runtime.errors import StaleTimelineError
+from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
+from tests.support.layout_search import TARGET, RandomTable, all_layouts, measured_bytes, random_table
+from tests.support.stores import ReadOnlyStore
+
+NEAR = 1.05
+
+
+def measured(table: RandomTable, found: Suggestion) -> tuple[float, float]:
+    """What queries read under the suggestion, and under the best layout of all; without one as it is."""
+    now = sum(query.weight * query.now.data_bytes for query in found.trials.queries)
+    every = {
+        layout: measured_bytes(table, layout) for layout in (ExecutionPolicy(), *all_layouts(table.asked))
+    }
+    least = min(now, *every.values())
+    if found.best is None:
+        return now, least
+    layout = found.best.execution
+    return every[ExecutionPolicy(strategy=layout.strategy, columns=layout.columns)], least
+
+
+def check(seed: int, *, rows: int, columns: int) -> tuple[float, float]:
+    """By which factor the suggestion reads more than the best, and how far off it was foreseen."""
+    with TemporaryDirectory() as folder:
+        table = random_table(Path(folder), seed, rows=rows, columns=columns)
+        found = suggest(table.store)
+        read, least = measured(table, found)
+        now = sum(query.weight * query.now.data_bytes for query in found.trials.queries)
+        foreseen = read if found.best is None else found.best.share * now
+        return read / least, foreseen / read
+
+
+@pytest.mark.parametrize(("seed", "rows"), [(1, 5000), (3, 5000), (12, 5000), (116, 6000), (123, 6000)])
+def test_a_suggestion_reads_little_more_than_the_best_of_all_layouts(seed, rows):
+    factor, foreseen = check(seed, rows=rows, columns=3)
+    assert factor <= NEAR
+    assert 0.99 <= foreseen <= 1.01
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("rows", "columns"), [(6000, 3), (20_000, 4), (60_000, 3), (12_000, 6)])
+def test_a_suggestion_reads_little_more_than_the_best_for_every_seed(rows, columns):
+    found = {seed: check(seed, rows=rows, columns=columns) for seed in range(100, 125)}
+    factors = sorted(factor for factor, _ in found.values())
+    print(f"{rows} rows, {columns} columns: the worst {factors[-1]:.3f}, the median {factors[12]:.3f}")
+    assert {seed: factor for seed, (factor, _) in found.items() if factor > NEAR} == {}
+    assert {seed: foreseen for seed, (_, foreseen) in found.items() if not 0.99 <= foreseen <= 1.01} == {}
+
+
+def test_the_columns_of_every_query_are_tried_alone(tmp_path, monkeypatch):
+    """However many there are, and however little their queries weigh."""
+    for limit in ("_CROSSED", "_REHEARSED_BYTES", "_FINALISTS", "_SHOWN"):
+        monkeypatch.setattr(clustering_suggestion, limit, 1)
+    table = random_table(tmp_path, 5, rows=4000, columns=7)
+    alone = {
+        trial.execution.columns
+        for trial in suggest(table.store).trials.trials
+        if trial.execution.strategy == "sort" and len(trial.execution.columns) == 1
+    }
+    assert alone == {(name,) for name in table.asked}
+
+
+def test_rehearsals_write_nothing_and_notice_files_that_are_gone(tmp_path):
+    table = random_table(tmp_path, 5, rows=600, columns=2)
+    assert suggest(ReadOnlyStore(table.store)).trials.trials
+    table.store.delete(table.slices[0].path)
+    rehearsal = Rehearsal(table.store, table.spec)
+    with pytest.raises(StaleTimelineError, match=table.slices[0].path):
+        rehearsal.files([table.slices], None, digest="sha256:1", target_bytes=TARGET, predicates=(), types={})

@@ -1,0 +1,147 @@
+"""What a run says when something is wrong: each word once, and Spark's traces in the log of the run alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_script import SCRIPT, environment, parquetry
+from tests.support.project_folder import ORDERS, ProjectFolder
+
+pytestmark = pytest.mark.spark
+
+SOURCE = {"name": "landing", "format": "csv", "path": "landing/*", "operation": "upsert"}
+GOOD = "order_id,city,amount,items,revision\n1,Oslo,1.5,1,1\n"
+ENDLESS = (
+    "SELECT cast(order_id AS bigint) + r.id AS order_id, city, cast(amount AS double) AS amount, "
+    "cast(items AS int) AS items, cast(revision AS bigint) AS revision FROM source, range(100000000000) r"
+)
+TRACE = re.compile(r"^\s+at \S+\(|Traceback|incubator|^\{\"ts\"|SLF4J|^ERROR:", re.MULTILINE)
+
+
+def made(root: Path, content: str | bytes = GOOD, **source: str) -> ProjectFolder:
+    folder = ProjectFolder.create(root / "shop")
+    folder.orders(sources=[SOURCE | source])
+    applied = parquetry("apply", "--auto-approve", "-q", "-p", folder.root)
+    assert applied.returncode == 0, applied.stderr
+    (folder.root / "landing" / "a").write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def log_of(folder: ProjectFolder) -> Path:
+    """The log of the newest run."""
+    return max(folder.root.glob("target/runs/*/spark.log"))
+
+
+CASES = {
+    "a value of a csv file": (
+        {"content": f"{GOOD}abc,Rome,2.5,2,1\n"},
+        "a: line 3, column 'order_id': \"abc\" is not bigint; ",
+    ),
+    "a value of a json file": (
+        {"content": '{"order_id": 1}\n\n{"order_id": "abc", "city": "Rome"}\n', "format": "json"},
+        "a: line 3, column 'order_id': \"abc\" is not bigint; ",
+    ),
+    "sql": (
+        {"delete_when": "no_such_column = 1"},
+        r"delete_when \(tables/orders\.yml:\d+:\d+\): .*`no_such_column`",
+    ),
+    "a query": (
+        {"select": "SELECT no_such_function(order_id) AS order_id FROM source"},
+        r"select \(tables/orders\.yml:\d+:\d+\): .*`no_such_function`",
+    ),
+    "a file": ({"content": b"PAR1 no rows PAR1", "format": "parquet"}, "a cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_quiet_failure_is_one_line_on_stderr_and_no_trace(case, tmp_path):
+    settings, said = CASES[case]
+    folder = made(tmp_path, **settings)
+    done = parquetry("run", "-q", "-p", folder.root)
+    assert (done.returncode, done.stdout) == (1, "orders ingest_landing  failed\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: source landing of orders: ")
+    assert re.search(said.replace("a: ", "a.*"), line)
+    assert len(line) < 700
+    assert "Rome" not in line
+    assert TRACE.search(log_of(folder).read_text())
+
+
+def test_a_failure_says_where_the_log_is_and_leaves_the_traces_there(tmp_path):
+    folder = made(tmp_path, f"{GOOD}abc,Rome,2.5,2,1\n")
+    done = parquetry("run", "-p", folder.root)
+    assert done.returncode == 1
+    assert f"Spark's log is {log_of(folder)}\n" in done.stderr
+    assert len(done.stderr.splitlines()) == 4
+    assert done.stdout == "orders ingest_landing  failed\n"
+    assert done.stderr.count("abc") == 1
+    assert TRACE.search(done.stdout + done.stderr) is None
+    again = parquetry("run", "--log-format", "json", "-p", folder.root)
+    lines = [json.loads(line) for line in again.stderr.splitlines()]
+    assert [line.get("log") for line in lines] == [None, None, str(log_of(folder)), None]
+    assert sum("abc" in line["message"] for line in lines) == 1
+
+
+def test_values_of_personal_columns_are_not_told(tmp_path):
+    folder = made(tmp_path, f"{GOOD}abc,Rome,2.5,2,1\n")
+    columns = [
+        column | {"pii": True} if column["name"] == "order_id" else column for column in ORDERS["columns"]
+    ]
+    folder.orders(columns=columns, sources=[SOURCE])
+    parquetry("apply", "--auto-approve", "-q", "-p", folder.root)
+    done = parquetry("run", "-q", "-p", folder.root)
+    assert "line 3, column 'order_id': \"***\" is not bigint" in done.stderr
+    assert "abc" not in done.stdout + done.stderr
+
+
+def test_lost_files_are_told_once(tmp_path):
+    folder = made(tmp_path)
+    assert parquetry("run", "-q", "-p", folder.root).returncode == 0
+    next(folder.root.glob("warehouse/orders/city=Oslo/*_*.parquet")).unlink()
+    (folder.root / "landing" / "b").write_text(GOOD.replace("1.5", "2.5"))
+    done = parquetry("run", "-q", "-p", folder.root)
+    assert done.stdout == "orders files           failed\norders ingest_landing  failed\n"
+    (line,) = done.stderr.splitlines()
+    assert "is gone" in line
+
+
+def test_a_quiet_run_that_goes_well_says_nothing_on_stderr(tmp_path):
+    folder = made(tmp_path)
+    done = parquetry("run", "-q", "-p", folder.root)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("end", ["ctrl-c", "the jvm is killed"])
+def test_a_run_that_is_ended_names_the_log(end, tmp_path):
+    folder = made(tmp_path, select=ENDLESS)
+    run = subprocess.Popen(
+        [str(SCRIPT), "run", "-q", "-p", str(folder.root)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 120
+    while not list(folder.root.glob("target/runs/*/spark.log")) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    # The rows are endless, so the write cannot have ended.
+    time.sleep(25)
+    if end == "ctrl-c":
+        run.send_signal(signal.SIGINT)
+    else:
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        (java,) = [pid for pid in children if "java" in os.readlink(f"/proc/{pid}/exe")]
+        os.kill(int(java), signal.SIGKILL)
+    _, said = run.communicate(timeout=240)
+    assert run.returncode == (130 if end == "ctrl-c" else 1)
+    (line,) = said.strip().splitlines()  # an empty one ends the line with ^C
+    assert str(log_of(folder)) in line

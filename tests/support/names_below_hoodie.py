@@ -1,0 +1,43 @@
+"""What readers of other programs take for data, looked for where none is: below ``.hoodie/``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from parquetry.runtime.storage import ObjectStore
+from tests.support.stores import WRITES, CountingStore
+
+_LIKE_DATA = re.compile(
+    r"^\.hoodie/.*\.(parquet|orc|avro|hfile|csv|tsv|feather|arrow|ipc)$|^\.hoodie/.*\.log\."
+)
+_FORMER = {".statistics": ".parquet", ".sample": ".sample.parquet", ".folded": ".folded.parquet"}
+
+
+def like_data(paths: Iterable[str]) -> list[str]:
+    """Of paths within a table those that a reader may take for data though they are none."""
+    return sorted(path for path in paths if _LIKE_DATA.search(path))
+
+
+def in_folder(path: Path | str) -> list[str]:
+    """The same of the files of a table on local disk."""
+    root = Path(path)
+    return like_data(file.relative_to(root).as_posix() for file in root.rglob("*"))
+
+
+def written(store: CountingStore) -> list[str]:
+    """The same of all that was ever written or removed through the store."""
+    return like_data(line for kind, path in store.calls() if kind in WRITES for line in path.split("\n"))
+
+
+def call_as_before(store: ObjectStore) -> list[str]:
+    """Give the sidecars of a table the names that former versions gave them; answers these, sorted."""
+    found = []
+    for info in store.list(".hoodie/.parquetry", recursive=True):
+        stem, dot, suffix = info.path.rpartition(".")
+        if (former := _FORMER.get(f"{dot}{suffix}")) is not None:
+            found.append(f"{stem}{former}")
+            store.put(found[-1], store.read(info.path))
+            store.delete(info.path)
+    return sorted(found)
