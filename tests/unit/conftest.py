@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-import pyarrow as pa
+from contextlib import ExitStack
+
 import pytest
 
+from tests.support.allocations import counted_allocations
 from tests.support.s3_server import s3_server
 
 
@@ -15,13 +17,5 @@ def s3_options():
 @pytest.fixture
 def count_allocations():
     """Starts counting what Arrow allocates."""
-    before = pa.default_memory_pool()
-    pools = []  # they have to be there for as long as what they allocated is
-
-    def start():
-        pools.append(pa.proxy_memory_pool(before))
-        pa.set_memory_pool(pools[-1])
-        return pools[-1]
-
-    yield start
-    pa.set_memory_pool(before)
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(counted_allocations())

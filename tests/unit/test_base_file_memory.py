@@ -12,6 +12,7 @@ import pytest
 
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.spec import Column
+from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
 
 ROOT = Path(__file__).parents[2]
@@ -36,10 +37,8 @@ def test_merging_a_wide_file_takes_little_memory(tmp_path):
 
 @pytest.fixture
 def pool():
-    counting, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
-    pa.set_memory_pool(counting)
-    yield counting
-    pa.set_memory_pool(before)
+    with counted_allocations() as counting:
+        yield counting
 
 
 def wide_rows(rows: int, *, stored: bool) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections import Counter, defaultdict
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from parquetry.runtime.spark.clustering_ranges import (
     scatterer,
 )
 from parquetry.runtime.spark.clustering_shuffle import checked, shares_of
+from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, read, write
 from tests.support.stores import CountingStore, Kind
 from tests.unit.test_clustering_task import COLUMNS, as_rows, some_rows, work
@@ -186,19 +188,16 @@ def test_a_task_holds_no_more_of_a_range_whose_rows_are_wide(tmp_path):
         files += write(ctx, bucket(ctx, number), rows).files
     after = context(tmp_path, COLUMNS, instant="20260103000000000", memory_budget_bytes=8 * MIB)
     group = work(files, order=RowOrder(strategy="sort", columns=("n",)))
-    before = pa.default_memory_pool()
-    counting = pa.proxy_memory_pool(before)
+    with ExitStack() as stack:
+        pools = []
 
-    def counted(messages):
-        pa.set_memory_pool(counting)
-        return messages
+        def counted(messages):
+            pools.append(stack.enter_context(counted_allocations()))
+            return messages
 
-    try:
         results = rewritten(after, group, spoil=counted)
-        peak = counting.max_memory()
-    finally:
-        pa.set_memory_pool(before)
-    assert peak < 32 * MIB < 120 * 400_000
+    (counting,) = pools
+    assert counting.max_memory() < 32 * MIB < 120 * 400_000
     found = pa.concat_tables(read(after, [_File(file)]) for file in in_order(results, group)).select(["n"])
     assert found.equals(found.sort_by([("n", "ascending")]))
 
