@@ -8,13 +8,19 @@ from typing import Any
 
 from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
+from parquetry.runtime.secret_values import hide
 
 _ENV_VAR = re.compile(r"""\{\{\s*env_var\(\s*(["'])(?P<name>\w+)\1\s*\)\s*\}\}""")
 
 
 def revealed(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the secrets' own text; never to be written down."""
-    return {key: _replace(value, lambda secret: secret.reveal()) for key, value in options.items()}
+
+    def reveal(secret: Secret) -> str:
+        hide(secret.names)
+        return secret.reveal()
+
+    return {key: _replace(value, reveal) for key, value in options.items()}
 
 
 def references(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,7 +37,8 @@ def reference(secret: Secret) -> dict[str, str]:
     if "{{" in text or "{%" in text:
         raise UsageError(
             f"{secret.masked}: a job refers to secrets by their variables alone; "
-            "write {{ env_var('NAME') }} without a default, filters or other templates"
+            "write {{ env_var('NAME') }} without a default, filters or other templates, or declare what is "
+            "no secret in `environment`"
         )
     return {"environment_text": text}
 

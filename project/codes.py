@@ -197,8 +197,9 @@ _ALL = (
         "PQ205",
         "Secret in the wrong place",
         "Environment variables whose names begin with PARQUETRY_SECRET_ may be read only under a target's"
-        " spark and storage, where they are printed as ***.",
-        "Move the value under spark or storage, or rename the variable if it is no secret.",
+        " spark and storage, where they are printed as ***, and there not as a part of an address, which they"
+        " would be sent to.",
+        "Move the value to an option for credentials, or rename the variable if it is no secret.",
     ),
     _code(
         "PQ206",
@@ -224,6 +225,21 @@ _ALL = (
         "The vars of one target give a variable a value; those of another, and of the project, do not: what "
         "reads it cannot be computed there.",
         "Mend the spelling, or declare it under vars of the project.",
+    ),
+    _code(
+        "PQ210",
+        "Environment variable not declared",
+        "A template would print, record or connect to the value of an environment variable that is not listed"
+        " under `environment` in parquetry.yml. Others are read for credentials alone (key, secret, token, "
+        "password, and Spark properties that are no addresses), where they are printed as ***. `plan "
+        "--untrusted` reads none but those that the base declares.",
+        "List it under `environment`, if it is no secret. PARQUETRY_* needs no entry.",
+    ),
+    _code(
+        "PQ211",
+        "Secret declared as none",
+        "The values of variables that `environment` lists are printed, and this one is named like a secret.",
+        "Leave it out, and read it under storage or spark; or rename it, if it is no secret.",
     ),
     _code(
         "PQ301",

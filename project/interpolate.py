@@ -29,12 +29,17 @@ from parquetry.project.template_syntax import (
 )
 
 MASK = "***"
+PRIVATE_PREFIX = "PARQUETRY_SECRET_"
 _TYPES = "look at the types of what it reads"
-_PRIVATE_PREFIX = "PARQUETRY_SECRET_"
+_OWN_PREFIX = "PARQUETRY_"
 
 
 class Site(StrEnum):
-    """Where a template stands, which decides what it may read."""
+    """Where a template stands, which decides what it may read.
+
+    Credentials may hold what nobody is to see. Everything else of a target, such as the places that are
+    connected to, is printed, recorded or sent.
+    """
 
     SPEC = "spec"
     TARGET = "target"
@@ -71,6 +76,21 @@ class TargetView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """The names of environment variables that are declared to be no secrets.
+
+    ``elsewhere`` says where, when it is not in the project that is read: then no other name is read at all.
+    """
+
+    names: frozenset[str] = frozenset()
+    elsewhere: str | None = None
+
+    def __contains__(self, name: str) -> bool:
+        is_own = name.startswith(_OWN_PREFIX) and not name.startswith(PRIVATE_PREFIX)
+        return is_own or name in self.names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """What templates read. ``environment`` None means that no variable of it is known.
 
@@ -80,6 +100,7 @@ class Scope:
     variables: Mapping[str, Any] | None
     target: TargetView
     environment: Mapping[str, str] | None = None
+    declared: Declared = Declared()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +123,7 @@ def render(text: str, *, scope: Scope, site: Site) -> Rendered:
     """
     tree = parsed(text)
     reads = calls(tree, "env_var")
-    _check_reads(reads, site=site)
+    _check_reads(reads, site=site, declared=scope.declared)
     if scope.variables is None:
         return Rendered(value=text, known=False)
     _check_variables(tree, scope.variables)
@@ -115,22 +136,40 @@ def render(text: str, *, scope: Scope, site: Site) -> Rendered:
         if lacking:
             return Rendered(value=text, known=False)
         raise
-    private = tuple(sorted({name for name, _ in reads if name.startswith(_PRIVATE_PREFIX)}))
-    if private and scope.environment is not None:
+    private = tuple(sorted({name for name, _ in reads if _is_hidden(name, scope)}))
+    if private:
         masked = str(_evaluate(text, scope, mask=True))
         shown = masked if MASK in masked else MASK
         return Rendered(value=Secret(masked=shown, template=text, names=private, _text=str(value)))
     return Rendered(value=value, known=not lacking)
 
 
-def _check_reads(reads: list[tuple[str, bool]], *, site: Site) -> None:
+def _is_hidden(name: str, scope: Scope) -> bool:
+    """Whether a variable was read that is not to be seen: one that is not set has no value to hide."""
+    if scope.environment is None or name in scope.declared:
+        return False
+    return name.startswith(PRIVATE_PREFIX) or name in scope.environment
+
+
+def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: Declared) -> None:
     for name, _ in reads:
         if site is Site.SPEC:
             hint = "declare a variable under vars and read that"
             raise TemplateProblem("PQ203", f"env_var('{name}') is accepted only under targets", hint)
-        if name.startswith(_PRIVATE_PREFIX) and site is not Site.CREDENTIALS:
-            summary = f"secret '{name}' may be read only under spark and storage"
-            raise TemplateProblem("PQ205", summary, "rename the variable if it is no secret")
+        if name.startswith(PRIVATE_PREFIX):
+            if site is not Site.CREDENTIALS:
+                summary = (
+                    f"secret '{name}' may be read only under spark and storage, and in no place or address"
+                )
+                raise TemplateProblem("PQ205", summary, "rename the variable if it is no secret")
+        elif name not in declared and (site is not Site.CREDENTIALS or declared.elsewhere is not None):
+            where = "in parquetry.yml" if declared.elsewhere is None else f"at {declared.elsewhere} first"
+            raise TemplateProblem(
+                "PQ210",
+                f"environment variable '{name}' is not declared"
+                + ("" if declared.elsewhere is None else f" at {declared.elsewhere}"),
+                f"declare it in `environment` {where}: environment: [{name}]",
+            )
 
 
 def _check_variables(tree: nodes.Template, variables: Mapping[str, Any]) -> None:
@@ -149,7 +188,7 @@ def _evaluate(text: str, scope: Scope, *, mask: bool) -> Any:
 
     def env_var(name: str, *default: Any) -> Any:
         if known is not None and name in known:
-            return MASK if mask and name.startswith(_PRIVATE_PREFIX) else known[name]
+            return MASK if mask and name not in scope.declared else known[name]
         if default:
             return default[0]
         if known is None:

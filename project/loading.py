@@ -17,7 +17,7 @@ from parquetry.project.diagnostics import Diagnostic, Severity, diagnostic, did_
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.document import parse
 from parquetry.project.folder import PROJECT_FILE, read, read_project_file, scan
-from parquetry.project.interpolate import Scope, Site
+from parquetry.project.interpolate import Declared, Scope, Site
 from parquetry.project.locations import absolute, contains
 from parquetry.project.model import AllowEntry, Project, ResolvedTable
 from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
@@ -57,11 +57,13 @@ def load(
     target: str | None = None,
     variables: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
+    declared: Declared | None = None,
 ) -> LoadResult:
     """The project in a folder (or that of a ``parquetry.yml``) at a target, and all findings.
 
     ``variables`` replace declared ones; texts take the type of the declared value. Without an
     ``environment`` none is read: ``env_var`` gives its default or the placeholder ``${NAME}``.
+    ``declared`` are the names that may be read, in place of those of the project's own `environment`.
     Never raises for what is in the files; UndeclaredVariableError for a variable that they do not declare.
     """
     given = Path(path)
@@ -76,7 +78,11 @@ def load(
             project=None, diagnostics=in_order([*found, data]), files=files, unresolved=folder.tables
         )
     head = load_project_file(
-        parse(PROJECT_FILE, data), target=target, variables=variables or {}, environment=environment
+        parse(PROJECT_FILE, data),
+        target=target,
+        variables=variables or {},
+        environment=environment,
+        declared=declared,
     )
     found += head.found
     policies = _policies(folder.policies, fetch, head.scope(), found)
@@ -95,7 +101,11 @@ def load(
         if errors(head.found):
             return tables, replace(around, target=other)
         there = load_project_file(
-            parse(PROJECT_FILE, data), target=other, variables=variables or {}, environment=None
+            parse(PROJECT_FILE, data),
+            target=other,
+            variables=variables or {},
+            environment=None,
+            declared=declared,
         )
         again = partial(_at_target, fetch=fetch, scope=there.scope())
         by_name = {name: policy and again(policy, Kind.POLICY) for name, policy in policies.items()}
@@ -356,6 +366,7 @@ def _project(
         target=build_target(head.file, head.target, warehouse=head.warehouse, root=root),
         tables=tuple(resolution.table for resolution in resolutions),
         allow=allow,
+        environment=head.environment,
         other_warehouses=tuple(
             None if warehouse is None else absolute(root, warehouse) for warehouse in head.other_warehouses
         ),

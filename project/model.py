@@ -313,7 +313,8 @@ class Project:
     """A valid project at one target; tables are in the order of their names.
 
     ``other_warehouses`` are those of the targets that were not chosen: absolute, or None where
-    environment variables that are not set here decide.
+    environment variables that are not set here decide. ``environment`` are the names of those that the
+    project declares to be no secrets.
     """
 
     root: Path
@@ -324,3 +325,4 @@ class Project:
     tables: tuple[ResolvedTable, ...]
     allow: tuple[AllowEntry, ...]
     other_warehouses: tuple[str | None, ...] = ()
+    environment: frozenset[str] = frozenset()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from parquetry.project import settings
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, one_of
 from parquetry.project.document import Document, Node
 from parquetry.project.document import Path as DocumentPath
-from parquetry.project.interpolate import Scope, Secret, Site, TargetView, render
+from parquetry.project.interpolate import PRIVATE_PREFIX, Declared, Scope, Secret, Site, TargetView, render
 from parquetry.project.layers import merge
 from parquetry.project.locations import LocationProblem, absolute, normalised
 from parquetry.project.model import AllowEntry, Budget, Launcher, Layer, Origin, SparkSettings, Target
@@ -24,7 +25,14 @@ from parquetry.project.spec_file import SpecFile, masked, spec_file
 from parquetry.project.template_syntax import TemplateProblem, is_template
 
 _UNKNOWN_WAREHOUSE = "${warehouse}"
-_CREDENTIALS = frozenset({"spark", "storage"})
+_SECRET_NAME = re.compile(
+    rf"^{PRIVATE_PREFIX}|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|ACCESS_KEY|API_KEY|PRIVATE_KEY",
+    re.IGNORECASE,
+)
+_CREDENTIAL = re.compile(r"key|secret|token|password|user|credential", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"endpoint|prox|host|ur[il]|address|master|jars|packages|repositor|path|dir", re.IGNORECASE
+)
 
 
 class UndeclaredVariableError(ParquetryError):
@@ -46,7 +54,8 @@ class ProjectFile:
 
     ``file`` is None where nothing could be made of it. ``variables`` is None where ``vars``
     could not be read. ``warehouse`` is normalised and may be relative to the project's root, as are
-    those of the other targets; None is one that is not known here.
+    those of the other targets; None is one that is not known here. ``environment`` are the names of
+    variables that the file declares.
     """
 
     file: SpecFile | None
@@ -55,6 +64,7 @@ class ProjectFile:
     variables: Mapping[str, Any] | None
     warehouse: str
     other_warehouses: tuple[str | None, ...] = ()
+    environment: frozenset[str] = frozenset()
     found: list[Diagnostic]
 
     def scope(self) -> Scope:
@@ -69,9 +79,11 @@ def load_project_file(
     target: str | None,
     variables: Mapping[str, Any],
     environment: Mapping[str, str] | None,
+    declared: Declared | None = None,
 ) -> ProjectFile:
     """The project file at a target; without ``environment`` nothing of it is read.
 
+    ``declared`` are the environment variables that may be read, in place of those that the file declares.
     Raises UndeclaredVariableError where ``variables`` has one that the file does not declare.
     """
     found: list[Diagnostic] = []
@@ -90,14 +102,18 @@ def load_project_file(
     chosen = _chosen(root, targets, target, report, strict=environment is not None)
     variables_of = _variables(root, targets, chosen, variables, report)
     values = variables_of[chosen]
-    scope = Scope(variables=values, target=TargetView(name=chosen or "default"))
+    own = _declared_environment(root, report)
+    declared = declared or Declared(names=own)
+    scope = Scope(variables=values, target=TargetView(name=chosen or "default"), declared=declared)
     reading = _reading(scope, variables_of, chosen, environment)
     file = spec_file(document, Kind.PROJECT, reading)
     assert file is not None, "the document has a root"
     found.extend(file.diagnostics)
     warehouse = _warehouse(file, chosen, report)
     others = [
-        Scope(variables=variables_of[n], target=TargetView(name=n), environment=environment)
+        Scope(
+            variables=variables_of[n], target=TargetView(name=n), environment=environment, declared=declared
+        )
         for n in targets
         if n != chosen
     ]
@@ -108,6 +124,7 @@ def load_project_file(
         variables=values,
         warehouse=warehouse,
         other_warehouses=tuple(_warehouse_elsewhere(root, scope) for scope in others),
+        environment=own,
         found=found,
     )
 
@@ -201,6 +218,21 @@ def _variables(
         typed = _given(value, known[name], f"--var {name}", root.at(place).span, report)
         found = {target: {**(values or {}), name: typed} for target, values in found.items()}
     return found
+
+
+def _declared_environment(root: Node, report: Callable[..., None]) -> frozenset[str]:
+    """The environment variables that the project declares, without those that are secrets by their names."""
+    node = root.children.get("environment")
+    names = set()
+    for entry in node.children.values() if node and isinstance(node.value, list) else ():
+        if not isinstance(entry.value, str):
+            continue
+        if _SECRET_NAME.search(entry.value):
+            hint = "leave it out: under storage and spark it may be read all the same, and is printed as ***"
+            report("PQ211", f"'{entry.value}' is declared, and named like a secret", entry.span, hint)
+        else:
+            names.add(entry.value)
+    return frozenset(names)
 
 
 def _target_vars(root: Node, target: str) -> Node | None:
@@ -304,16 +336,29 @@ def _reading(
             case ("targets", str(), "vars", *_):
                 return None
             case ("targets", str() as name, *rest):
-                site = Site.CREDENTIALS if rest and rest[0] in _CREDENTIALS else Site.TARGET
+                site = Site.CREDENTIALS if _holds_credentials(rest) else Site.TARGET
                 known = environment if name == chosen else None
                 view = TargetView(name=name)
                 variables = variables_of.get(name, scope.variables)
-                return site, Scope(variables=variables, target=view, environment=known)
+                return site, replace(scope, variables=variables, target=view, environment=known)
             case ("defaults", *_) | ("description",):
                 return Site.SPEC, scope
         return None
 
     return reading
+
+
+def _holds_credentials(path: Sequence[str | int]) -> bool:
+    """Whether a part of a target may hold what is not to be seen, which what is connected to never is."""
+    names = [str(step) for step in path]
+    match names:
+        case ["storage", *options]:
+            return bool(_CREDENTIAL.search(options[-1])) and not any(map(_ADDRESS.search, options))
+        case ["spark", "conf", *key]:
+            return not any(map(_ADDRESS.search, key))
+        case ["spark", "submit_args", *_]:
+            return True
+    return False
 
 
 def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from parquetry.runtime.codec import from_json_value, to_json_value
 from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.secret_values import hide
 from parquetry.runtime.source_files import join_base
 from parquetry.runtime.spec import TableSpec
 
@@ -184,6 +185,7 @@ def _variable(name: str, environment: Mapping[str, str]) -> str:
         raise StalePlanError(
             f"the job needs the environment variable {name}, which is not set; set it where the job runs"
         )
+    hide([name])
     return environment[name]
 
 

@@ -49,7 +49,8 @@ Mappings merge by key, everything else is replaced, tags unite.
 - **YAML** is that of version 1.2: only `true` and `false` are flags, dates are texts, `012` is twelve.
   Duplicate keys, merge keys (`<<`), tags, keys that are not texts and further documents are errors.
 - **Templates** (`{{ ... }}`) are evaluated in texts after parsing, with `var('name')`, `target.name`,
-  `target.warehouse` and, under `targets`, `env_var('NAME', default)`. A text that is one expression
+  `target.warehouse` and, under `targets`, `env_var('NAME', default)` of a variable that `environment`
+  declares (others for credentials alone). A text that is one expression
   takes the type of its value. Names, kinds, `vars` and `allow` are taken as they are.
 - **SQL** is one expression, or one SELECT for `select`. `reflect`, `java_method`, `try_reflect`,
   `IDENTIFIER()`, `TRANSFORM ... USING` and `${...}` are refused.

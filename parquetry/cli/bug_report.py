@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from parquetry.runtime.secret_values import is_hidden
 from parquetry.version import VERSION
 
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec", "s3fs", "click", "pyyaml")
@@ -38,7 +39,7 @@ def write_report(bug: BaseException, *, arguments: Sequence[str], environment: M
 
 def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
     """The text with ``***`` for secret variables' values, passwords in URLs and partitions of files."""
-    values = {value for name, value in environment.items() if _SECRET_NAME.search(name)}
+    values = {value for name, value in environment.items() if _SECRET_NAME.search(name) or is_hidden(name)}
     for value in sorted((v for v in values if len(v) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(value, _MASK)
     return _IN_PATH.sub(rf"\1={_MASK}", _IN_URL.sub(_MASK, text))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from tests.support.spec_cases import PROJECT, TABLE, write_project
 
-UNSET = "targets:\n  dev: {warehouse: \"{{ env_var('NOWHERE') }}/lake\"}\n"
+UNSET = "targets:\n  dev: {warehouse: \"{{ env_var('PARQUETRY_NOWHERE') }}/lake\"}\n"
 
 
 def checks(root):
@@ -35,12 +35,12 @@ def checks(root):
                 "parquetry.yml": "apiVersion: parquetry/v1\nkind: project\nname: p\n" + UNSET,
                 "tables/flights.yml": TABLE,
             },
-            "1 error: parquetry.yml:5:20: PQ204 environment variable 'NOWHERE' is not set; set it: export NOWHERE=...",
+            "1 error: parquetry.yml:5:20: PQ204 environment variable 'PARQUETRY_NOWHERE' is not set; set it: export PARQUETRY_NOWHERE=...",
         ),
     ],
 )
 def test_an_invalid_project_is_one_line_beside_java_and_packages(tmp_path, monkeypatch, files, said):
-    monkeypatch.delenv("NOWHERE", raising=False)
+    monkeypatch.delenv("PARQUETRY_NOWHERE", raising=False)
     found = checks(write_project(tmp_path, {"parquetry.yml": PROJECT, **files}))
     assert {"python", "java", "pyarrow", "pyspark"} <= set(found)
     assert not found["project"]["ok"]

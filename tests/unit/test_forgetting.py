@@ -64,8 +64,8 @@ def test_a_target_forgets_no_tables_of_another_whose_warehouse_is_within_its_own
 
 @pytest.mark.parametrize("set_in", ["prod and dev", "prod"])
 def test_nor_where_the_environment_says_which_that_is(folder, set_in):
-    nest(folder, "{{ env_var('HOME_OF_PROD') }}/prod")
-    variables = {"HOME_OF_PROD": str(folder.root / "wh/lake")}
+    nest(folder, "{{ env_var('PARQUETRY_HOME_OF_PROD') }}/prod")
+    variables = {"PARQUETRY_HOME_OF_PROD": str(folder.root / "wh/lake")}
     apply(workspace(folder, "prod", **variables))
     apply(workspace(folder, "dev"))
     undeclare(folder)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from parquetry.project.interpolate import MASK, Scope, Secret, Site, TargetView, render
+from parquetry.project.interpolate import MASK, Declared, Scope, Secret, Site, TargetView, render
 from parquetry.project.template_syntax import TemplateProblem
 
+DECLARED = Declared(names=frozenset({"HOME", "NONE", "BUCKET", "N"}))
 SCOPE = Scope(
     variables={"n": 10, "share": 0.5, "strict": True, "word": "Data"},
     target=TargetView(name="dev", warehouse="s3://bucket"),
+    declared=DECLARED,
 )
 
 
@@ -16,7 +20,7 @@ def evaluated(text, *, scope=SCOPE, site=Site.SPEC):
 
 
 def with_environment(**environment):
-    return Scope(variables={}, target=TargetView(name="dev"), environment=environment)
+    return Scope(variables={}, target=TargetView(name="dev"), environment=environment, declared=DECLARED)
 
 
 def refusal(text, *, scope=SCOPE, site=Site.SPEC):
@@ -189,3 +193,30 @@ def test_a_secret_that_is_not_shown_masks_the_whole_text():
     text = "{% if env_var('PARQUETRY_SECRET_KEY') == 'hunter2' %}yes{% else %}no{% endif %}"
     secret = evaluated(text, scope=scope, site=Site.CREDENTIALS)
     assert (str(secret), secret.reveal()) == (MASK, "yes")
+
+
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "PATH"])
+def test_what_is_not_declared_is_read_for_credentials_alone_and_masked(name):
+    scope = with_environment(**{name: "hunter2"})
+    for text in (f"{{{{ env_var('{name}') }}}}", f"{{{{ env_var('{name}', 'x') }}}}"):
+        assert refusal(text, scope=scope, site=Site.TARGET).code == "PQ210"
+        assert refusal(text, scope=replace(scope, environment=None), site=Site.TARGET).code == "PQ210"
+        secret = evaluated(text, scope=scope, site=Site.CREDENTIALS)
+        assert (str(secret), secret.reveal(), secret.names) == (MASK, "hunter2", (name,))
+    assert evaluated("{{ env_var('UNSET', 'main') }}", scope=scope, site=Site.CREDENTIALS) == "main"
+
+
+def test_short_values_are_masked_like_long_ones():
+    secret = evaluated("{{ env_var('PIN') }}0", scope=with_environment(PIN="7"), site=Site.CREDENTIALS)
+    assert (str(secret), secret.reveal()) == ("***0", "70")
+
+
+def test_what_is_declared_elsewhere_is_all_that_is_read():
+    declared = Declared(names=frozenset({"LAKE"}), elsewhere="origin/main")
+    scope = replace(with_environment(LAKE="l", PATH="p", PARQUETRY_ZONE="z"), declared=declared)
+    assert evaluated("{{ env_var('LAKE') }}", scope=scope, site=Site.TARGET) == "l"
+    assert evaluated("{{ env_var('PARQUETRY_ZONE') }}", scope=scope, site=Site.TARGET) == "z"
+    for site in (Site.TARGET, Site.CREDENTIALS):
+        problem = refusal("{{ env_var('PATH') }}", scope=scope, site=site)
+        assert problem.code == "PQ210"
+        assert "not declared at origin/main" in problem.summary

@@ -34,6 +34,7 @@ defaults:
   tags: [lake]
   sizing: {min_fill: "{{ var('share') }}"}
   budget: {per_apply: 1GiB}
+environment: [BUCKET, QUEUE, REGION, PER_RUN, CEILING]
 """
 ENVIRONMENT = {
     "BUCKET": "b",
@@ -339,7 +340,7 @@ def test_a_secret_of_the_wrong_form_is_not_shown(tmp_path):
     text = TARGETS.replace("launcher: spark-submit", "launcher: \"{{ env_var('PARQUETRY_SECRET_KEY') }}\"")
     root = write_project(tmp_path, {"parquetry.yml": text, "tables/flights.yml": TABLE})
     result = project.load(root, target="prod", environment=ENVIRONMENT)
-    assert [found.code for found in result.diagnostics] == ["PQ104"]
+    assert [found.code for found in result.diagnostics] == ["PQ205"]
     assert "hunter2" not in repr(result)
 
 

@@ -21,10 +21,13 @@ def git(folder, *words):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    for name in ("BUCKET", "HOME_OF_TABLES"):
+    for name in ("PARQUETRY_BUCKET", "HOME_OF_TABLES"):
         monkeypatch.delenv(name, raising=False)
     folder = ProjectFolder.create(tmp_path / "shop")
-    targets = {"dev": PROJECT["targets"]["dev"], "prod": {"warehouse": "s3a://{{ env_var('BUCKET') }}/lake"}}
+    targets = {
+        "dev": PROJECT["targets"]["dev"],
+        "prod": {"warehouse": "s3a://{{ env_var('PARQUETRY_BUCKET') }}/lake"},
+    }
     folder.project(targets=targets)
     git(folder, "init", "-q", "-b", "main")
     git(folder, "add", "-A")
