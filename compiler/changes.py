@@ -42,6 +42,7 @@ CODES = {
     "SC502": "the applied spec comes from a commit that this branch does not contain",
     "SC503": "the table uses a feature with which it cannot be written safely",
     "SC504": "the location holds a table that is applied for another target",
+    "SC505": "the applied record, or table.json, is not as parquetry wrote it",
     "SC601": "an allow entry allows nothing that this plan changes",
 }
 

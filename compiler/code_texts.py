@@ -159,6 +159,14 @@ TEXTS: Mapping[str, CodeText] = {
         "with the target that has it. If the target was renamed, `parquetry apply` with the new name takes "
         "the table over.",
     ),
+    "SC505": _text(
+        "The table's applied record, or its identity (table.json), says something else than the digest that "
+        "it carries, or a record stands under the number of another one. parquetry never rewrites them: "
+        "somebody who can write to the table did. What reads the table says so and goes on; nothing acts by "
+        "it.",
+        "Find out who wrote it. Restore the file from a copy; or delete an applied record, then plan and "
+        "apply again.",
+    ),
     "SC601": _text(
         "The allow entry names a change that this plan does not have: it was applied, or the code or the "
         "table is mistyped. Left standing it would allow the next such change unseen.",
@@ -173,6 +181,12 @@ TEXTS: Mapping[str, CodeText] = {
         "A property that the spec decides says something else: key, ordering, partition fields, how they "
         "are spelled, or the time zone.",
         "`parquetry apply` puts it back; turn off what wrote it.",
+    ),
+    "DR102": _text(
+        "The table's applied record, or its identity, says something else than the digest that it carries "
+        "(SC505). Nothing is planned, applied or run by it.",
+        "Find out who wrote it. Restore the file from a copy; or delete an applied record, then plan and "
+        "apply again.",
     ),
     "DR201": _text(
         "Another program committed a schema with one more column. Writes of parquetry keep it and leave it "

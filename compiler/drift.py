@@ -32,6 +32,7 @@ from parquetry.runtime.type_evolution import is_widening
 CODES = {
     "DR100": "the table cannot be read or written as it is now",
     "DR101": "a property of the table was changed",
+    "DR102": "the applied record, or the table's identity, was changed",
     "DR201": "a column was added",
     "DR202": "the type of a column was changed",
     "DR203": "a column was dropped",
@@ -46,7 +47,7 @@ class Drift:
     """One difference.
 
     ``path`` is ``properties.KEY``, ``columns.NAME``, that with ``.type`` or ``.nullable``, ``files``,
-    ``files.PATH`` or ``table``.
+    ``files.PATH``, ``applied`` or ``table``.
     ``instant`` is the commit that made it, or when the properties were written, in the table's time
     zone; ``writer`` who did. ``restorable``: `apply` can put it back without losing rows;
     ``acceptable``: `adopt` can write it into the spec; ``remedy`` is what to do where neither helps.
@@ -120,6 +121,7 @@ def observed_drift(observation: Observation) -> tuple[Drift, ...]:
     handle = observation.handle
     timeline = handle.timeline()
     return (
+        *_record(handle),
         *_properties(observation, spec),
         *_columns(observation, timeline, spec),
         *_layout(timeline, spec),
@@ -145,6 +147,11 @@ def _damage(observation: Observation) -> Iterator[Drift]:
 def unusable(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
     """The drift of a table that cannot be read any more."""
     return Drift(code="DR100", path="table", applied=None, live=None, remedy=str(refusal))
+
+
+def _record(handle: TableHandle) -> Iterator[Drift]:
+    if handle.fault is not None:
+        yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=handle.fault)
 
 
 def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:

@@ -205,7 +205,11 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
         debt=_owed(handle, spec, sum(part.size_bytes for part in slices)) if handle.applied else None,
         clustering=next((one for one in reversed(past) if one.queries), None),
         hindsight=hindsight(past),
-        warnings=(*property_warnings(store), *damage_warnings(handle, lost, shown_by=shown_by)),
+        warnings=(
+            *((handle.fault,) if handle.fault is not None else ()),
+            *property_warnings(store),
+            *damage_warnings(handle, lost, shown_by=shown_by),
+        ),
         lost_files=len(lost),
     )
 

@@ -67,11 +67,15 @@ class InstantReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TimelineReport(Brief):
-    """The active timeline of a table, oldest first; or the one instant that was asked for."""
+    """The active timeline of a table, oldest first; or the one instant that was asked for.
+
+    ``warnings`` say what is wrong with the records of the table.
+    """
 
     table: str
     instants: tuple[InstantReport, ...]
     is_single: bool
+    warnings: tuple[str, ...] = ()
 
 
 @read_again
@@ -97,6 +101,7 @@ def report_timeline(
         table=handle.config.name,
         instants=tuple(_masked(_report(timeline, i, zone), spec) for i in wanted),
         is_single=instant is not None,
+        warnings=() if handle.fault is None else (handle.fault,),
     )
 
 

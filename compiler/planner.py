@@ -26,6 +26,7 @@ from parquetry.compiler.plan_inputs import Declared, Due, PlanContext, TableRead
 from parquetry.compiler.recipes import REMEDY, remedy_afresh
 from parquetry.compiler.refusals import (
     refuse_breaking,
+    refuse_faulty,
     refuse_foreign,
     refuse_forgetting,
     refuse_move,
@@ -147,9 +148,9 @@ def _outcome_of(
 ) -> Action | Blocked | None:
     """What a table that exists needs: an action, a refusal, or nothing."""
     drifts = reader.drifts(table)
-    foreign = refuse_foreign(table, observation, context)
-    if foreign is not None:
-        return foreign
+    refusal = refuse_foreign(table, observation, context) or refuse_faulty(table, observation)
+    if refusal is not None:
+        return refusal
     if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):
         return creation(table, context, observation)
     columns = restoring_columns(drifts, applied=observation.spec, declared=table.spec)

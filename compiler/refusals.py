@@ -8,6 +8,7 @@ from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, RecipeStep
 from parquetry.compiler.plan_inputs import Declared, Elsewhere, PlanContext, Undeclared
 from parquetry.compiler.recipes import REMEDY, copy_recipe, remedy_renamed
+from parquetry.runtime.applied import RECORD_CODE
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 
 
@@ -22,6 +23,17 @@ def refuse_foreign(table: Declared, observation: Observation, context: PlanConte
         reason=f"the table at {table.location} {found.reason}",
         remedy=found.remedy.replace("its file", table.file),
     )
+
+
+def refuse_faulty(table: Declared, observation: Observation) -> Blocked | None:
+    """SC505 where the applied record, or the table's identity, is not to be acted by; else None."""
+    fault = observation.handle.fault
+    return None if fault is None else _faulty(table.spec.name, table.location, fault)
+
+
+def _faulty(name: str, location: str, fault: str) -> Blocked:
+    reason, _, remedy = fault.removeprefix(f"{RECORD_CODE} ").partition("; ")
+    return Blocked(table=name, location=location, code=RECORD_CODE, reason=reason, remedy=remedy)
 
 
 def refuse_move(table: Declared, elsewhere: Elsewhere, context: PlanContext) -> Blocked:
@@ -65,7 +77,13 @@ def refuse_reverting(
 
 
 def refuse_forgetting(table: Undeclared, context: PlanContext) -> Blocked | None:
-    """SC502 where a table has no spec because the checked-out commit lacks the one that declares it."""
+    """Why a table that has no spec is not to be forgotten; None where it is.
+
+    SC505 for a record that is not to be acted by, SC502 where the checked-out commit lacks the one that
+    declares the table.
+    """
+    if (fault := table.observation.handle.fault) is not None:
+        return _faulty(table.spec.name, table.location, fault)
     commit = _commit_not_contained(table.observation, context)
     if commit is None:
         return None

@@ -18,7 +18,7 @@ from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering_due import is_time, trigger_of
 from parquetry.runtime.codec import Brief, to_json_value
-from parquetry.runtime.errors import PartialFailureError
+from parquetry.runtime.errors import CorruptTableError, PartialFailureError
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, resolve_environment
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.main import JobResult
@@ -155,6 +155,8 @@ def _applied(workspace: Workspace, table: ResolvedTable) -> Observation:
         observation.check_owner(workspace.owner)
     if observation is None or not observation.is_applied or observation.handle.spec is None:
         raise workspace.unapplied(table)
+    if observation.handle.fault is not None:
+        raise CorruptTableError(observation.handle.fault)
     return observation
 
 

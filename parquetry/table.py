@@ -11,7 +11,7 @@ from parquetry.errors import UsageError
 from parquetry.in_python import worded
 from parquetry.runtime.accepted_loss import accept_loss
 from parquetry.runtime.applied import check_owned, write_applied
-from parquetry.runtime.job import SparkSettings, TableOwner, digest_of
+from parquetry.runtime.job import SparkSettings, TableOwner
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.services.archive import ArchiveResult, archive
@@ -321,5 +321,5 @@ def create(
     """
     store = open_store(uri, options)
     if create_table(store, spec, project=project).applied is None:
-        write_applied(store, spec, number=1, digest=digest_of(spec.to_json()))
+        write_applied(store, spec, number=1)
     return Table(store)

@@ -75,7 +75,7 @@ def adopt_table(
     if applied is not None and (applied.digest, applied.target) == (digest, target):
         return applied
     number = (applied.number if applied else 0) + 1
-    return write_applied(store, spec, number=number, digest=digest, git_commit=git_commit, target=target)
+    return write_applied(store, spec, number=number, git_commit=git_commit, target=target)
 
 
 def _own(store: ObjectStore, project: str) -> None:

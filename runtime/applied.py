@@ -9,8 +9,8 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
 from parquetry.runtime.codec import json_object
 from parquetry.runtime.errors import (
@@ -32,10 +32,16 @@ APPLIED_FOLDER: Final = f"{SIDECAR_FOLDER}/applied"
 NO_PROJECT: Final = "python"
 """The owner of a table that was created from Python without naming a project."""
 
-RECORD_FORMAT: Final = 1
+RECORD_FORMAT: Final = 2
 """Of the records below; raised with every field that a reader may not overlook."""
 
+RECORD_CODE: Final = "SC505"
+"""What messages begin with that refuse to act by a record."""
+
+_RENEW: Final = "restore it from a copy, or delete it, plan and apply again"
 _NUMBER_WIDTH: Final = 20
+_Value = TypeVar("_Value")
+
 _APPLIED_NAME = re.compile(rf"(\d{{{_NUMBER_WIDTH}}})\.json")
 
 
@@ -52,13 +58,15 @@ class Foreign:
 class TableIdentity:
     """What was put first when the table was made: its id, its project, and how to finish making it.
 
-    ``first_instant`` and ``spec`` are those of the creation; an adopted table has neither.
+    ``first_instant`` and ``spec`` are those of the creation; an adopted table has neither. ``fault`` is why
+    nobody is to act by it.
     """
 
     table_id: str
     project: str
     first_instant: str | None = None
     spec: TableSpec | None = None
+    fault: str | None = None
 
     def to_bytes(self) -> bytes:
         """The content of ``table.json``."""
@@ -76,16 +84,15 @@ class TableIdentity:
     def from_bytes(cls, content: bytes, *, place: str) -> TableIdentity:
         """The identity that :meth:`to_bytes` wrote; CorruptTableError names ``place``."""
         document = _load(content, place)
-        try:
-            spec = document.get("spec")
-            return cls(
-                table_id=document["id"],
-                project=document["project"],
-                first_instant=document.get("first_instant"),
-                spec=None if spec is None else TableSpec.from_json(spec, place=f"{place}: spec"),
-            )
-        except KeyError as error:
-            raise CorruptTableError(f"{place}: {error} is missing; restore the file from a copy") from error
+        fields = _Fields(document, place, remedy="restore the file from a copy")
+        spec = document.get("spec")
+        return cls(
+            table_id=fields.required("id", str),
+            project=fields.required("project", str),
+            first_instant=fields.optional("first_instant", str),
+            spec=None if spec is None else TableSpec.from_json(spec, place=f"{place}: spec"),
+            fault=_fault(document, place, remedy="restore it from a copy, or delete it and adopt the table"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +113,29 @@ class AppliedRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedRecord:
-    """An applied record: the reference and the spec itself."""
+    """An applied record: the reference, the spec itself, and when it was applied.
+
+    ``fault`` is why nobody is to act by it: those who read say so and go on, those who write or carry out
+    stop.
+    """
 
     ref: AppliedRef
     spec: TableSpec
+    applied_at_ms: int = 0
+    fault: str | None = None
+
+
+def check_faults(identity: TableIdentity | None, applied: AppliedRecord | None) -> None:
+    """CorruptTableError where one of them is not to be acted by."""
+    fault = fault_of(identity, applied)
+    if fault is not None:
+        raise CorruptTableError(fault)
+
+
+def fault_of(identity: TableIdentity | None, applied: AppliedRecord | None) -> str | None:
+    """Why nobody is to act by what the table says of itself; None where one may."""
+    faults = (found.fault for found in (identity, applied) if found is not None)
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | None) -> Foreign | None:
@@ -176,9 +202,16 @@ def read_applied(store: ObjectStore) -> AppliedRecord | None:
 
 
 def read_newer(store: ObjectStore, applied: AppliedRef | None) -> AppliedRecord | None:
-    """The newest applied record if there is one after that; one request when there is none."""
+    """The newest applied record if there is one after that; one request when there is none.
+
+    For those who act by it: CorruptTableError where nobody is to.
+    """
     number = 0 if applied is None else applied.number
-    return None if store.stat(_applied_path(number + 1)) is None else read_applied(store)
+    if store.stat(_applied_path(number + 1)) is None:
+        return None
+    newer = read_applied(store)
+    check_faults(None, newer)
+    return newer
 
 
 def applied_history(store: ObjectStore) -> Iterator[tuple[int, TableSpec]]:
@@ -189,9 +222,8 @@ def applied_history(store: ObjectStore) -> Iterator[tuple[int, TableSpec]]:
     for number in sorted(_applied_numbers(store), reverse=True):
         path = _applied_path(number)
         place = f"{store.uri}/{path}"
-        content = store.read(path)
-        applied_at_ms = _load(content, place).get("applied_at_ms", 0)
-        yield applied_at_ms, _record_from_bytes(content, number, place=place).spec
+        record = _record_from_bytes(store.read(path), number, place=place)
+        yield record.applied_at_ms, record.spec
 
 
 def write_applied(
@@ -199,7 +231,6 @@ def write_applied(
     spec: TableSpec,
     *,
     number: int,
-    digest: str,
     git_commit: str | None = None,
     plan_id: str | None = None,
     forgotten: bool = False,
@@ -207,9 +238,10 @@ def write_applied(
 ) -> AppliedRef:
     """Records the spec as applied (or forgotten) under the next number, which only one writer can take.
 
-    Doing it again with the same digest and plan changes nothing; StalePlanError when somebody else
+    Doing it again with the same spec and plan changes nothing; StalePlanError when somebody else
     took the number.
     """
+    digest = digest_of(spec.to_json())
     ref = AppliedRef(
         number=number,
         digest=digest,
@@ -222,7 +254,7 @@ def write_applied(
     document = {
         "format": RECORD_FORMAT,
         "parquetry": VERSION,
-        "digest": digest,
+        "number": number,
         "plan_id": plan_id,
         "git_commit": git_commit,
         "forgotten": forgotten,
@@ -258,21 +290,62 @@ def _applied_path(number: int) -> str:
 
 def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRecord:
     document = _load(content, place)
-    try:
-        spec = TableSpec.from_json(document["spec"], place=f"{place}: spec")
+    fields = _Fields(document, place, remedy=_RENEW)
+    if "spec" not in document:
+        raise fields.missing("spec")
+    spec = TableSpec.from_json(document["spec"], place=f"{place}: spec")
+    fault = _fault(document, place, remedy=_RENEW)
+    if fault is None and document.get("number") != number:
+        fault = f"{RECORD_CODE} {place}: it is record {document.get('number')} under another name; {_RENEW}"
+    ref = AppliedRef(
+        number=number,
         # An older parquetry knew fewer fields: they have their defaults now, and that is what is applied.
-        same = spec.to_json() == document["spec"]
-        ref = AppliedRef(
-            number=number,
-            digest=document["digest"] if same else digest_of(spec.to_json()),
-            plan_id=document.get("plan_id"),
-            git_commit=document.get("git_commit"),
-            forgotten=document.get("forgotten", False),
-            target=document.get("target"),
-        )
-        return AppliedRecord(ref=ref, spec=spec)
-    except KeyError as error:
-        raise CorruptTableError(f"{place}: {error} is missing; delete the file and apply again") from error
+        digest=digest_of(spec.to_json()),
+        plan_id=fields.optional("plan_id", str),
+        git_commit=fields.optional("git_commit", str),
+        forgotten=fields.optional("forgotten", bool) or False,
+        target=fields.optional("target", str),
+    )
+    applied_at_ms = fields.optional("applied_at_ms", int) or 0
+    return AppliedRecord(ref=ref, spec=spec, applied_at_ms=applied_at_ms, fault=fault)
+
+
+def record_digest(document: Mapping[str, Any]) -> str:
+    """The digest that a record, or ``table.json``, carries of everything else in it."""
+    return digest_of({key: value for key, value in document.items() if key != "digest"})
+
+
+def _fault(document: Mapping[str, Any], place: str, *, remedy: str) -> str | None:
+    if document.get("digest") == record_digest(document):
+        return None
+    return (
+        f"{RECORD_CODE} {place}: its digest is not that of what it says, so that it was changed by something "
+        f"else than parquetry; find out who did, then {remedy}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a record whose type is to be what parquetry writes; CorruptTableError for any other."""
+
+    document: Mapping[str, Any]
+    place: str
+    remedy: str = field(kw_only=True)
+
+    def required(self, name: str, kind: type[_Value]) -> _Value:
+        value = self.optional(name, kind)
+        if value is None:
+            raise self.missing(name)
+        return value
+
+    def optional(self, name: str, kind: type[_Value]) -> _Value | None:
+        value = self.document.get(name)
+        if value is None or type(value) is kind:
+            return value
+        raise CorruptTableError(f"{self.place}: {name!r} is {value!r:.60}; {self.remedy}")
+
+    def missing(self, name: str) -> CorruptTableError:
+        return CorruptTableError(f"{self.place}: {name!r} is missing; {self.remedy}")
 
 
 def _load(content: bytes, place: str) -> Mapping[str, Any]:
@@ -288,4 +361,5 @@ def _load(content: bytes, place: str) -> Mapping[str, Any]:
 
 
 def _dump(document: Mapping[str, Any]) -> bytes:
+    document = {**document, "digest": record_digest(document)}
     return json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True).encode()

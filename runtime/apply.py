@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.runtime.applied import read_applied, read_identity, write_applied
+from parquetry.runtime.applied import check_faults, read_applied, read_identity, write_applied
 from parquetry.runtime.column_paths import types_by_path, without
 from parquetry.runtime.column_rules import check_new_columns
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
-from parquetry.runtime.job import Requirements, TableOwner, digest_of
+from parquetry.runtime.job import Requirements, TableOwner
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.property_drift import restore_properties
@@ -77,6 +77,7 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
         return _create(store, change)
     _check(store, change)
     applied = read_applied(store)
+    check_faults(None, applied)
     if change.restores and applied is not None:
         restore_properties(store, applied.spec, owner=change.owner, timing=timing)
     instant: str | None = None
@@ -118,6 +119,7 @@ def _create(store: ObjectStore, change: TableChange) -> Applied:
 def _check_created_alike(store: ObjectStore, change: TableChange) -> None:
     """Let a creation go on that was stopped before its spec was recorded, and refuse any other table."""
     identity, applied = read_identity(store), read_applied(store)
+    check_faults(identity, applied)
     mine = identity is not None and identity.spec == change.spec and identity.project == change.project
     if not mine or applied is not None:
         raise table_is_there(store, plan_id=change.plan_id)
@@ -142,7 +144,6 @@ def _record(store: ObjectStore, change: TableChange) -> int:
         store,
         change.spec,
         number=(before or 0) + 1,
-        digest=digest_of(change.spec.to_json()),
         git_commit=change.git_commit,
         plan_id=change.plan_id,
         forgotten=change.forgets,

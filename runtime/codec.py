@@ -6,15 +6,25 @@ Field names are the keys. Reading refuses what the class does not have, and says
 from __future__ import annotations
 
 import json
+import re
 import types
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from math import isfinite
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 
+MAX_DEPTH: Final = 200
+"""How many levels of objects and lists a JSON text may have; each struct within another takes four."""
+
+_TOO_DEEP: Final = f"it has more than {MAX_DEPTH} levels of objects and lists"
+_INT64_DIGITS: Final = 20
+_LONG_NUMBER: Final = re.compile(r"\d{19}|\d[eE]\+?\d{3}")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _BRIEF_TEXT = 60
 
 _Record = TypeVar("_Record")
@@ -64,15 +74,74 @@ def to_json_value(value: Any) -> Any:
     return value
 
 
+def parsed_json(content: bytes | str) -> Any:
+    """The value of a JSON text in UTF-8, of whoever wrote it; ValueError says what is wrong with it.
+
+    Refused is what JSON does not have or what no later step is to stumble over: a key twice in one object,
+    more than :data:`MAX_DEPTH` levels, NaN and infinite numbers, integers of more than 64 bits, halves of
+    surrogate pairs.
+    """
+    text = content if isinstance(content, str) else content.decode()
+    hooks: dict[str, Any] = {"parse_constant": _refuse_constant, "object_pairs_hook": _unique}
+    if _LONG_NUMBER.search(text):
+        hooks |= {"parse_int": _integer, "parse_float": _finite}
+    try:
+        value = json.loads(text, **hooks)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_depth(value)
+    if not isinstance(content, bytes) or _SURROGATE.search(text):
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
 def json_object(content: bytes, *, place: str) -> dict[str, Any]:
     """The JSON object that a file of the table holds; CorruptTableError names ``place`` for anything else."""
     try:
-        document = json.loads(content)
+        document = parsed_json(content)
     except ValueError as error:
         raise CorruptTableError(f"{place}: not JSON ({error}); restore the file from a copy") from error
     if not isinstance(document, dict):
         raise CorruptTableError(f"{place}: no JSON object; restore the file from a copy")
     return document
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _integer(digits: str) -> int:
+    # Python itself refuses to read more than some thousand digits, and would be slow with fewer.
+    if len(digits) > _INT64_DIGITS or not -(1 << 63) <= int(digits) < 1 << 63:
+        raise ValueError(f"{digits[:20]}... is more than 64 bits hold")
+    return int(digits)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text[:20]} is more than a number can be")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {twice[:_BRIEF_TEXT]!r} is there twice")
+    return found
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [found for found in level if isinstance(found, dict | list)]
+        if not level:
+            return
+        nested = (found.values() if isinstance(found, dict) else found for found in level)
+        level = [member for members in nested for member in members]
+    raise ValueError(_TOO_DEEP)
 
 
 def from_json_value(record: type[_Record], value: object, *, place: str) -> _Record:

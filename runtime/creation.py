@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from parquetry.runtime.applied import IDENTITY_PATH, TableIdentity, read_identity
+from parquetry.runtime.applied import IDENTITY_PATH, TableIdentity, check_faults, read_identity
 from parquetry.runtime.avro_schema import table_avro_schema
 from parquetry.runtime.column_rules import check_columns, check_new_columns
 from parquetry.runtime.column_types import Struct, parse_type
@@ -89,6 +89,7 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
         outcome = store.put_if_absent(IDENTITY_PATH, identity.to_bytes(), nonce=identity.table_id)
         if outcome is PutOutcome.LOST:
             identity = read_identity(store) or identity
+    check_faults(identity, None)
     if identity.project != project:
         raise StalePlanError(
             f"{store.uri}: the table belongs to project {identity.project!r}, not {project!r}; "
@@ -245,6 +246,7 @@ def _is_whole(store: ObjectStore, ours: Mapping[str, str]) -> bool:
 
 def _recipe(store: ObjectStore, identity: TableIdentity) -> tuple[TableSpec, str]:
     """What a table is made with, and when; one that was adopted was made by somebody else."""
+    check_faults(identity, None)
     if identity.spec is None or identity.first_instant is None:
         raise UnsupportedTableError(
             f"{store.uri}: {IDENTITY_PATH} is there, {PROPERTIES_PATH} is not; restore it from a copy"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.runtime.applied import AppliedRef, check_owner, read_applied, read_identity
+from parquetry.runtime.applied import AppliedRef, check_faults, check_owner, read_applied, read_identity
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, TableOwner
@@ -66,6 +66,7 @@ def _check_applied(
     identity, applied = read_identity(store), read_applied(store)
     project = identity.project if identity else None
     check_owner(store.uri, owner, project=project, applied=applied.ref if applied else None)
+    check_faults(identity, applied)
     table_id = identity.table_id if identity else None
     if requirements.table_id is not None and table_id != requirements.table_id:
         raise StalePlanError(

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from parquetry.runtime.applied import (
     AppliedRef,
     TableIdentity,
+    check_faults,
     check_owner,
+    fault_of,
     read_applied,
     read_identity,
 )
@@ -34,7 +36,8 @@ class TableHandle:
 
     ``table_id`` and ``project`` are None for a table that parquetry neither made nor adopted;
     ``first_instant`` is that of the creation and None for a table that it did not make. ``owner`` is whose it
-    has to be when it is changed, None for a table that was opened by its place.
+    has to be when it is changed, None for a table that was opened by its place. ``fault`` is why nobody is to
+    act by the table's identity or applied record: who only reads goes on.
     """
 
     store: ObjectStore
@@ -45,6 +48,7 @@ class TableHandle:
     project: str | None
     first_instant: str | None = None
     owner: TableOwner | None = None
+    fault: str | None = None
 
     @property
     def paths_hold_values(self) -> bool:
@@ -65,12 +69,13 @@ class TableHandle:
     def confirm_owner(self) -> None:
         """Return while the table is its owner's project's, for who holds the lock; else ForeignTableError.
 
-        One request where it has an owner.
+        One request where it has an owner; CorruptTableError where its identity is not to be acted by.
         """
         if self.owner is not None:
             identity = read_identity(self.store)
             project = None if identity is None else identity.project
             check_owner(self.store.uri, self.owner, project=project, applied=None)
+            check_faults(identity, None)
 
     def confirmed_config(self) -> TableConfig:
         """The configuration as it is now, for a writer that holds the table's lock.
@@ -140,6 +145,7 @@ def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableH
         project=project,
         first_instant=None if identity is None else identity.first_instant,
         owner=owner,
+        fault=fault_of(identity, applied),
     )
 
 

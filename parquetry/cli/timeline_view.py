@@ -29,6 +29,11 @@ class TimelineView:
 
     def text(self, outcome: TimelineReport, paint: Paint) -> str:
         """A line per instant, within 80 columns; for a single one also its partitions and metadata."""
+        return "\n\n".join(
+            [self._instants(outcome, paint), *(f"{paint.bad('warning')}: {w}" for w in outcome.warnings)]
+        )
+
+    def _instants(self, outcome: TimelineReport, paint: Paint) -> str:
         done = [instant for instant in outcome.instants if _is_completed(instant)]
         header, *lines = columns(_HEADER, map(_row, done), paint=paint, right=_NUMBERS).splitlines()
         completed = iter(lines)
@@ -42,7 +47,10 @@ class TimelineView:
 
     def json(self, outcome: TimelineReport) -> Any:
         """The documented shape."""
-        return {"instants": [_instant(instant) for instant in outcome.instants]}
+        return {
+            "instants": [_instant(instant) for instant in outcome.instants],
+            "warnings": list(outcome.warnings),
+        }
 
 
 def _is_completed(instant: InstantReport) -> bool:

@@ -53,7 +53,7 @@ def make_random_table(path: Path) -> None:
     """A new table with files of 32 KiB, a key that is unique in it, and rows that move."""
     store = open_store(path)
     create_table(store, SPEC, project="tests")
-    write_applied(store, SPEC, number=1, digest="sha256:0")
+    write_applied(store, SPEC, number=1)
 
 
 def random_frame(spark: Any, first: int, count: int) -> Any:

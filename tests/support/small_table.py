@@ -212,7 +212,7 @@ def make_table(path: Path | str, **retention: int | None) -> SmallTable:
         retention=RetentionPolicy(**retention),
     )
     create_table(store, spec, project="tests")
-    write_applied(store, spec, number=1, digest="sha256:0")
+    write_applied(store, spec, number=1)
     return SmallTable(store=store)
 
 

@@ -34,7 +34,6 @@ from parquetry.runtime.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from parquetry.runtime.job import digest_of
 from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
 from parquetry.runtime.property_drift import restore_properties
@@ -227,7 +226,7 @@ def test_a_table_of_ours_keeps_every_setting_it_was_applied_with(folder):
             ],
         },
     )
-    write_applied(table.store, applied, number=1, digest=digest_of(applied.to_json()))
+    write_applied(table.store, applied, number=1)
     (table.folder / ".hoodie/.parquetry/table.json").unlink()
     do(folder, table.folder)
     declared = written(folder)
@@ -325,7 +324,7 @@ def test_a_spec_recorded_by_somebody_else_meanwhile_is_stale(folder, monkeypatch
     other = spec(ordering=None, sizing=SizingPolicy(max_file_size_bytes=5))
     monkeypatch.setattr(
         "parquetry.runtime.adoption._own",
-        lambda store, _: write_applied(store, other, number=1, digest="sha256:other"),
+        lambda store, _: write_applied(store, other, number=1),
     )
     with pytest.raises(StalePlanError):
         adopt_table(table.store, spec(), project="shop")

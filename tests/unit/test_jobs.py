@@ -173,7 +173,7 @@ def test_requirements_are_met_or_named(tmp_path):
     with pytest.raises(StalePlanError, match="no table was expected"):
         check_requirements(store, Requirements(exists=False))
     digest = digest_of(SPEC.to_json())
-    write_applied(store, SPEC, number=1, digest=digest)
+    write_applied(store, SPEC, number=1)
     check_requirements(
         store,
         Requirements(exists=True, table_id=handle.table_id, applied_number=1, applied_digest=digest),

@@ -99,7 +99,7 @@ def test_files_that_share_values_of_clustering_columns_are_counted_by_partition(
     clustering = {"trigger": "async", "execution": {"strategy": "sort", "columns": ["n", "id"]}}
     assert inspect_table(table.store).debt is None
     declared = spec(extra={"clustering": clustering})
-    write_applied(table.store, declared, number=1, digest="d")
+    write_applied(table.store, declared, number=1)
     report = inspect_table(table.store)
     assert report.debt.rewrite_files > 0
     assert f"debt: {report.debt.rewrite_files} files" in InspectView().text(report, Paint(enabled=False))

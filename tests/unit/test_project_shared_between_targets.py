@@ -182,7 +182,7 @@ def test_a_write_is_refused_when_another_target_was_applied_meanwhile(tmp_path):
     spec = mine.handle.spec
 
     def apply(_):
-        write_applied(table.store, spec, number=2, digest="sha256:1", target="prod")
+        write_applied(table.store, spec, number=2, target="prod")
 
     mine.before_publish = apply
     with pytest.raises(ForeignTableError, match="SC504"):

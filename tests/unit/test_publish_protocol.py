@@ -468,5 +468,5 @@ def make_table_in(store: ObjectStore) -> SmallTable:
         retention=RetentionPolicy(keep_commits=1),
     )
     create_table(store, spec, project="tests")
-    write_applied(store, spec, number=1, digest="sha256:0")
+    write_applied(store, spec, number=1)
     return SmallTable(store=store, timing=replace(FAST, dead_after_seconds=10.0))

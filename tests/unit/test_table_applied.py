@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from parquetry.runtime.applied import (
@@ -13,8 +11,10 @@ from parquetry.runtime.applied import (
     write_applied,
 )
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StalePlanError
+from parquetry.runtime.job import digest_of
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
+from tests.support.applied_records import RECORD, edit
 from tests.support.handmade import HandmadeTable, spec
 from tests.support.stores import CountingStore, Kind
 
@@ -31,13 +31,14 @@ def test_the_newest_record_is_in_force(table):
             table.store,
             spec(extra={"number": number}),
             number=number,
-            digest=f"d{number}",
             plan_id="p",
             git_commit="c",
         )
     table.store.put(f"{APPLIED_FOLDER}/notes.txt", b"")
     record = read_applied(table.store)
-    assert record.ref == AppliedRef(number=10, digest="d10", plan_id="p", git_commit="c")
+    assert record.ref == AppliedRef(
+        number=10, digest=digest_of(spec(extra={"number": 10}).to_json()), plan_id="p", git_commit="c"
+    )
     assert record.spec == spec(extra={"number": 10})
     handle = open_table(table.store)
     assert (handle.applied, handle.spec) == (record.ref, record.spec)
@@ -45,28 +46,25 @@ def test_the_newest_record_is_in_force(table):
 
 def test_reading_the_record_takes_two_requests(table, tmp_path):
     for number in (1, 2, 3):
-        write_applied(table.store, spec(), number=number, digest="d")
+        write_applied(table.store, spec(), number=number)
     store = CountingStore(table.store, tmp_path / "log")
     read_applied(store)
     assert store.counts() == {Kind.LIST: 1, Kind.READ: 1}
 
 
 def test_a_number_is_taken_once(table):
-    first = write_applied(table.store, spec(), number=1, digest="d", plan_id="p")
-    assert write_applied(table.store, spec(), number=1, digest="d", plan_id="p") == first
+    first = write_applied(table.store, spec(), number=1, plan_id="p")
+    assert write_applied(table.store, spec(), number=1, plan_id="p") == first
     with pytest.raises(
         StalePlanError, match=r"record 1 was applied by somebody else \(plan p, commit None\); plan again"
     ):
-        write_applied(table.store, spec(ordering="n"), number=1, digest="e", plan_id="q")
+        write_applied(table.store, spec(ordering="n"), number=1, plan_id="q")
     assert read_applied(table.store).spec == spec()
 
 
 def test_a_record_of_a_newer_version_says_so(table):
-    write_applied(table.store, spec(), number=1, digest="d")
-    path = table.folder / APPLIED_FOLDER / f"{1:020d}.json"
-    document = json.loads(path.read_text())
-    document["spec"]["wonder"] = 1
-    path.write_text(json.dumps(document))
+    write_applied(table.store, spec(), number=1)
+    edit(table.folder / RECORD, lambda document: document["spec"].update(wonder=1))
     with pytest.raises(
         InvalidDataError, match=r"00000000000000000001\.json: spec\.wonder: unknown key.*upgrade"
     ):

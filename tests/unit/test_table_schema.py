@@ -110,7 +110,7 @@ def test_what_is_declared_of_a_column_stays_when_its_type_grows():
 def test_the_applied_spec_keeps_live_columns(table):
     from parquetry.runtime.applied import write_applied
 
-    write_applied(table.store, spec(columns=COLUMNS[:2]), number=1, digest="d")
+    write_applied(table.store, spec(columns=COLUMNS[:2]), number=1)
     assert effective(table).columns == COLUMNS
     assert effective(table).sizing == spec().sizing
 

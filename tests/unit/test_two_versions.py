@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import jobs_of
-from parquetry.runtime.applied import APPLIED_FOLDER, IDENTITY_PATH, RECORD_FORMAT, read_applied
+from parquetry.runtime.applied import IDENTITY_PATH, RECORD_FORMAT, read_applied
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.requirements import check_requirements
+from tests.support.applied_records import RECORD, edit
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ProjectFolder
-
-RECORD = f"{APPLIED_FOLDER}/{1:020d}.json"
 
 
 @pytest.fixture
@@ -31,10 +28,7 @@ def plan(folder):
 
 
 def rewrite(folder, path, change):
-    file = folder.table / path
-    document = json.loads(file.read_text())
-    change(document)
-    file.write_text(json.dumps(document))
+    edit(folder.table / path, change)
 
 
 def older(document):
@@ -44,7 +38,6 @@ def older(document):
     for field in ("min_fill", "record_size_bytes"):
         document["spec"]["sizing"].pop(field)
     document["spec"].pop("key_scope")
-    document["digest"] = "sha256:older"
 
 
 def test_an_older_record_is_read_and_nothing_has_to_be_applied_again(folder):
@@ -71,7 +64,7 @@ def test_a_newer_record_is_refused_by_everything_that_relies_on_it(folder, path)
     rewrite(folder, path, newer)
     workspace = folder.workspace()
     with pytest.raises(
-        UnsupportedTableError, match=r"by parquetry 9\.1\.0 in format 2; .* upgrade parquetry"
+        UnsupportedTableError, match=r"by parquetry 9\.1\.0 in format 3; .* upgrade parquetry"
     ):
         read_applied(workspace.store(workspace.table("orders"))) if path == RECORD else plan_store(folder)
     (blocked,) = plan(folder).intent.blocked
