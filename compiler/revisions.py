@@ -1,21 +1,33 @@
-"""The project's spec files as they were at a git revision, in a folder of their own."""
+"""The project's spec files as they were at a git revision: read from git's objects, never checked out.
+
+A tree may have been written by hand. What it names is held against the rules of paths before anything is
+read, and nothing is written anywhere.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Any, ClassVar, Final, NamedTuple
 
 from parquetry import project
+from parquetry.compiler.git import GitAnswer, git, object_named
 from parquetry.errors import ParquetryError
 from parquetry.project import LoadResult, UndeclaredVariableError
-from parquetry.project.folder import PROJECT_FILE
+from parquetry.project.document import MAX_BYTES
+from parquetry.project.folder import POLICIES, PROJECT_FILE, TABLES
+from parquetry.runtime.git_commit import commit_named
 
-_LINK = "120000"
-_SPECS = frozenset({"tables", "policies"})
+_FILES: Final = frozenset({"100644", "100664", "100755"})
+_FOLDER: Final = "040000"
+_LINK: Final = "120000"
+_SUBMODULE: Final = "160000"
+_SPECS: Final = frozenset({TABLES, POLICIES})
+_MOST_FILES: Final = 100_000
+_MOST_BYTES: Final = 512 << 20
+_ELSE: Final = "name another revision, and look where this one comes from: git itself does not check it out"
+_FETCH: Final = "fetch it with `git fetch --refetch --no-filter`, or clone without --filter"
 
 
 class RevisionError(ParquetryError):
@@ -24,27 +36,43 @@ class RevisionError(ParquetryError):
     exit_code: ClassVar[int] = 2
 
 
-@contextmanager
-def project_at(directory: Path, revision: str) -> Iterator[Path]:
-    """A temporary folder with the project's specs, policies and Avro schemas at ``revision``.
+class _Entry(NamedTuple):
+    """One entry of a tree, with its path in the project."""
 
-    Committed files only, without links. The folder is empty where the project did not exist.
+    mode: str
+    object: str
+    path: str
+
+
+def files_at(directory: Path, revision: str) -> dict[str, bytes]:
+    """The project's specs, policies and Avro schemas at ``revision``, by their paths in the project.
+
+    Committed files only; a link is followed where it leads to a file of the project. Empty where the
+    project did not exist.
 
     Raises:
-        RevisionError: there is no git, no repository, or no such revision.
+        RevisionError: there is no git, no repository, no such revision; or it has what no project may have.
 
     """
-    listed = _listed(directory, _resolved(directory, revision))
-    with tempfile.TemporaryDirectory(prefix="parquetry-revision-") as folder:
-        for path, content in _contents(directory, listed):
-            file = Path(folder, path)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-        yield Path(folder)
+    commit = _resolved(directory, revision)
+    entries = list(_specs(_tree(directory, commit, revision), revision))
+    if len(entries) > _MOST_FILES:
+        raise _refused(revision, None, f"it has {len(entries):,} specs; at most {_MOST_FILES:,} are read")
+    entries = _followed(directory, commit, entries, revision)
+    sizes = _sizes(directory, entries, revision)
+    if sum(sizes) > _MOST_BYTES:
+        raise _refused(
+            revision, None, f"its specs have {sum(sizes):,} bytes, at most {_MOST_BYTES:,} are read"
+        )
+    return dict(_contents(directory, entries))
 
 
 def load_known(
-    directory: Path, *, target: str | None, variables: Mapping[str, Any]
+    directory: Path,
+    *,
+    target: str | None,
+    variables: Mapping[str, Any],
+    files: Mapping[str, bytes] | None = None,
 ) -> tuple[LoadResult, Mapping[str, UndeclaredVariableError]]:
     """The project with those variables that it declares, and what to say of the others, by name.
 
@@ -54,76 +82,152 @@ def load_known(
     while True:
         known = {name: value for name, value in variables.items() if name not in unknown}
         try:
-            return project.load(directory, target=target, variables=known), unknown
+            return project.load(directory, target=target, variables=known, files=files), unknown
         except UndeclaredVariableError as undeclared:
             unknown[undeclared.name] = undeclared
 
 
 def load_before(
-    folder: Path, *, target: str, variables: Mapping[str, Any]
+    directory: Path, files: Mapping[str, bytes], *, target: str, variables: Mapping[str, Any]
 ) -> tuple[LoadResult | None, Collection[str]]:
-    """The project as a revision had it in ``folder``, and the variables that it does not declare.
+    """The project as a revision had it in ``files``, and the variables that it does not declare.
 
     None where there was no project yet, or it did not have the target.
     """
-    if not (folder / PROJECT_FILE).exists():
+    if PROJECT_FILE not in files:
         return None, variables
-    result, unknown = load_known(folder, target=target, variables=variables)
+    result, unknown = load_known(directory, target=target, variables=variables, files=files)
     return (None if result.lacks(target) else result), unknown
 
 
 def _resolved(directory: Path, revision: str) -> str:
     """The commit that a revision names."""
-    found = _git(
-        directory,
-        "rev-parse",
-        "--verify",
-        "--quiet",
-        "--end-of-options",
-        f"{revision}^{{commit}}",
-        fails=True,
-    )
-    if not found.strip():
-        message = f"there is no git revision {revision!r} in {directory.resolve()}"
+    found = object_named(directory, f"{revision}^{{commit}}") if "\0" not in revision else None
+    if found is not None and found.code is None:
+        raise RevisionError(f"{found.complaint}; install it")
+    commit = commit_named(found.line) if found is not None else None
+    if commit is None:
+        why = f" ({found.complaint})" if found is not None and found.complaint else ""
+        message = f"there is no git revision {revision!r} in {directory.resolve()}{why}"
         raise RevisionError(f"{message}; fetch it, or name a commit, a branch or a tag")
-    return found.decode().strip()
+    return commit
 
 
-def _listed(directory: Path, commit: str) -> list[tuple[str, str]]:
-    """Path, relative to the project, and object of every file that a spec can consist of."""
-    found = []
-    for line in _git(directory, "ls-tree", "-r", "-z", commit).decode("utf-8", "surrogateescape").split("\0"):
+def _tree(directory: Path, commit: str, revision: str, *paths: str) -> Iterator[_Entry]:
+    """The entries of the commit's tree in the project's folder, and of its folders; or those of ``paths``."""
+    listing = ("ls-tree", "-z") if paths else ("ls-tree", "-r", "-t", "-z")
+    answer = git(directory, *listing, revisions=(commit, *paths))
+    _check(answer, directory, revision)
+    seen: set[str] = set()
+    for line in answer.output.split(b"\0"):
         if not line:
             continue
-        facts, _, path = line.partition("\t")
-        mode, _, name = facts.split()
-        parts = PurePosixPath(path).parts
-        is_spec = path == "parquetry.yml" or (parts[0] in _SPECS and path.endswith((".yml", ".yaml")))
-        if mode != _LINK and (is_spec or path.endswith(".avsc")):
-            found.append((path, name))
-    return found
+        facts, _, name = line.decode("utf-8", "surrogateescape").partition("\t")
+        mode, _, named = facts.split()
+        parts = name.split("/")
+        if not {"", ".", ".."}.isdisjoint(parts) or any(part.lower() == ".git" for part in parts):
+            raise _refused(revision, name, "which is no path inside the project")
+        if name in seen:
+            raise _refused(revision, name, "twice")
+        seen.add(name)
+        yield _Entry(mode, named, name)
 
 
-def _contents(directory: Path, listed: list[tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
-    if not listed:
-        return
-    names = "".join(f"{name}\n" for _, name in listed)
-    rest = _git(directory, "cat-file", "--batch", entered=names.encode())
-    for path, _ in listed:
-        header, _, rest = rest.partition(b"\n")
-        size = int(header.split()[2])
-        yield path, rest[:size]
-        rest = rest[size + 1 :]
+def _specs(entries: Iterable[_Entry], revision: str) -> Iterator[_Entry]:
+    """Those that a project is read from; RevisionError for one of them that is no file and no link."""
+    for entry in entries:
+        top, _, below = entry.path.partition("/")
+        if entry.mode == _FOLDER:
+            continue
+        hidden = any(part.startswith(".") for part in entry.path.split("/"))
+        in_place = top in _SPECS and not hidden
+        is_spec = entry.path == PROJECT_FILE or (in_place and below.endswith((".yml", ".yaml")))
+        if in_place and entry.mode == _SUBMODULE:
+            raise _refused(revision, entry.path, "which is a submodule: its files are in another repository")
+        if in_place and not below:
+            raise _refused(revision, entry.path, "which is no folder")
+        is_schema = entry.path.endswith(".avsc") and entry.mode in _FILES
+        if is_schema or (is_spec and (entry.mode in _FILES or entry.mode == _LINK)):
+            yield entry
+        elif is_spec:
+            raise _refused(revision, entry.path, f"which is no file (mode {entry.mode})")
 
 
-def _git(directory: Path, *arguments: str, entered: bytes = b"", fails: bool = False) -> bytes:
-    """What git says; with ``fails`` nothing when it fails."""
-    command = ["git", "-C", str(directory), *arguments]
-    try:
-        done = subprocess.run(command, input=entered, capture_output=True, check=False)
-    except OSError as error:
-        raise RevisionError(f"git cannot be started: {error.strerror}; install it") from error
-    if done.returncode and not fails:
-        said = done.stderr.decode(errors="replace").strip()
-        raise RevisionError(f"git {arguments[0]} failed in {directory.resolve()}: {said}")
-    return b"" if done.returncode else done.stdout
+def _followed(directory: Path, commit: str, entries: list[_Entry], revision: str) -> list[_Entry]:
+    """The entries with files in place of links; RevisionError for one that leads to no file of a project."""
+    links = [entry for entry in entries if entry.mode == _LINK]
+    if not links:
+        return entries
+    _sizes(directory, links, revision)
+    led = {}
+    for path, content in _contents(directory, links):
+        there = normpath(join(dirname(path), content.decode("utf-8", "surrogateescape")))
+        if there.startswith(("/", "..")) or "\0" in there:
+            raise _refused(revision, path, "which is a link that leads out of the project", "copy the file")
+        led[path] = there
+    found = {e.path: e for e in _tree(directory, commit, revision, *led.values()) if e.mode in _FILES}
+    for path, there in led.items():
+        if there not in found:
+            raise _refused(revision, path, "which is a link that leads to no file", "copy the file")
+    return [
+        entry if entry.mode != _LINK else found[led[entry.path]]._replace(path=entry.path)
+        for entry in entries
+    ]
+
+
+def _sizes(directory: Path, entries: list[_Entry], revision: str) -> list[int]:
+    """The bytes of the entries; RevisionError for one that is too large, no file, or not here."""
+    if not entries:
+        return []
+    answer = git(directory, "cat-file", "--batch-check", entered=_asked(entries))
+    lines = answer.output.decode().splitlines()
+    if "promisor" not in answer.complaint:
+        _check(answer, directory, revision)
+    unsaid = ["? missing"] * (len(entries) - len(lines))
+    sizes = []
+    for entry, line in zip(entries, (*lines, *unsaid), strict=True):
+        _, kind, *size = line.split()
+        if kind == "missing":
+            raise _refused(revision, entry.path, "whose content is not in this clone", _FETCH)
+        if kind != "blob":
+            raise _refused(revision, entry.path, f"which is no file but a {kind}")
+        sizes.append(int(size[0]))
+        if sizes[-1] > MAX_BYTES:
+            raise _refused(
+                revision,
+                entry.path,
+                f"which has {sizes[-1]:,} bytes; at most {MAX_BYTES:,} are read",
+                "name a revision in which it is smaller",
+            )
+    return sizes
+
+
+def _contents(directory: Path, entries: list[_Entry]) -> Iterator[tuple[str, bytes]]:
+    """Path and content of entries whose sizes were looked at."""
+    rest = git(directory, "cat-file", "--batch", entered=_asked(entries)).output if entries else b""
+    position = 0
+    for entry in entries:
+        end = rest.index(b"\n", position)
+        size = int(rest[position:end].split()[2])
+        yield entry.path, rest[end + 1 : end + 1 + size]
+        position = end + size + 2
+
+
+def _asked(entries: list[_Entry]) -> bytes:
+    return "".join(f"{entry.object}\n" for entry in entries).encode()
+
+
+def _check(answer: GitAnswer, directory: Path, revision: str) -> None:
+    if answer.code != 0:
+        said = ascii(answer.complaint or f"it ended with {answer.code}")
+        remedy = _FETCH if "promisor" in answer.complaint else "name another revision, or try `git fsck`"
+        raise RevisionError(
+            f"git cannot read revision {revision!r} in {directory.resolve()}: {said}; {remedy}"
+        )
+
+
+def _refused(revision: str, path: str | None, why: str, remedy: str = _ELSE) -> RevisionError:
+    entry = f"revision {revision!r} cannot be read: " + (
+        "" if path is None else f"it has the entry {path!a}, "
+    )
+    return RevisionError(f"{entry}{why}; {remedy}")

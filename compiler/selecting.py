@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry import project
 from parquetry.compiler.observation import observe
-from parquetry.compiler.revisions import load_before, load_known, project_at
+from parquetry.compiler.revisions import files_at, load_before, load_known
 from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics import errors
 from parquetry.project.loading import LoadResult
@@ -72,8 +72,8 @@ def changed_since(
         if now.project is None:
             raise refused(now, f"selector 'git:{revision}' needs a valid project")
         invalid = f"selector 'git:{revision}': the project was not valid there"
-        with project_at(directory, revision) as folder:
-            then, _ = load_before(folder, target=now.project.target.name, variables=variables)
+        files = files_at(directory, revision)
+        then, _ = load_before(directory, files, target=now.project.target.name, variables=variables)
         if then is not None and then.project is None:
             raise refused(then, invalid)
         before = {table.name: _said(table) for table in then.project.tables} if then and then.project else {}

@@ -14,7 +14,7 @@ from parquetry.compiler.changes import highest, spec_changes
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.inspection import LayoutReport
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.compiler.revisions import load_before, load_known, project_at
+from parquetry.compiler.revisions import files_at, load_before, load_known
 from parquetry.compiler.workspace import spec_of
 from parquetry.project import Project, ResolvedTable
 from parquetry.runtime.layout.clustering import debt
@@ -102,17 +102,16 @@ def diff_specs(
     now = result.project
     if now is None:
         raise SpecError(result.diagnostics, files=result.files)
-    with project_at(directory, base) as folder:
-        before, unknown_before = _before(folder, base, target or now.target.name, variables)
-        for name, undeclared in unknown.items():
-            if name in unknown_before:
-                raise undeclared
-        old = {table.name: table for table in before.tables} if before else {}
-        new = {table.name: table for table in now.tables}
-        both = tuple((old | new).values())
-        chosen = project.select(both, select=select, exclude=exclude, root=now.root)
-        names = sorted(table.name for table in chosen)
-        found = [_diff(name, old.get(name), new.get(name), now, (layouts or {}).get(name)) for name in names]
+    before, unknown_before = _before(directory, base, target or now.target.name, variables)
+    for name, undeclared in unknown.items():
+        if name in unknown_before:
+            raise undeclared
+    old = {table.name: table for table in before.tables} if before else {}
+    new = {table.name: table for table in now.tables}
+    both = tuple((old | new).values())
+    chosen = project.select(both, select=select, exclude=exclude, root=now.root)
+    names = sorted(table.name for table in chosen)
+    found = [_diff(name, old.get(name), new.get(name), now, (layouts or {}).get(name)) for name in names]
     tables = tuple(diff for diff in found if diff is not None)
     return SpecDiff(
         project=now.name,
@@ -124,10 +123,10 @@ def diff_specs(
 
 
 def _before(
-    folder: Path, base: str, target: str, variables: Mapping[str, str]
+    directory: Path, base: str, target: str, variables: Mapping[str, str]
 ) -> tuple[Project | None, Collection[str]]:
     """The project of the revision, None where there was none, and variables that it does not declare."""
-    result, unknown = load_before(folder, target=target, variables=variables)
+    result, unknown = load_before(directory, files_at(directory, base), target=target, variables=variables)
     if result is None:
         return None, unknown
     if result.project is None:

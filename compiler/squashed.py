@@ -5,19 +5,23 @@ A branch that is squashed, amended or rebased leaves its commits behind, and its
 
 from __future__ import annotations
 
-from pathlib import Path
+import logging
+from collections.abc import Mapping
 from typing import Final
 
 from parquetry import project
+from parquetry.compiler.git import GitError
 from parquetry.compiler.observation import Observation
-from parquetry.compiler.revisions import project_at
+from parquetry.compiler.revisions import RevisionError, files_at
 from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.project import UndeclaredVariableError
-from parquetry.project.folder import PROJECT_FILE
+from parquetry.project.folder import POLICIES, PROJECT_FILE, TABLES
 from parquetry.runtime.applied import applied_history
 from parquetry.runtime.spec import TableSpec
 
-_SPECS: Final = (PROJECT_FILE, "policies", "tables", ":(glob)**/*.avsc")
+_LOG = logging.getLogger(__name__)
+
+_SPECS: Final = (PROJECT_FILE, POLICIES, TABLES, "**/*.avsc")
 _LOOKED_AT: Final = 20
 _MS: Final = 1000
 
@@ -40,15 +44,20 @@ def is_declared_since(workspace: Workspace, observation: Observation) -> bool:
 
 
 def _declares(workspace: Workspace, commit: str, spec: TableSpec) -> bool:
-    with project_at(workspace.project.root, commit) as folder:
-        return any(found == spec for found in _specs(workspace, folder, spec.name))
-
-
-def _specs(workspace: Workspace, folder: Path, name: str) -> list[TableSpec]:
-    """The table of that name as the folder declares it for the target; none where it does not."""
-    target = workspace.project.target.name
+    """Whether the commit declares the table so; one that cannot be read declares nothing."""
     try:
-        loaded = project.load(folder, target=target, variables=workspace.variables)
+        files = files_at(workspace.project.root, commit)
+    except (RevisionError, GitError) as error:
+        _LOG.warning("%s", error)
+        return False
+    return any(found == spec for found in _specs(workspace, files, spec.name))
+
+
+def _specs(workspace: Workspace, files: Mapping[str, bytes], name: str) -> list[TableSpec]:
+    """The table of that name as the files declare it for the target; none where they do not."""
+    root, target = workspace.project.root, workspace.project.target.name
+    try:
+        loaded = project.load(root, target=target, variables=workspace.variables, files=files)
     except UndeclaredVariableError:
         return []
     tables = () if loaded.project is None else loaded.project.tables

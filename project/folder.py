@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from parquetry.project.diagnostics import Diagnostic, diagnostic
 from parquetry.project.document import MAX_BYTES
@@ -13,85 +15,161 @@ from parquetry.project.source import SourceText
 
 PROJECT_FILE = "parquetry.yml"
 TABLES = "tables"
-_POLICIES = "policies"
+POLICIES = "policies"
 _PERMIT = "give this user the permission to read it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """Paths relative to ``root``, each kind in the order of its names."""
+    """Paths relative to the project, each kind in the order of its names."""
 
-    root: Path
     tables: tuple[str, ...]
     policies: tuple[str, ...]
     diagnostics: tuple[Diagnostic, ...]
 
 
-def scan(root: Path) -> Folder:
+class Files(Protocol):
+    """Where the files of a project are read from. Paths are relative to the project and '/'-separated."""
+
+    def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
+        """The files in a folder at the top and those in it; no hidden ones. ``found`` takes findings."""
+        ...
+
+    def has(self, path: str) -> bool:
+        """Whether there is a file of that path."""
+        ...
+
+    def read(self, path: str) -> bytes | Diagnostic:
+        """The bytes of a file, at most one more than is accepted; or why not."""
+        ...
+
+    def absence(self) -> Diagnostic | None:
+        """That there is no project file; None where there is one, whatever it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOnDisk:
+    """The files below a folder, which links do not leave. ``root`` is its real path."""
+
+    root: Path
+
+    def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
+        """See :class:`Files`."""
+        return _walk(self.root / top, top, found)
+
+    def has(self, path: str) -> bool:
+        """See :class:`Files`."""
+        return (self.root / path).is_file()
+
+    def read(self, path: str) -> bytes | Diagnostic:
+        """See :class:`Files`."""
+        place = SourceText(path=path, text="")
+        full = self.root / path
+        try:
+            if not full.resolve(strict=True).is_relative_to(self.root):
+                return diagnostic(
+                    "PQ011",
+                    f"'{path}' is a link that leads out of the project",
+                    source=place,
+                    hint="copy the file",
+                )
+            if not full.is_file():
+                return diagnostic("PQ013", f"'{path}' is not a file", source=place, hint="remove it")
+            with full.open("rb") as stream:
+                return stream.read(MAX_BYTES + 1)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason, hint = getattr(error, "strerror", None) or str(error), _PERMIT
+            if full.is_symlink() and not full.exists():
+                reason, hint = "it is a link that leads nowhere", "remove the link"
+            return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=hint)
+
+    def absence(self) -> Diagnostic | None:
+        """See :class:`Files`."""
+        file = self.root / PROJECT_FILE
+        if file.exists() or file.is_symlink():
+            return None
+        is_folder = self.root.is_dir()
+        summary = (
+            f"there is no {PROJECT_FILE} in {self.root}" if is_folder else f"there is no folder {self.root}"
+        )
+        above = next((folder for folder in self.root.parents if (folder / PROJECT_FILE).is_file()), None)
+        hint = "name the project's folder with --project" if above is None else f"give --project {above}"
+        return diagnostic("PQ001", summary, source=SourceText(path=PROJECT_FILE, text=""), hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesInMemory:
+    """Files that are known by path and content, as those of a git revision are."""
+
+    content: Mapping[str, bytes]
+
+    def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
+        """See :class:`Files`."""
+        for path in sorted(self.content):
+            first, *parts = path.split("/")
+            if first != top or not parts or any(part.startswith(".") for part in parts):
+                continue
+            if path.isprintable():
+                yield path
+            else:
+                found.append(_unread(ascii(path), "its name cannot be printed", "rename it"))
+
+    def has(self, path: str) -> bool:
+        """See :class:`Files`."""
+        return path in self.content
+
+    def read(self, path: str) -> bytes | Diagnostic:
+        """See :class:`Files`."""
+        if path in self.content:
+            return self.content[path]
+        summary = f"'{path}' cannot be read: {os.strerror(errno.ENOENT)}"
+        return diagnostic("PQ013", summary, source=SourceText(path=path, text=""), hint=_PERMIT)
+
+    def absence(self) -> Diagnostic | None:
+        """See :class:`Files`."""
+        if self.has(PROJECT_FILE):
+            return None
+        place = SourceText(path=PROJECT_FILE, text="")
+        return diagnostic("PQ001", f"there is no {PROJECT_FILE}", source=place, hint="name another revision")
+
+
+def scan(files: Files) -> Folder:
     """What lies in a project folder. Hidden files and folders are left alone."""
     found: list[Diagnostic] = []
-    tables = _specs(root, TABLES, found)
-    policies = _specs(root, _POLICIES, found)
+    tables = _specs(files.below(TABLES, found), found)
+    policies = _specs(files.below(POLICIES, found), found)
     found += [
         _unread(path, "policies lie directly in policies/", f"move it to policies/{Path(path).name}")
         for path in policies
         if path.count("/") > 1
     ]
     policies = [path for path in policies if path.count("/") == 1]
-    is_there = (root / PROJECT_FILE).exists()
+    is_there = files.absence() is None
     for name in ("parquetry.yaml",) if is_there else ("parquetry.yaml", "project.yml", "project.yaml"):
-        if (root / name).is_file():
+        if files.has(name):
             hint = "remove it" if is_there else f"rename it to {PROJECT_FILE}"
             found.append(_unread(name, f"the project file is {PROJECT_FILE}", hint))
-    return Folder(root=root, tables=tuple(tables), policies=tuple(policies), diagnostics=tuple(found))
+    return Folder(tables=tuple(tables), policies=tuple(policies), diagnostics=tuple(found))
 
 
-def read(root: Path, path: str) -> bytes | Diagnostic:
-    """The bytes of a file below ``root``, at most one more than is accepted; or why not."""
-    place = SourceText(path=path, text="")
-    full = root / path
-    try:
-        if not full.resolve(strict=True).is_relative_to(root):
-            return diagnostic(
-                "PQ011",
-                f"'{path}' is a link that leads out of the project",
-                source=place,
-                hint="copy the file",
-            )
-        if not full.is_file():
-            return diagnostic("PQ013", f"'{path}' is not a file", source=place, hint="remove it")
-        with full.open("rb") as stream:
-            return stream.read(MAX_BYTES + 1)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason, hint = getattr(error, "strerror", None) or str(error), _PERMIT
-        if full.is_symlink() and not full.exists():
-            reason, hint = "it is a link that leads nowhere", "remove the link"
-        return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=hint)
-
-
-def read_project_file(root: Path) -> bytes | Diagnostic:
+def read_project_file(files: Files) -> bytes | Diagnostic:
     """The bytes of the project file; or that there is none."""
-    if not (root / PROJECT_FILE).exists() and not (root / PROJECT_FILE).is_symlink():
-        place = SourceText(path=PROJECT_FILE, text="")
-        summary = f"there is no {PROJECT_FILE} in {root}" if root.is_dir() else f"there is no folder {root}"
-        above = next((folder for folder in root.parents if (folder / PROJECT_FILE).is_file()), None)
-        hint = "name the project's folder with --project" if above is None else f"give --project {above}"
-        return diagnostic("PQ001", summary, source=place, hint=hint)
-    return read(root, PROJECT_FILE)
+    return files.absence() or files.read(PROJECT_FILE)
 
 
-def _specs(root: Path, top: str, found: list[Diagnostic]) -> list[str]:
+def _specs(paths: Iterable[str], found: list[Diagnostic]) -> list[str]:
     specs = []
-    for path, entry in _walk(root / top, top, found):
-        if entry.name.endswith(".yml"):
+    for path in paths:
+        if path.endswith(".yml"):
             specs.append(path)
-        elif entry.name.lower().endswith((".yml", ".yaml")):
+        elif path.lower().endswith((".yml", ".yaml")):
             rename = f"rename it to {path.rpartition('.')[0]}.yml"
             found.append(_unread(path, "specs end in .yml", rename))
     return sorted(specs)
 
 
-def _walk(folder: Path, path: str, found: list[Diagnostic]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def _walk(folder: Path, path: str, found: list[Diagnostic]) -> Iterator[str]:
     place = SourceText(path=path, text="")
     if folder.is_symlink():
         found.append(
@@ -117,7 +195,7 @@ def _walk(folder: Path, path: str, found: list[Diagnostic]) -> Iterator[tuple[st
         if os.path.isdir(entry.path):  # noqa: PTH112 - Path.is_dir raises where a link cannot be followed
             yield from _walk(folder / entry.name, below, found)
         else:
-            yield below, entry
+            yield below
 
 
 def _unread(path: str, why: str, hint: str) -> Diagnostic:

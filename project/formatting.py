@@ -11,7 +11,7 @@ from pathlib import Path
 from parquetry.project.canonical import NotCanonicalError, canonical
 from parquetry.project.diagnostics import Diagnostic, diagnostic, errors, in_order
 from parquetry.project.document import decode, parse_text
-from parquetry.project.folder import PROJECT_FILE, read, read_project_file, scan
+from parquetry.project.folder import PROJECT_FILE, FilesOnDisk, read_project_file, scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,13 @@ def format_project(root: Path, *, write: bool) -> FormatResult:
     A file that does not parse is reported and left as it is. Each file is replaced as a whole.
     """
     root = root.resolve()
-    folder = scan(root)
+    files = FilesOnDisk(root)
+    folder = scan(files)
     changed: list[str] = []
     found: list[Diagnostic] = list(folder.diagnostics)
     paths = [PROJECT_FILE, *folder.policies, *folder.tables]
     for path in paths:
-        text = _formatted(root, path, found)
+        text = _formatted(files, path, found)
         if text is not None:
             changed.append(path)
             if write:
@@ -50,9 +51,9 @@ def format_project(root: Path, *, write: bool) -> FormatResult:
     return FormatResult(changed=tuple(changed), diagnostics=in_order(found), files=len(paths))
 
 
-def _formatted(root: Path, path: str, found: list[Diagnostic]) -> str | None:
+def _formatted(files: FilesOnDisk, path: str, found: list[Diagnostic]) -> str | None:
     """The new text of a file; None where it stays."""
-    data = read_project_file(root) if path == PROJECT_FILE else read(root, path)
+    data = read_project_file(files) if path == PROJECT_FILE else files.read(path)
     if isinstance(data, Diagnostic):
         found.append(data)
         return None

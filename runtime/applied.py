@@ -20,6 +20,7 @@ from parquetry.runtime.errors import (
     StalePlanError,
     UnsupportedTableError,
 )
+from parquetry.runtime.git_commit import commit_named
 from parquetry.runtime.job import TableOwner, digest_of
 from parquetry.runtime.sidecars import SIDECAR_FOLDER
 from parquetry.runtime.spec import TableSpec
@@ -302,7 +303,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
         # An older parquetry knew fewer fields: they have their defaults now, and that is what is applied.
         digest=digest_of(spec.to_json()),
         plan_id=fields.optional("plan_id", str),
-        git_commit=fields.optional("git_commit", str),
+        git_commit=commit_named(document.get("git_commit")),
         forgotten=fields.optional("forgotten", bool) or False,
         target=fields.optional("target", str),
     )
