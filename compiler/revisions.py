@@ -54,11 +54,13 @@ def files_at(directory: Path, revision: str) -> dict[str, bytes]:
         RevisionError: there is no git, no repository, no such revision; or it has what no project may have.
 
     """
-    commit = _resolved(directory, revision)
-    entries = list(_specs(_tree(directory, commit, revision), revision))
+    tree = _tree_at(directory, _resolved(directory, revision), revision)
+    if tree is None:
+        return {}
+    entries = list(_specs(_entries(directory, tree, revision), revision))
     if len(entries) > _MOST_FILES:
         raise _refused(revision, None, f"it has {len(entries):,} specs; at most {_MOST_FILES:,} are read")
-    entries = _followed(directory, commit, entries, revision)
+    entries = _followed(directory, tree, entries, revision)
     sizes = _sizes(directory, entries, revision)
     if sum(sizes) > _MOST_BYTES:
         raise _refused(
@@ -113,10 +115,19 @@ def _resolved(directory: Path, revision: str) -> str:
     return commit
 
 
-def _tree(directory: Path, commit: str, revision: str, *paths: str) -> Iterator[_Entry]:
-    """The entries of the commit's tree in the project's folder, and of its folders; or those of ``paths``."""
-    listing = ("ls-tree", "-z") if paths else ("ls-tree", "-r", "-t", "-z")
-    answer = git(directory, *listing, revisions=(commit, *paths))
+def _tree_at(directory: Path, commit: str, revision: str) -> str | None:
+    """The tree of the project's folder; None where the commit has no such folder."""
+    found = object_named(directory, f"{commit}:./")
+    if "promisor" in found.complaint:
+        _check(found, directory, revision)
+    return found.line
+
+
+def _entries(directory: Path, tree: str, revision: str, *paths: str) -> Iterator[_Entry]:
+    """The entries of a tree and of the trees in it, which are listed too; or those of ``paths``."""
+    # Folders are listed so that trees without a file, in each other without end, come to an end too.
+    listing = ("ls-tree", "--full-tree", "-z") if paths else ("ls-tree", "--full-tree", "-r", "-t", "-z")
+    answer = git(directory, *listing, revisions=(tree, *paths))
     _check(answer, directory, revision)
     seen: set[str] = set()
     for line in answer.output.split(b"\0"):
@@ -153,7 +164,7 @@ def _specs(entries: Iterable[_Entry], revision: str) -> Iterator[_Entry]:
             raise _refused(revision, entry.path, f"which is no file (mode {entry.mode})")
 
 
-def _followed(directory: Path, commit: str, entries: list[_Entry], revision: str) -> list[_Entry]:
+def _followed(directory: Path, tree: str, entries: list[_Entry], revision: str) -> list[_Entry]:
     """The entries with files in place of links; RevisionError for one that leads to no file of a project."""
     links = [entry for entry in entries if entry.mode == _LINK]
     if not links:
@@ -165,7 +176,7 @@ def _followed(directory: Path, commit: str, entries: list[_Entry], revision: str
         if there.startswith(("/", "..")) or "\0" in there:
             raise _refused(revision, path, "which is a link that leads out of the project", "copy the file")
         led[path] = there
-    found = {e.path: e for e in _tree(directory, commit, revision, *led.values()) if e.mode in _FILES}
+    found = {e.path: e for e in _entries(directory, tree, revision, *led.values()) if e.mode in _FILES}
     for path, there in led.items():
         if there not in found:
             raise _refused(revision, path, "which is a link that leads to no file", "copy the file")

@@ -16,13 +16,8 @@ from parquetry.project.checks_sources import check_sources
 from parquetry.project.diagnostics import Diagnostic, Severity, diagnostic, did_you_mean, errors, in_order
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.document import parse
-<<<<<<< HEAD
-from parquetry.project.folder import PROJECT_FILE, read, read_project_file, scan
-from parquetry.project.interpolate import Declared, Scope, Site
-=======
 from parquetry.project.folder import PROJECT_FILE, FilesInMemory, FilesOnDisk, read_project_file, scan
-from parquetry.project.interpolate import Scope, Site
->>>>>>> d7ed161 (Revisions are read from git's objects, by rules of paths, and git gets no options from tables)
+from parquetry.project.interpolate import Declared, Scope, Site
 from parquetry.project.locations import absolute, contains
 from parquetry.project.model import AllowEntry, Project, ResolvedTable
 from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
@@ -62,22 +57,15 @@ def load(
     target: str | None = None,
     variables: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
-<<<<<<< HEAD
     declared: Declared | None = None,
-=======
     files: Mapping[str, bytes] | None = None,
->>>>>>> d7ed161 (Revisions are read from git's objects, by rules of paths, and git gets no options from tables)
 ) -> LoadResult:
     """The project in a folder (or that of a ``parquetry.yml``) at a target, and all findings.
 
     ``variables`` replace declared ones; texts take the type of the declared value. Without an
-<<<<<<< HEAD
     ``environment`` none is read: ``env_var`` gives its default or the placeholder ``${NAME}``.
     ``declared`` are the names that may be read, in place of those of the project's own `environment`.
-=======
-    ``environment`` none is read: ``env_var`` gives its default or the placeholder ``${NAME}``. With
-    ``files``, contents by path, nothing is read from the folder, which is where relative places start.
->>>>>>> d7ed161 (Revisions are read from git's objects, by rules of paths, and git gets no options from tables)
+    With ``files``, contents by path, nothing is read from the folder, which is where relative places start.
     Never raises for what is in the files; UndeclaredVariableError for a variable that they do not declare.
     """
     given = Path(path)

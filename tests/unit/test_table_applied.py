@@ -32,12 +32,12 @@ def test_the_newest_record_is_in_force(table):
             spec(extra={"number": number}),
             number=number,
             plan_id="p",
-            git_commit="c",
+            git_commit="c" * 40,
         )
     table.store.put(f"{APPLIED_FOLDER}/notes.txt", b"")
     record = read_applied(table.store)
     assert record.ref == AppliedRef(
-        number=10, digest=digest_of(spec(extra={"number": 10}).to_json()), plan_id="p", git_commit="c"
+        number=10, digest=digest_of(spec(extra={"number": 10}).to_json()), plan_id="p", git_commit="c" * 40
     )
     assert record.spec == spec(extra={"number": 10})
     handle = open_table(table.store)
