@@ -7,6 +7,8 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from parquetry.runtime.codec import parsed_json
+
 _LOG = logging.getLogger(__name__)
 
 _FILE = Path("target") / "locations.json"
@@ -41,7 +43,7 @@ def remember(root: Path, target: str, locations: Mapping[str, str | None]) -> No
 
 def _read(root: Path) -> dict[str, dict[str, str]]:
     try:
-        document = json.loads((root / _FILE).read_text(encoding="utf-8"))
+        document = parsed_json((root / _FILE).read_bytes())
     except (FileNotFoundError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -7,14 +7,13 @@ leaves out the git commit, which a merge replaces.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import EXPIRES_AFTER_MS, Action, Blocked, Change, Evidence, Intent, Plan
 from parquetry.compiler.words import document as words_of
-from parquetry.runtime.codec import from_json_value, to_json_value
+from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.job import canonical_json, digest_of
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
@@ -58,8 +57,8 @@ def decode(text: str | bytes, *, name: str) -> Plan:
     or missing fields, a digest that does not fit. ``name`` is what the messages call the file.
     """
     try:
-        document = json.loads(text, parse_int=_integer)
-    except (ValueError, RecursionError) as error:
+        document = parsed_json(text)
+    except ValueError as error:
         raise StalePlanError(
             f"{name} is no saved plan; write one with `parquetry plan --out FILE`"
         ) from error
@@ -71,7 +70,7 @@ def decode(text: str | bytes, *, name: str) -> Plan:
             "plan again with the parquetry that is installed here"
         )
     digest = document.pop("digest", None)
-    if digest is None or digest != _digest_of_any(document):
+    if digest is None or digest != digest_of(document):
         raise StalePlanError(f"{name} was changed after it was written: its digest does not fit; plan again")
     unknown = sorted(set(document) - {"format", "version", "plan_id", "intent", "evidence"})
     if unknown:
@@ -90,22 +89,6 @@ def decode(text: str | bytes, *, name: str) -> Plan:
     if plan.plan_id != _plan_id(document["intent"]):
         raise StalePlanError(f"{name}: the plan's id is not the digest of its intent; plan again")
     return plan
-
-
-def _integer(digits: str) -> int:
-    """A number of a plan; ValueError for one that no 64 bits hold, which nobody could show or add up."""
-    value = int(digits)
-    if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"{digits[:20]}... is too large a number")
-    return value
-
-
-def _digest_of_any(document: dict[str, Any]) -> str | None:
-    """The digest; None where there is none: of infinite numbers, halves of surrogate pairs, deep nests."""
-    try:
-        return digest_of(document)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _check_sense(plan: Plan) -> None:

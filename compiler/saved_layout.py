@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.inspection import LayoutReport, PartitionReport
 from parquetry.errors import UsageError
+from parquetry.runtime.codec import parsed_json
 
 
 def read_layouts(files: Iterable[Path]) -> dict[str, LayoutReport]:
@@ -24,7 +24,7 @@ def read_layouts(files: Iterable[Path]) -> dict[str, LayoutReport]:
 
 def _layout(file: Path) -> LayoutReport:
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = parsed_json(file.read_bytes())
         return LayoutReport(
             table=_text(document["table"]),
             instant=document["instant"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from parquetry.compiler.scripts import render_job
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.workspace import Workspace
 from parquetry.project.interpolate import Secret
-from parquetry.runtime.codec import from_json_value
+from parquetry.runtime.codec import from_json_value, json_object
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.job import JobKind, JobPlan
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, report_path
@@ -100,7 +99,7 @@ class SparkSubmit:
             with child:
                 for line in child.stdout or ():
                     if line.startswith(RESULT_PREFIX):
-                        result = json.loads(line.removeprefix(RESULT_PREFIX))
+                        result = json_object(line.removeprefix(RESULT_PREFIX).encode(), place=RESULT_PREFIX)
                     else:
                         log.write(f"{job.table} {job.name}: {line}")
         return child.returncode, result
@@ -109,7 +108,7 @@ class SparkSubmit:
         """What the job left beside the table, taken away: in cluster mode its output stays on the cluster."""
         store = self.workspace.store_at(job.location)
         try:
-            document: Mapping[str, Any] = json.loads(store.read(self._report(job)))
+            document: Mapping[str, Any] = json_object(store.read(self._report(job)), place=self._report(job))
         except NotFoundError:
             return {}
         store.delete(self._report(job))

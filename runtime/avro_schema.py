@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.column_rules import check_columns
 from parquetry.runtime.column_types import (
     Array,
@@ -103,7 +104,7 @@ def columns_from_avro(text: str, *, place: str = "Avro schema") -> tuple[Column,
     binary, time of day is a number. CorruptTableError, naming ``place``, for anything else.
     """
     try:
-        document = json.loads(text)
+        document = parsed_json(text)
     except ValueError as error:
         raise CorruptTableError(f"{place}: the Avro schema is not JSON ({error})") from error
     struct, _ = _AvroReader(place).read(document, "")
@@ -165,12 +166,17 @@ def _nullable(avro: _Avro, *, nullable: bool) -> _Avro:
     return ["null", avro] if nullable else avro
 
 
+_MOST_FIELDS: Final = 100_000
+
+
 class _AvroReader:
     """Walks one schema, remembering its named types."""
 
     def __init__(self, place: str) -> None:
         self._place = place
         self._named: dict[str, ColumnType | None] = {}
+        self._widths: dict[str, int] = {}
+        self._width = 0
 
     def read(self, schema: object, namespace: str) -> tuple[ColumnType, bool]:
         """The type and whether it may be null."""
@@ -215,6 +221,7 @@ class _AvroReader:
     def _record(self, schema: Mapping[str, Any], namespace: str) -> Struct:
         full_name, inner = self._full_name(schema, namespace)
         self._named[full_name] = None
+        before = self._width
         fields = []
         listed = schema.get("fields")
         if not isinstance(listed, list):
@@ -224,6 +231,8 @@ class _AvroReader:
                 raise self._error(f"the record {full_name!r} has a field without a name")
             field_type, nullable = self.read(field.get("type"), inner)
             fields.append(StructField(name=field["name"], type=field_type, nullable=nullable))
+            self._widen(1)
+        self._widths[full_name] = self._width - before
         struct = Struct(fields=tuple(fields))
         self._named[full_name] = struct
         return struct
@@ -247,8 +256,15 @@ class _AvroReader:
                 known = self._named[full_name]
                 if known is None:
                     raise self._error(f"the record {name!r} contains itself")
+                self._widen(self._widths.get(full_name, 0))
                 return known
         raise self._error(f"{name!r} is no type")
+
+    def _widen(self, fields: int) -> None:
+        """Count fields, again wherever a record is named again: a few bytes of names may mean any number."""
+        self._width += fields
+        if self._width > _MOST_FIELDS:
+            raise self._error(f"it has more than {_MOST_FIELDS:,} fields")
 
     def _full_name(self, schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
         name = schema.get("name")

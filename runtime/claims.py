@@ -16,7 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.errors import CorruptTableError, NotFoundError, UnsupportedTableError
+from parquetry.runtime.codec import from_json_value, parsed_json
+from parquetry.runtime.errors import (
+    CorruptTableError,
+    InvalidDataError,
+    NotFoundError,
+    UnsupportedTableError,
+)
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.storage_errors import FAILURES
@@ -58,15 +64,8 @@ class Claim:
     def from_bytes(cls, content: bytes, *, place: str) -> Claim:
         """The claim that :meth:`to_bytes` wrote; CorruptTableError for anything else."""
         try:
-            document = json.loads(content)
-            return cls(
-                instant=document["instant"],
-                purpose=document["purpose"],
-                run=document["run"],
-                attempt=document["attempt"],
-                owner=Owner.from_json(document["owner"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
+            return from_json_value(cls, parsed_json(content), place="claim")
+        except (ValueError, InvalidDataError) as error:
             raise CorruptTableError(
                 f"{place} is no claim of a writer ({error!r}); remove the file if no parquetry writes here"
             ) from error

@@ -21,7 +21,8 @@ from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw, regrouped
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
-from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.codec import from_json_value, parsed_json
+from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import STITCH, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import FileStatistics
@@ -330,14 +331,14 @@ def read_prediction(extra: Mapping[str, str]) -> tuple[QueryForecast, ...]:
     try:
         return tuple(
             QueryForecast(
-                query=said["query"],
-                where=said["where"],
-                before=Touched(**said["before"]),
-                expected=Touched(**said["expected"]),
+                query=str(said["query"]),
+                where=str(said["where"]),
+                before=from_json_value(Touched, said["before"], place=PREDICTION_KEY),
+                expected=from_json_value(Touched, said["expected"], place=PREDICTION_KEY),
             )
-            for said in json.loads(extra.get(PREDICTION_KEY, "[]"))
+            for said in parsed_json(extra.get(PREDICTION_KEY, "[]"))
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, InvalidDataError):
         return ()
 
 

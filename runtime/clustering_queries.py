@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
 
+from parquetry.runtime.codec import from_json_value, parsed_json
+from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping import Touched
 
 MEASURED_KEY: Final = "parquetry.measured"
@@ -97,8 +99,8 @@ def in_commit(measured: Sequence[MeasuredQuery]) -> dict[str, str]:
 def read_measured(extra: Mapping[str, str]) -> tuple[MeasuredQuery, ...]:
     """What :func:`in_commit` said, earlier versions too; nothing where it is not understood."""
     try:
-        return tuple(_query(said) for said in json.loads(extra.get(MEASURED_KEY, "[]")))
-    except (ValueError, KeyError, TypeError):
+        return tuple(_query(said) for said in parsed_json(extra.get(MEASURED_KEY, "[]")))
+    except (ValueError, KeyError, TypeError, InvalidDataError):
         return ()
 
 
@@ -113,7 +115,7 @@ def _query(said: Mapping[str, Any]) -> MeasuredQuery:
 
 def _touched(said: Mapping[str, int]) -> Touched:
     # The first replacecommits that say so count no bytes, those after them no pages.
-    return Touched(**{"data_bytes": 0, **said})
+    return from_json_value(Touched, {"data_bytes": 0, **said}, place=MEASURED_KEY)
 
 
 def _share(expected: int, after: int) -> float | None:

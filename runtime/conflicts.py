@@ -6,11 +6,11 @@ relied on must not have been changed by a write that completed after it had read
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import KeyScope
@@ -165,7 +165,7 @@ def overlaps(mine: Consumption, theirs: Consumption) -> bool:
 def same_schema(one: str, other: str) -> bool:
     """Whether two Avro schemas are the same JSON value; what is no JSON is only the same as itself."""
     try:
-        return one == other or json.loads(one) == json.loads(other)
+        return one == other or parsed_json(one) == parsed_json(other)
     except ValueError:
         return False
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.conflicts import Work, may_insert_same_key
 from parquetry.runtime.outcome import Footprint, KeyRange
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
@@ -116,8 +117,8 @@ def will_collide(mine: Work, announced: CommitMetadata, footprint: Footprint) ->
 
 def _announced_keys(announced: CommitMetadata) -> KeyRanges:
     try:
-        ranges = json.loads(announced.extra.get(INSERTED_KEYS, "{}"))
-        return {path: KeyRange(smallest=keys[0], largest=keys[1]) for path, keys in ranges.items()}
+        ranges = parsed_json(announced.extra.get(INSERTED_KEYS, "{}"))
+        return {path: KeyRange(smallest=str(keys[0]), largest=str(keys[1])) for path, keys in ranges.items()}
     except (ValueError, TypeError, AttributeError, IndexError, KeyError):
         # Another program's text under that name: its keys are not known.
         return {}

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
 from parquetry.runtime.claims import Session, seconds_since_beat
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.storage import ObjectStore, PutOutcome
@@ -75,17 +77,24 @@ def read_lock(store: ObjectStore, path: str) -> LockInfo | None:
     if info is None:
         return None
     try:
-        document = json.loads(content)["parquetry"]
+        document = parsed_json(content)["parquetry"]
         return LockInfo(
             path=path,
             content=content,
             modified_ms=info.modified_ms,
-            instant=document["instant"],
+            instant=_name(document["instant"]),
             owner=Owner.from_json(document["owner"]),
-            nonce=document["nonce"],
+            nonce=_name(document["nonce"]),
         )
     except (ValueError, KeyError, TypeError):
         return LockInfo(path=path, content=content, modified_ms=info.modified_ms)
+
+
+def _name(said: object) -> str:
+    """What is to become the name of a file."""
+    if not isinstance(said, str) or not re.fullmatch(r"[0-9A-Za-z_-]+", said):
+        raise ValueError(f"{said!r:.60} is no name")
+    return said
 
 
 def break_lock(session: Session, lock: LockInfo, *, fence: Callable[[str], None]) -> bool:
@@ -125,7 +134,7 @@ def _is_stale(session: Session, token: str) -> bool:
     """Whether the one who was about to remove a lock has died over it."""
     store = session.store
     try:
-        breaker = Owner.from_json(json.loads(store.read(token)))
+        breaker = Owner.from_json(parsed_json(store.read(token)))
     except (NotFoundError, ValueError, KeyError, TypeError):
         return False
     standing = store.stat(token)

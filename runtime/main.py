@@ -15,7 +15,7 @@ from parquetry.runtime.applied import check_owned, read_identity
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import is_due
 from parquetry.runtime.clustering_execution import ClusteringResult
-from parquetry.runtime.codec import Brief, to_json_value
+from parquetry.runtime.codec import Brief, parsed_json, to_json_value
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
 from parquetry.runtime.ingestion import find_due
 from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
@@ -279,7 +279,7 @@ def main(arguments: Sequence[str]) -> int:
 def _read_document(path: Path) -> Mapping[str, Any]:
     remedy = "run `parquetry compile` and name one of target/jobs/TABLE/*.json"
     try:
-        document = json.loads(path.read_bytes())
+        document = parsed_json(path.read_bytes())
     except OSError as error:
         raise InvalidDataError(f"{path}: the job cannot be read: {error.strerror}; {remedy}") from error
     except ValueError as error:

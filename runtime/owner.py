@@ -6,10 +6,13 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from parquetry.runtime.codec import from_json_value
+from parquetry.runtime.errors import InvalidDataError
 
 _LIVE_NONCES: set[str] = set()
 
@@ -81,8 +84,11 @@ class Owner:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Owner:
-        """The owner that :meth:`to_json` wrote; KeyError when a field is missing."""
-        return cls(**{field.name: document[field.name] for field in fields(cls)})
+        """The owner that :meth:`to_json` wrote; ValueError for anything else."""
+        try:
+            return from_json_value(cls, document, place="owner")
+        except InvalidDataError as error:
+            raise ValueError(str(error)) from error
 
 
 @cache

@@ -173,7 +173,7 @@ def _unescape(text: str) -> str:
         else:
             units.append(_ESCAPES.get(escape, escape))
     # Java writes a character beyond the basic plane as two escaped surrogates.
-    return "".join(units).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return "".join(units).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def _escape(text: str, *, key: bool) -> str:

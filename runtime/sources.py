@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parquetry.runtime.codec import from_json_value, parsed_json
 from parquetry.runtime.effective import EffectiveWrites, Standing
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.parallel import map_each
@@ -287,22 +288,14 @@ def _entries(store: ObjectStore, source: str, *, rows: pc.Expression | None) -> 
 
 def _parse(store: ObjectStore, path: str) -> tuple[str, Consumption]:
     try:
-        document = json.loads(store.read(path))
-        files = tuple(SourceFile(**file) for file in document["files"])
-        consumption = Consumption(
-            source=document["source"],
-            files=files,
-            since=document.get("since"),
-            until=document["until"],
-            query_id=document["query_id"],
-            batch_id=document["batch_id"],
-            reading=document.get("reading"),
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        document = parsed_json(store.read(path))
+        instant = str(document.pop("instant"))
+        consumption = from_json_value(Consumption, document, place="entry")
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidDataError) as error:
         raise CorruptTableError(
             f"{store.uri}/{path} is no ledger entry ({error}); delete it to have its files ingested again"
         ) from error
-    return document["instant"], consumption
+    return instant, consumption
 
 
 def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:

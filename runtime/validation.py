@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from parquetry.runtime.applied import check_owner, read_newer
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.conflicts import Conflict, Verdict, find_conflict, work_of_commit, work_of_outcome
 from parquetry.runtime.damaged_files import check_published
@@ -344,7 +344,7 @@ def _place_in(consumption: Consumption) -> Callable[[str], str]:
 
 def _sources(extra: Mapping[str, str]) -> set[str]:
     try:
-        names = json.loads(extra.get(SOURCES_KEY, "[]"))
+        names = parsed_json(extra.get(SOURCES_KEY, "[]"))
     except ValueError:
         return set()
     return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

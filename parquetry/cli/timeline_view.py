@@ -12,6 +12,7 @@ from parquetry.cli.views import columns, short_count
 from parquetry.compiler.instants import InstantReport, TimelineReport
 from parquetry.compiler.words import elapsed
 from parquetry.runtime.clustering_queries import MEASURED_KEY
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.timeline.instant import State
 
 _HEADER = ("time", "operation", "inserted", "updated", "deleted", "files")
@@ -109,7 +110,7 @@ def _details(instant: InstantReport, paint: Paint) -> list[str]:
 
 def _readable(value: str) -> str:
     try:
-        return json.dumps(json.loads(value), indent=2, ensure_ascii=False).replace("\n", "\n  ")
+        return json.dumps(parsed_json(value), indent=2, ensure_ascii=False).replace("\n", "\n  ")
     except ValueError:
         return value
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.codec import from_json_value, parsed_json
+from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.services.retention import KEEP_LATEST_FILE_VERSIONS, Horizon
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.instant import Action, State
@@ -83,14 +84,8 @@ def partitions_to_look_at(
 
 def _noted(store: ObjectStore) -> CleanProgress | None:
     try:
-        document = json.loads(store.read(PROGRESS_PATH))
-        return CleanProgress(
-            earliest=document["earliest"],
-            last_completed=document["last_completed"],
-            barrier=document.get("barrier"),
-            savepoints=tuple(document["savepoints"]),
-        )
-    except (NotFoundError, ValueError, KeyError, TypeError):
+        return from_json_value(CleanProgress, parsed_json(store.read(PROGRESS_PATH)), place=PROGRESS_PATH)
+    except (NotFoundError, ValueError, InvalidDataError):
         return None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.codec import from_json_value, to_json_value
+from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Scope
@@ -69,7 +69,7 @@ def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
         return PlannedExecution(
             execution=from_json_value(
                 ExecutionPolicy,
-                json.loads(plan.extra[EXECUTION_KEY]),
+                parsed_json(plan.extra[EXECUTION_KEY]),
                 place=f"clustering plan: {EXECUTION_KEY}",
             ),
             target_file_size_bytes=int(plan.extra[TARGET_KEY]),

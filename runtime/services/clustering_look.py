@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.timeline import Timeline
@@ -25,7 +26,7 @@ def note_look(table: TableHandle) -> None:
 def commits_since_look(table: TableHandle, timeline: Timeline) -> int | None:
     """How many writes were completed since; None when nobody looked by what is applied now."""
     try:
-        known = json.loads(table.store.read(LOOK_PATH))
+        known = parsed_json(table.store.read(LOOK_PATH))
         if known["applied"] != _applied(table):
             return None
         instant = str(known["instant"])

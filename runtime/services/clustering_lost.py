@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.storage import ObjectStore
@@ -32,7 +33,7 @@ def lost_rounds(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
         if time < _since(timeline):
             continue
         try:
-            listed = json.loads(timeline.store.read(path))
+            listed = parsed_json(timeline.store.read(path))
             yield time, {(partition, file_id) for partition, file_id in listed}
         except (NotFoundError, ValueError, TypeError):
             # It says only when to try again: without it that is now.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Final
 
 from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.column_paths import ColumnPath, types_by_path
 from parquetry.runtime.conflicts import Work, conflicting_groups, work_of_commit
 from parquetry.runtime.damaged_files import check_partitions, named_partitions
@@ -260,6 +260,6 @@ def _lost_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
 
 def _left_out(description: str) -> int:
     try:
-        return int(json.loads(description)["left_out"])
+        return int(parsed_json(description)["left_out"])
     except (ValueError, KeyError, TypeError):
         return 0

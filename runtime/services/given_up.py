@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.sidecars import SIDECAR_FOLDER
@@ -56,7 +57,7 @@ def _read(store: ObjectStore, path: str) -> dict[str, str]:
     except NotFoundError:
         return {}
     try:
-        return {str(number): str(partition) for number, partition in json.loads(content).items()}
+        return {str(number): str(partition) for number, partition in parsed_json(content).items()}
     except (ValueError, AttributeError) as error:
         raise CorruptTableError(
             f"{store.uri}/{path}: not the numbers of buckets and their partitions: {error}; remove the file "

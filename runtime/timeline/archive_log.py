@@ -18,10 +18,11 @@ from typing import Any, Final
 
 import fastavro
 
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.timeline.archive_entry import ARCHIVED_ENTRY
-from parquetry.runtime.timeline.avro_model import record_schema
+from parquetry.runtime.timeline.avro_model import AVRO_FAILURES, check_bounded, record_schema
 
 _MAGIC: Final = b"#HUDI#"
 _LOG_VERSION: Final = 1
@@ -107,7 +108,7 @@ def decode_log(content: bytes, *, place: str) -> list[ArchivedInstant]:
     """The entries of every Avro block of a log file; blocks of other kinds are passed over."""
     try:
         return list(_blocks(io.BytesIO(content)))
-    except (struct.error, ValueError, EOFError, KeyError, IndexError, TypeError) as error:
+    except AVRO_FAILURES as error:
         raise CorruptTableError(
             f"{place}: not an archive log, or cut off ({error}); restore the file from a copy, or move it "
             f"away: only the history of archived instants is lost"
@@ -124,6 +125,8 @@ def _blocks(log: io.BytesIO) -> Iterator[ArchivedInstant]:
         if kind == _AVRO_DATA_BLOCK:
             _unpack(log, ">q")
             yield from _records(log, header[_SCHEMA_HEADER])
+        if start + length < log.tell():
+            raise ValueError(f"a block says that it has {length} bytes and has more")
         log.seek(start + length)
         (total,) = _unpack(log, ">q")
         if total != length + len(_MAGIC):
@@ -138,7 +141,9 @@ def _header(log: io.BytesIO) -> Iterator[tuple[int, str]]:
 
 
 def _records(log: io.BytesIO, schema_text: str) -> Iterator[ArchivedInstant]:
-    schema = fastavro.parse_schema(json.loads(schema_text))
+    document = parsed_json(schema_text)
+    check_bounded(document)
+    schema = fastavro.parse_schema(document)
     _, count = _unpack(log, ">ii")
     for _ in range(count):
         (size,) = _unpack(log, ">i")

@@ -12,12 +12,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import struct
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import fastavro
+import fastavro.schema
 
+from parquetry.runtime.codec import MAX_DEPTH
 from parquetry.runtime.errors import CorruptTableError
 
 NAMESPACE: Final = "org.apache.hudi.avro.model"
@@ -123,6 +126,22 @@ _RECORDS: Final[Mapping[str, str]] = {
         version: int|null = 1; metadataPartitionPath: ?string; indexUptoInstant: ?string""",
 }
 
+AVRO_FAILURES: Final = (
+    fastavro.schema.SchemaParseException,
+    struct.error,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading bytes that are no Avro, or another schema's, ends in."""
+
+_COMPLEX: Final = ("record", "error", "array", "map", "fixed", "enum")
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "double"})
 _JAVA_STRING = {"avro.java.string": "String"}
 
@@ -150,12 +169,60 @@ def decode_container(content: bytes, *, place: str) -> dict[str, Any]:
     ``place`` when there is no such record.
     """
     try:
-        record = next(fastavro.reader(io.BytesIO(content)), None)
-    except (ValueError, EOFError, KeyError, IndexError, TypeError, OverflowError) as error:
+        reader = fastavro.reader(io.BytesIO(content))
+        if reader.codec != "null":
+            # Hudi writes its own files without: unpacked, a few bytes may be any number of them.
+            raise CorruptTableError(
+                f"{place}: an Avro file in codec {reader.codec!r}; restore it from a copy"
+            )
+        check_bounded(reader.writer_schema)
+        record = next(reader, None)
+    except AVRO_FAILURES as error:
         raise CorruptTableError(f"{place}: not an Avro file ({error})") from error
     if not isinstance(record, dict):
         raise CorruptTableError(f"{place}: an Avro file without a record")
     return record
+
+
+def check_bounded(schema: Any) -> None:
+    """ValueError for a schema of a stranger whose values may be deeper or more than the bytes they take.
+
+    The reader of Avro is C: a record within itself overflows its stack, and an array of what takes no byte
+    has as many members as the file cares to say.
+    """
+    _least_bytes(schema, within=(), known={})
+
+
+def _least_bytes(schema: Any, *, within: tuple[str, ...], known: dict[str, int]) -> int:
+    """How many bytes a value takes at least."""
+    if len(within) > MAX_DEPTH:
+        raise ValueError(f"its schema has more than {MAX_DEPTH} levels")
+    inside = partial(_least_bytes, within=(*within, ""), known=known)
+    match schema:
+        case list():
+            least = min((1, *(1 + inside(branch) for branch in schema)))
+        case {"type": "record" | "error", "fields": list(fields)}:
+            name = str(schema.get("name")).rpartition(".")[2]
+            inner = partial(_least_bytes, within=(*within, name), known=known)
+            least = sum(inner(field["type"]) for field in fields)
+            known[name] = min(least, known.get(name, least))
+        case {"type": "array", "items": items}:
+            if inside(items) == 0:
+                raise ValueError("its schema has a list of nothing")
+            least = 1
+        case {"type": "map", "values": values}:
+            least = min(1, 1 + inside(values))
+        case {"type": "fixed", "size": int(size)} if size > 0:
+            least = size
+        case {"type": "enum", "symbols": list()}:
+            least = 1
+        case {"type": inner} if inner not in _COMPLEX:
+            least = inside(inner)
+        case str() if (name := schema.rpartition(".")[2]) not in within:
+            least = 0 if schema == "null" else known.get(name, 1)
+        case _:
+            raise ValueError(f"its schema has {schema!r:.60}, which no file of Hudi's needs")
+    return least
 
 
 @cache

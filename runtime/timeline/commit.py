@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import CorruptTableError
 
 SCHEMA_KEY: Final = "schema"
@@ -94,8 +95,8 @@ class CommitMetadata:
         ``place`` names the file in the CorruptTableError that anything but a JSON object gives.
         """
         try:
-            document = json.loads(content)
-        except (ValueError, UnicodeDecodeError) as error:
+            document = parsed_json(content)
+        except ValueError as error:
             raise CorruptTableError(f"{place}: not JSON ({error})") from error
         if not isinstance(document, dict):
             raise CorruptTableError(f"{place}: a JSON object was expected, not {type(document).__name__}")
