@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from importlib.metadata import entry_points
 
+from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.project import settings
 from parquetry.project.diagnostics import did_you_mean
 from parquetry.project.resolve import Resolution
@@ -111,9 +112,10 @@ def _check_partition_filter(resolution: Resolution) -> None:
         )
     if "regex" in chosen:
         try:
-            re.compile(chosen["regex"])
-        except (re.error, RecursionError, OverflowError) as error:
-            resolution.report("PQ506", f"not a regular expression: {error}", f"{top}.regex", "mend it")
+            LinearRegex(chosen["regex"])
+        except RegexError as error:
+            hint = "mend it; back references and looking ahead are not known here"
+            resolution.report("PQ506", f"not a regular expression: {error}", f"{top}.regex", hint)
     if resolution.table.partition_by or not resolution.intact("partition_by"):
         return
     for rule in ("selected", "regex", "recent", "skip_newest"):

@@ -387,7 +387,8 @@ _ALL = (
     _code(
         "PQ506",
         "Regular expression not usable",
-        "The text is no regular expression.",
+        "The text is no regular expression of RE2, which has no back references and does not look ahead or "
+        "behind.",
         "Mend the expression.",
     ),
     _code(
@@ -401,8 +402,10 @@ _ALL = (
     _code(
         "PQ602",
         "SQL refused",
-        "reflect, java_method, try_reflect and TRANSFORM ... USING run arbitrary code on the cluster, so "
-        "specs must not use them.",
+        "SQL of a spec computes with the rows it is given. A select reads `source` and what it names in "
+        "WITH, an expression no relation at all. reflect, java_method, try_reflect, TRANSFORM ... USING and "
+        "functions of a catalog run code of others; some functions open files. `run` checks Spark's own parse "
+        "by the same rules.",
         "Compute the value in the job that produces the source.",
     ),
     _code(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError
 from parquetry.runtime.sources import SourceFile
 from parquetry.runtime.storage import LocalStore, ObjectInfo, ObjectStore, open_store
@@ -16,6 +17,8 @@ from parquetry.runtime.storage_local import Identity
 
 _GLOB = re.compile(r"[*?\[{]")
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
+# Of a local path; keys of objects are shorter.
+_MOST_CHARACTERS = 4_096
 _LOCAL_HOST = re.compile(r"^//(localhost)?(?=/)")
 
 
@@ -73,12 +76,10 @@ def list_files(
         raise MissingSourceError(
             f"{path} matches nothing: there is no folder {root}; correct the path of the source"
         )
-    expression = glob_expression(pattern) if pattern else None
-    found = [
-        info
-        for info in sorted(infos, key=lambda i: i.path)
-        if not _is_hidden(info.path) and (expression is None or expression.fullmatch(info.path))
-    ]
+    visible = [info for info in sorted(infos, key=lambda i: i.path) if not _is_hidden(info.path)]
+    paths = [info.path for info in visible]
+    matching = glob_expression(pattern).matching(paths) if pattern else frozenset(paths)
+    found = [info for info in visible if info.path in matching]
     found = _each_once(store, found)
     for info in found:
         _check_spelling(info.path, path, is_local=isinstance(store, LocalStore))
@@ -169,7 +170,7 @@ def _check_visible(pattern: str, path: str) -> None:
 
 
 def _check_no_folder(
-    store: ObjectStore, infos: Iterable[ObjectInfo], pattern: str, path: str, *, found: Collection[str]
+    store: ObjectStore, infos: Sequence[ObjectInfo], pattern: str, path: str, *, found: Collection[str]
 ) -> None:
     """Raise when a path matches a folder with files and finds none of them: nobody would ever read them.
 
@@ -179,12 +180,12 @@ def _check_no_folder(
         return
     expression = glob_expression(pattern)
     if not _is_deep(pattern):
-        folders = [name for name in store.list_folders("") if expression.fullmatch(name)]
-        infos = (info for name in folders for info in store.list(name, recursive=True))
+        folders = expression.matching(store.list_folders(""))
+        infos = [info for name in sorted(folders) for info in store.list(name, recursive=True)]
+    else:
+        folders = expression.matching({name for info in infos for name in _above(info.path)})
     for info in infos:
-        parts = info.path.split("/")
-        above = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
-        folder = next((name for name in above if expression.fullmatch(name)), None)
+        folder = next((name for name in _above(info.path) if name in folders), None)
         if folder is None or _is_hidden(info.path):
             continue
         if not any(name.startswith(f"{folder}/") for name in found):
@@ -196,9 +197,29 @@ def _check_no_folder(
             )
 
 
+def _above(path: str) -> Iterator[str]:
+    """The folders that a file lies in, the outermost first."""
+    parts = path.split("/")
+    return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+
+
 @lru_cache(maxsize=64)
-def glob_expression(pattern: str) -> re.Pattern[str]:
+def glob_expression(pattern: str) -> LinearRegex:
     """The regular expression of a path pattern; ``*`` stays within a folder, ``**`` does not."""
+    if len(pattern) > _MOST_CHARACTERS:
+        raise InvalidDataError(
+            f"the path pattern {pattern[:40]!r}... has {len(pattern):,} characters, and no path has more "
+            f"than {_MOST_CHARACTERS:,}; shorten it, or make several sources of it"
+        )
+    try:
+        return LinearRegex(f"(?s:{_translated(pattern)})")
+    except RegexError as error:
+        raise InvalidDataError(
+            f"the path pattern {pattern!r} cannot be understood ({error}); write ranges as [a-z]"
+        ) from error
+
+
+def _translated(pattern: str) -> str:
     out, i = [], 0
     while i < len(pattern):
         char = pattern[i]
@@ -219,18 +240,12 @@ def glob_expression(pattern: str) -> re.Pattern[str]:
                 raise InvalidDataError(
                     f"the path pattern {pattern!r} has braces within braces; write each choice out: {{a,b,c}}"
                 )
-            choices = pattern[i + 1 : end].split(",")
-            out.append("(?:" + "|".join(glob_expression(c).pattern for c in choices) + ")")
+            out.append("(?:" + "|".join(map(_translated, pattern[i + 1 : end].split(","))) + ")")
             i = end + 1
             continue
         out.append({"*": "[^/]*", "?": "[^/]"}.get(char, re.escape(char)))
         i += 1
-    try:
-        return re.compile("".join(out), re.DOTALL)
-    except re.error as error:
-        raise InvalidDataError(
-            f"the path pattern {pattern!r} cannot be understood ({error}); write ranges as [a-z]"
-        ) from error
+    return "".join(out)
 
 
 def _character_class(body: str) -> str:

@@ -52,8 +52,11 @@ Mappings merge by key, everything else is replaced, tags unite.
   `target.warehouse` and, under `targets`, `env_var('NAME', default)` of a variable that `environment`
   declares (others for credentials alone). A text that is one expression
   takes the type of its value. Names, kinds, `vars` and `allow` are taken as they are.
-- **SQL** is one expression, or one SELECT for `select`. `reflect`, `java_method`, `try_reflect`,
-  `IDENTIFIER()`, `TRANSFORM ... USING` and `${...}` are refused.
+- **SQL** is one expression, or one SELECT for `select`, and reads nothing but the rows it is given: no relation
+  but `source` and what `select` names in WITH, no query within an expression. `reflect`, `java_method`,
+  `try_reflect`, `IDENTIFIER()`, `TRANSFORM ... USING`, `${...}`, functions of a catalog, those that open files
+  (`from_protobuf`, options of `from_avro` and `from_xml`) and, in FROM, other functions than Spark's generators
+  are refused.
 - **Paths** that are relative start at the project's folder, `location` at the warehouse; `..` may not
   lead out of either. Local folders, `s3://` and `s3a://` (the same) are supported.
 - **Wildcards** in a source's path are `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, each within one folder's names, and

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 from urllib.parse import unquote
 
+from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_model import Partitioning
 from parquetry.runtime.layout.clustering_policy import PartitionFilter
@@ -34,8 +35,7 @@ def chosen_partitions(
     if policy.selected:
         chosen &= set(policy.selected)
     if policy.regex is not None:
-        matches = _compiled(policy.regex).fullmatch
-        chosen = {path for path in chosen if matches(path)}
+        chosen &= _compiled(policy.regex).matching(chosen)
     if policy.recent is None and not policy.skip_newest:
         return frozenset(chosen)
     newest_first = sorted(chosen, key=lambda path: _order(path, partitioning), reverse=True)
@@ -43,10 +43,10 @@ def chosen_partitions(
     return frozenset(newest_first[policy.skip_newest : end])
 
 
-def _compiled(regex: str) -> re.Pattern[str]:
+def _compiled(regex: str) -> LinearRegex:
     try:
-        return re.compile(regex)
-    except re.error as error:
+        return LinearRegex(regex)
+    except RegexError as error:
         raise InvalidDataError(
             f"clustering.plan.partitions.regex: {regex!r} is no regular expression ({error}); mend it"
         ) from error

@@ -26,6 +26,7 @@ from parquetry.runtime.spark.generated import with_generated
 from parquetry.runtime.spark.keys import literal, partition_path_sql, quoted, record_key_sql
 from parquetry.runtime.spark.row_hash import has_map, hashable, hashable_value
 from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, failures_translated, session_settings
+from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.spark.stage import GENERATED_WRONG, PARTITION
 from parquetry.runtime.spec import Column
 
@@ -236,6 +237,8 @@ def _twice(name: str) -> InvalidDataError:
 
 
 def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: bool) -> DataFrame:
+    if delete_when:
+        check_expression(frame.sparkSession, delete_when, place="delete_when")
     conditions = [f"({delete_when})"] if delete_when else []
     if by_flag and (given := _find(frame.schema, DELETE_FLAG)):
         if not isinstance(given.dataType, T.BooleanType | T.NullType):
@@ -256,6 +259,7 @@ def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: boo
 def _where(frame: DataFrame, delete_when: str | None) -> DataFrame:
     if not delete_when:
         return frame
+    check_expression(frame.sparkSession, delete_when, place="delete_when")
     with failures_translated("delete_when"):
         return frame.where(delete_when)
 

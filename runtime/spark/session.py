@@ -172,6 +172,8 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
         place = named["file"] if named else "a file"
         return CorruptTableError(f"{what}: {place} is not a whole parquet file; restore it from a copy")
     message = _CALLED.sub("", text.strip()).partition("\n")[0]
+    if "java.lang.StackOverflowError" in message:
+        return InvalidDataError(f"{what}: the SQL is nested too deeply for Spark; compute it in steps")
     state = _SQL_STATE.search(text)
     blames_data = state is not None and state["kind"] in _DATA_STATES
     if blames_data or _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(message):

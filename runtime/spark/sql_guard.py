@@ -1,79 +1,231 @@
-"""Declared SQL may compute, not run other programs: refused on Spark's own parsed plan."""
+"""SQL of specs computes with the rows it is given: what else it names is refused on Spark's own parsed plan.
+
+What a plan may consist of is listed; every other part is refused, one that a later Spark adds too. A query
+reads ``source`` and what it makes in WITH; an expression reads no relation at all. Nothing is analysed
+before that, as the analysis of ``csv.`/path` `` opens the file.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
+from py4j.java_collections import JavaArray
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.sql_rules import (
+    MOST_CHARACTERS,
+    SOURCE,
+    why_function_is_refused,
+    why_table_function_is_refused,
+)
 
-FORBIDDEN_FUNCTIONS = frozenset({"reflect", "java_method", "try_reflect"})
-_LINE = 80
-_FUNCTION = "org.apache.spark.sql.catalyst.analysis.UnresolvedFunction"
-_TRANSFORM = "ScriptTransformation"
-_COMPUTED_NAME = "WithUnresolvedIdentifier"
+_LINE: Final = 80
+_CATALYST: Final = "org.apache.spark.sql.catalyst."
+# Of the packages `analysis` and `plans.logical`, of Spark 3.5 to 4.3.
+_PLANS: Final = frozenset(
+    """
+    Aggregate Distinct Except Filter Generate GlobalLimit Intersect Join LateralJoin LimitAll LocalLimit
+    LocalRelation Offset OneRowRelation Pivot Project RepartitionByExpression Sample Sort SubqueryAlias Union
+    Unpivot UnresolvedHaving UnresolvedHint UnresolvedInlineTable UnresolvedPivot UnresolvedQualify
+    UnresolvedRelation UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTableValuedFunction
+    UnresolvedWith WithWindowDefinition
+    """.split()  # noqa: SIM905 - thirty words read better as a text
+)
+_UNRESOLVED_EXPRESSIONS: Final = frozenset(
+    """
+    MultiAlias UnresolvedAlias UnresolvedAttribute UnresolvedExtractValue UnresolvedFunction
+    UnresolvedGenerator UnresolvedOrdinal UnresolvedRegex UnresolvedStar UnresolvedStarExcept
+    UnresolvedStarExceptOrReplace UnresolvedSubqueryStar
+    """.split()  # noqa: SIM905 - a dozen words read better as a text
+)
+# Operators and literals, which the parser makes at once; not `expressions.objects`, which calls methods.
+_EXPRESSION: Final = re.compile(
+    re.escape(_CATALYST) + r"expressions\.(?:(?:aggregate|json|variant|xml)\.)?[A-Z]\w*(?:\$.*)?"
+)
+_REMEDIES: Final = {
+    "ScriptTransformation": "TRANSFORM runs another program and is refused; use SQL functions",
+    "PlanWithUnresolvedIdentifier": "IDENTIFIER() hides what is read and is refused; write the name",
+    "ExpressionWithUnresolvedIdentifier": "IDENTIFIER() hides what is called and is refused; write the name",
+    "RelationTimeTravel": "a past state of a table is refused; read source as it is",
+    "NamedParameter": "parameters are refused, as nothing gives them values; write the value",
+    "PosParameter": "parameters are refused, as nothing gives them values; write the value",
+}
+_Names = frozenset[str]
 
 
 def check_query(spark: SparkSession, text: str, *, place: str) -> None:
-    """Return when ``text`` is one SELECT that calls nothing forbidden; else InvalidDataError."""
-    _refuse_forbidden(spark, _parsed(spark, text, place=place, expression=False), place)
+    """Return when ``text`` is one SELECT that reads ``source`` alone; else InvalidDataError."""
+    _Guard(spark, place).check(_parsed(spark, text, place=place, expression=False), frozenset({SOURCE}))
 
 
 def check_expression(spark: SparkSession, text: str, *, place: str) -> None:
-    """Return when ``text`` is one expression that calls nothing forbidden; else InvalidDataError."""
-    _refuse_forbidden(spark, _parsed(spark, text, place=place, expression=True), place)
+    """Return when ``text`` is one expression that only computes; else InvalidDataError."""
+    _Guard(spark, place).check(_parsed(spark, text, place=place, expression=True), None)
 
 
 def _parsed(spark: SparkSession, text: str, *, place: str, expression: bool) -> Any:
+    if len(text) > MOST_CHARACTERS:
+        raise InvalidDataError(
+            f"{place}: the SQL has {len(text):,} characters, and {MOST_CHARACTERS:,} are read at most; "
+            "join with a table of the values instead"
+        )
+    if "${" in text:
+        raise InvalidDataError(
+            f"{place}: '${{' is refused, as Spark replaces it by its settings and the environment; "
+            "write the value"
+        )
     parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001  # PySpark has no public parser
     try:
-        return parser.parseExpression(text) if expression else parser.parseQuery(text)
+        # Not parseQuery: that of Spark 3.5 passes over what stands behind the query.
+        return parser.parseExpression(text) if expression else parser.parsePlan(text)
     except ParseException as error:
         first = str(error).strip().splitlines()[0]
         raise InvalidDataError(
             f"{place}: {shown_sql(text)} is not understood: {first}; correct the SQL"
         ) from error
+    except Py4JJavaError as error:
+        if not str(error.java_exception).startswith("java.lang.StackOverflowError"):
+            raise
+        raise InvalidDataError(
+            f"{place}: {shown_sql(text)} is nested too deeply for Spark; compute it in steps"
+        ) from error
 
 
-def _refuse_forbidden(spark: SparkSession, plan: Any, place: str) -> None:
-    for node in _nodes(spark, plan):
-        kind = node.getClass().getName()
-        if kind.endswith(_TRANSFORM):
-            raise InvalidDataError(
-                f"{place}: TRANSFORM runs another program and is refused; use SQL functions"
+class _Guard:
+    """Walks a parsed plan; a scope is the relations that a node may name, None where no query may stand."""
+
+    def __init__(self, spark: SparkSession, place: str) -> None:
+        jvm: Any = spark._jvm  # noqa: SLF001 - the classes of Scala's objects
+        class_of = jvm.java.lang.Class.forName
+        self._product = class_of("scala.Product")
+        self._iterable = class_of("scala.collection.Iterable")
+        self._node = class_of(_CATALYST + "trees.TreeNode")
+        self._plan = class_of(_CATALYST + "plans.logical.LogicalPlan")
+        self._catalog: Any = spark._jsparkSession.sessionState().catalog()  # noqa: SLF001
+        self._keeps_case = spark.conf.get("spark.sql.caseSensitive") == "true"
+        self._place = place
+        self._called: set[tuple[str, ...]] = set()
+
+    def check(self, root: Any, names: _Names | None) -> None:
+        """Return when all below ``root`` is on the lists; else InvalidDataError.
+
+        A parsed plan is made of case classes and collections, so walking those misses no part of it,
+        in whatever Spark version it was parsed.
+        """
+        pending: list[tuple[Any, _Names | None]] = [(root, names)]
+        while pending:
+            node, scope = pending.pop()
+            if isinstance(node, JavaArray):
+                pending.extend((part, scope) for part in node)
+            elif not isinstance(node, JavaObject):
+                continue
+            elif self._iterable.isInstance(node):
+                pending.extend((part, scope) for part in _drained(node.iterator()))
+            elif self._product.isInstance(node):
+                pending.extend(self._parts(node, scope))
+
+    def _parts(self, node: Any, scope: _Names | None) -> Iterator[tuple[Any, _Names | None]]:
+        if self._node.isInstance(node):
+            kind = node.getClass().getName()
+            if self._plan.isInstance(node):
+                if scope is None:
+                    raise self._refused(
+                        "an expression reads no other rows, and a query within it is refused; "
+                        "compute it in the select of the source"
+                    )
+                self._check_plan(node, kind, scope)
+                if kind.endswith(".UnresolvedWith"):
+                    yield from self._with(node, scope)
+                    return
+            else:
+                self._check_expression(node, kind)
+                if kind.endswith((".Literal", ".UnresolvedAttribute")):
+                    return
+        for part in _drained(node.productIterator()):
+            yield part, scope
+
+    def _with(self, node: Any, scope: _Names) -> Iterator[tuple[Any, _Names | None]]:
+        """Each query of WITH sees those before it, and itself only where it is recursive."""
+        # `allowRecursion`, the only flag among its fields, which Spark 3.5 lacks.
+        recursive = any(part is True for part in _drained(node.productIterator()))
+        for named in _drained(node.cteRelations().iterator()):
+            inner = scope | {self._cased(str(named._1()))}  # noqa: SLF001 - a tuple of Scala's
+            yield named._2(), inner if recursive else scope  # noqa: SLF001
+            scope = inner
+        yield node.child(), scope
+
+    def _check_plan(self, node: Any, kind: str, scope: _Names) -> None:
+        package, _, name = kind.rpartition(".")
+        is_known = name in _PLANS and package in (_CATALYST + "analysis", _CATALYST + "plans.logical")
+        if not is_known and kind != _CATALYST + "expressions.PipeOperator":
+            raise self._unlisted(kind)
+        if name == "UnresolvedRelation":
+            parts = tuple(map(str, _drained(node.multipartIdentifier().iterator())))
+            if len(parts) != 1 or self._cased(parts[0]) not in scope or node.isStreaming():
+                shown = ".".join(parts)
+                raise self._refused(
+                    f"{shown!r} is no relation of the query: it reads {SOURCE} and what it names in WITH "
+                    "alone; make it a source of a table of its own"
+                )
+        if name == "UnresolvedTableValuedFunction":
+            self._check_rows_of(_name_of(node.name()))
+
+    def _check_expression(self, node: Any, kind: str) -> None:
+        package, _, name = kind.rpartition(".")
+        if not _EXPRESSION.fullmatch(kind) and not (
+            package == _CATALYST + "analysis" and name in _UNRESOLVED_EXPRESSIONS
+        ):
+            raise self._unlisted(kind)
+        if name == "UnresolvedGenerator":
+            self._check_rows_of(_name_of(node.name()))
+        if name == "UnresolvedFunction":
+            called = _name_of(node.nameParts())
+            refused = why_function_is_refused(called, node.arguments().size())
+            if refused is not None:
+                raise self._refused(
+                    f"the function {'.'.join(called)} is refused, as {refused}; use SQL functions"
+                )
+            self._check_known(called)
+
+    def _check_rows_of(self, name: tuple[str, ...]) -> None:
+        refused = why_table_function_is_refused(name)
+        if refused is not None:
+            raise self._refused(f"the function {'.'.join(name)} is refused, as {refused}; use one of Spark's")
+
+    def _check_known(self, name: tuple[str, ...]) -> None:
+        """A name that the session does not know is looked up in the catalog, which may load a jar for it."""
+        if name in self._called:
+            return
+        self._called.add(name)
+        if self._catalog.lookupBuiltinOrTempFunction(name[-1]).isEmpty():
+            raise self._refused(
+                f"there is no function {name[-1]!r} in Spark or in this session; correct its name"
             )
-        if kind.endswith(_COMPUTED_NAME):
-            raise InvalidDataError(
-                f"{place}: IDENTIFIER() hides what is called and is refused; write the name"
-            )
-        if kind == _FUNCTION:
-            name = str(node.nameParts().last()).lower()
-            if name in FORBIDDEN_FUNCTIONS:
-                raise InvalidDataError(f"{place}: the function {name} is refused; use SQL functions")
+
+    def _unlisted(self, kind: str) -> InvalidDataError:
+        name = kind.rpartition(".")[2]
+        remedy = f"{name} of Spark's plan is not on the list of what SQL of specs may do; write it otherwise"
+        return self._refused(_REMEDIES.get(name, remedy))
+
+    def _refused(self, what: str) -> InvalidDataError:
+        return InvalidDataError(f"{self._place}: {what}")
+
+    def _cased(self, name: str) -> str:
+        # Beyond ASCII, Java and Python do not agree on which letters are one.
+        return name.lower() if name.isascii() and not self._keeps_case else name
 
 
-def _nodes(spark: SparkSession, root: Any) -> Iterator[Any]:
-    """Every Scala object below ``root``: plans, expressions, subqueries and what lies between.
-
-    A parsed plan is made of case classes and collections, so walking those misses no part of it,
-    in whatever Spark version it was parsed.
-    """
-    jvm: Any = spark._jvm  # noqa: SLF001
-    product = jvm.java.lang.Class.forName("scala.Product")
-    iterable = jvm.java.lang.Class.forName("scala.collection.Iterable")
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if not hasattr(node, "_target_id"):
-            continue
-        if iterable.isInstance(node):
-            pending.extend(_drained(node.iterator()))
-        elif product.isInstance(node):
-            yield node
-            pending.extend(_drained(node.productIterator()))
+def _name_of(name: Any) -> tuple[str, ...]:
+    """The parts of a function's name, which is a list of them, or an identifier with a database before it."""
+    if name.getClass().getSimpleName() == "FunctionIdentifier":
+        return tuple(str(name.unquotedString()).split("."))
+    return tuple(map(str, _drained(name.iterator())))
 
 
 def _drained(iterator: Any) -> Iterator[Any]:

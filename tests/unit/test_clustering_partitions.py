@@ -35,6 +35,22 @@ def test_a_regular_expression_matches_the_whole_path():
         chosen_partitions(["a"], PartitionFilter(regex="("), Partitioning())
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "regex", ["(a+)+", "(a|aa)+b?c", "(a*)*b", "(.*)*x", "((a{0,9}){0,9}){0,9}x", "(a|a?)+$"]
+)
+def test_a_regular_expression_is_matched_at_once(regex):
+    paths = [f"{'a' * 200}{number}!" for number in range(100)]
+    assert chosen_partitions(paths, PartitionFilter(regex=regex), Partitioning()) == frozenset()
+    assert chosen_partitions(["é/\udcff"], PartitionFilter(regex="./."), Partitioning()) == {"é/\udcff"}
+
+
+@pytest.mark.parametrize("regex", ["a)|(b", r"(a)\1", "(?=a)a", "(a{0,999}){0,999}", "(" * 2000])
+def test_a_regular_expression_without_bound_is_refused(regex):
+    with pytest.raises(InvalidDataError, match=r"partitions\.regex: .* is no regular expression .*; mend it"):
+        chosen_partitions(["a"], PartitionFilter(regex=regex), Partitioning())
+
+
 @pytest.mark.parametrize(
     ("kind", "ascending"),
     [

@@ -230,14 +230,14 @@ def test_a_file_is_at_one_place_however_its_path_is_spelled(path, place):
 
 
 def test_one_star_does_not_cross_folders():
-    assert glob_expression("*.csv").fullmatch("a.csv")
-    assert not glob_expression("*.csv").fullmatch("x/a.csv")
-    assert not glob_expression("[!x]a.csv").fullmatch("/a.csv")
+    assert glob_expression("*.csv").matching(["a.csv"])
+    assert not glob_expression("*.csv").matching(["x/a.csv"])
+    assert not glob_expression("[!x]a.csv").matching(["/a.csv"])
 
 
 def test_a_name_with_a_line_break_matches_as_any_other():
-    assert glob_expression("**").fullmatch("x/a\nb.csv")
-    assert glob_expression("**/*.csv").fullmatch("x\ny/a\nb.csv")
+    assert glob_expression("**").matching(["x/a\nb.csv"])
+    assert glob_expression("**/*.csv").matching(["x\ny/a\nb.csv"])
 
 
 def test_a_file_that_hadoop_is_still_writing_is_left_out(landing):
@@ -263,3 +263,39 @@ def test_the_folder_before_the_first_wildcard_can_be_asked_for(landing):
     (landing / "elsewhere").mkdir()
     for path in ("elsewhere/*.csv", "landing/nothing*", "landing/*/nothing", "*.csv"):
         assert list_files(path, base=str(landing), must_exist=True) == ()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "**/" * 12 + "*.csv",
+        "**/" * 1000 + "*.csv",
+        "*" * 400 + "x.csv",
+        "**a" * 300 + "x.csv",
+        "{a,**}" * 200 + "x.csv",
+        "{*,?,**/}" * 100 + "x.csv",
+        "[a-z]*" * 200 + "x.csv",
+    ],
+    ids=["twelve", "thousand", "stars", "letters", "braces", "mixed", "classes"],
+)
+def test_a_pattern_of_many_wildcards_is_matched_at_once(tmp_path, pattern):
+    folder = tmp_path / "landing" / ("a/" * 100)
+    folder.mkdir(parents=True)
+    for number in range(50):
+        (folder / f"{'a' * 200}{number}.csv").touch()
+    expected = 50 if pattern.endswith("/*.csv") else 0
+    assert len(list_files(f"landing/{pattern}", base=str(tmp_path))) == expected
+
+
+def test_a_pattern_longer_than_any_path_is_refused(tmp_path):
+    for pattern in ("*" * 5000, "[" * 1_000_000, "{a," * 100_000):
+        with pytest.raises(InvalidDataError, match="characters, and no path has more than 4,096; shorten it"):
+            list_files(pattern, base=str(tmp_path))
+
+
+def test_names_that_are_no_utf_8_match_by_their_characters():
+    assert glob_expression("a?.csv").matching(["a\udcff.csv", "ab.csv", "a/.csv", "abc.csv"]) == {
+        "a\udcff.csv",
+        "ab.csv",
+    }

@@ -1,0 +1,58 @@
+"""What SQL of specs may name: one list, for the check without Spark and for that on Spark's own plan.
+
+A spec is written by anybody who can open a pull request, and is carried out with the credentials of the
+table. So its SQL computes with the rows that it is given: it reads no other relation, and calls nothing that
+runs code or opens files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+SOURCE: Final = "source"
+"""The one relation of a ``select``, besides those that it makes itself in WITH."""
+
+MOST_CHARACTERS: Final = 100_000
+"""Of one SQL text: reading takes time and memory by its length, on the driver and here."""
+
+TABLE_FUNCTIONS: Final = frozenset(
+    """
+    explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer range stack
+    variant_explode variant_explode_outer
+    """.split()  # noqa: SIM905 - a dozen words read better as a text
+)
+"""What may stand in FROM, or behind LATERAL VIEW: makes rows of its arguments alone."""
+
+_OF_SPARK: Final = frozenset({(), ("builtin",), ("system", "builtin"), ("session",), ("system", "session")})
+_RUNS_JAVA: Final = "it runs code of the cluster's Java"
+_OPENS_FILES: Final = "it opens files by their paths"
+_REFUSED: Final = {
+    "reflect": _RUNS_JAVA,
+    "java_method": _RUNS_JAVA,
+    "try_reflect": _RUNS_JAVA,
+    "from_protobuf": _OPENS_FILES,
+    "to_protobuf": _OPENS_FILES,
+}
+# Behind these come options, which can name a schema's file or address.
+_ARGUMENTS_BEFORE_OPTIONS: Final = {"from_avro": 2, "schema_of_avro": 1, "from_xml": 2, "schema_of_xml": 1}
+
+
+def why_function_is_refused(name: Sequence[str], arguments: int = 0) -> str | None:
+    """The reason, as a clause, why SQL may not call a function with so many arguments; None where it may."""
+    *qualifiers, last = (part.lower() for part in name)
+    if tuple(qualifiers) not in _OF_SPARK:
+        return "it is a function of a catalog, which holds code of others"
+    if last in _REFUSED:
+        return _REFUSED[last]
+    if arguments > _ARGUMENTS_BEFORE_OPTIONS.get(last, arguments):
+        return "its options can name files"
+    return None
+
+
+def why_table_function_is_refused(name: Sequence[str]) -> str | None:
+    """The reason, as a clause, why a function may make no rows in FROM or LATERAL VIEW; None where it may."""
+    refused = why_function_is_refused(name)
+    if refused is None and name[-1].lower() not in TABLE_FUNCTIONS:
+        return f"in FROM and LATERAL VIEW only {', '.join(sorted(TABLE_FUNCTIONS))} are called"
+    return refused

@@ -1,0 +1,102 @@
+"""Specs' SQL on real Spark: what reads, runs or writes anything else is refused, and ordinary SQL is not."""
+
+from __future__ import annotations
+
+import pyspark
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.sql_guard import check_expression, check_query
+from tests.support.hostile_sql import (
+    HOSTILE_EXPRESSIONS,
+    HOSTILE_QUERIES,
+    HOSTILE_QUERIES_OF_SPARK_4,
+    ORDINARY_EXPRESSIONS,
+    ORDINARY_QUERIES,
+    ORDINARY_QUERIES_OF_SPARK_4,
+)
+
+pytestmark = pytest.mark.spark
+
+IS_4 = not pyspark.__version__.startswith("3.")
+
+
+@pytest.fixture(scope="module")
+def views(spark):
+    """Views of the session that have the names which the attacks read."""
+    for name in ("source", "foo", "bar"):
+        spark.range(1).createOrReplaceTempView(name)
+    yield
+    for name in ("source", "foo", "bar"):
+        spark.catalog.dropTempView(name)
+
+
+@pytest.mark.parametrize("text", HOSTILE_EXPRESSIONS)
+def test_hostile_expressions_are_refused(spark, views, text):
+    with pytest.raises(InvalidDataError, match=r"^x: "):
+        check_expression(spark, text, place="x")
+
+
+@pytest.mark.parametrize("text", [*HOSTILE_QUERIES, *HOSTILE_QUERIES_OF_SPARK_4])
+def test_hostile_queries_are_refused(spark, views, text):
+    with pytest.raises(InvalidDataError, match=r"^x: "):
+        check_query(spark, text, place="x")
+
+
+@pytest.mark.parametrize("text", ORDINARY_EXPRESSIONS)
+def test_ordinary_expressions_pass(spark, text):
+    check_expression(spark, text, place="x")
+
+
+@pytest.mark.parametrize("text", [*ORDINARY_QUERIES, *(ORDINARY_QUERIES_OF_SPARK_4 if IS_4 else ())])
+def test_ordinary_queries_pass(spark, text):
+    check_query(spark, text, place="x")
+
+
+def test_a_scope_ends_with_its_query(spark):
+    check_query(spark, "select * from (with foo as (select 1) select * from foo) x", place="x")
+    with pytest.raises(InvalidDataError, match="'foo' is no relation of the query"):
+        check_query(spark, "select * from (with foo as (select 1) select * from foo) x, foo", place="x")
+
+
+def test_names_keep_their_case_where_the_session_does(spark):
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        with pytest.raises(InvalidDataError, match="'SOURCE' is no relation of the query"):
+            check_query(spark, "select * from SOURCE", place="x")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_function_of_the_session_may_be_called(spark):
+    spark.udf.register("doubled", lambda number: number * 2)
+    check_expression(spark, "doubled(id) = '4'", place="x")
+    with pytest.raises(InvalidDataError, match="there is no function 'tripled'"):
+        check_expression(spark, "tripled(id) = '4'", place="x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 10_000 + "1" + ")" * 10_000,
+        "case when a then " * 10_000 + "1" + " end" * 10_000,
+        "not " * 10_000 + "a",
+        "1" + " + 1" * 20_000,
+        "1" + " + 1" * 200_000,
+        "a in (" + "1, " * 200_000 + "1)",
+    ],
+    ids=["brackets", "cases", "negations", "sum", "long sum", "long list"],
+)
+def test_sql_that_spark_cannot_read_is_an_error_of_the_sql(spark, text):
+    with pytest.raises(InvalidDataError, match=r"^x: .*(is not understood|nested too deeply|characters)"):
+        check_expression(spark, text, place="x")
+
+
+def test_sql_that_spark_cannot_analyse_is_an_error_of_the_sql(spark):
+    column = F.col("id") > 1
+    for _ in range(5000):
+        column = ~column
+    with pytest.raises(InvalidDataError, match=r"^x: the SQL is nested too deeply"), failures_translated("x"):
+        spark.range(1).select(column)
