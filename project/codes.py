@@ -404,8 +404,8 @@ _ALL = (
         "SQL refused",
         "SQL of a spec computes with the rows it is given. A select reads `source` and what it names in "
         "WITH, an expression no relation at all. reflect, java_method, try_reflect, TRANSFORM ... USING and "
-        "functions of a catalog run code of others; some functions open files. `run` checks Spark's own parse "
-        "by the same rules.",
+        "functions of a catalog run code of others; some functions open files. `run` holds Spark's parse "
+        "against the same rules.",
         "Compute the value in the job that produces the source.",
     ),
     _code(
