@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace import Workspace
 from parquetry.project.model import Launcher
 from parquetry.runtime.job import JobPlan
-from parquetry.runtime.main import execute, start_spark
-from parquetry.runtime.spark_log import NAME, keep_log
+from parquetry.runtime.main import execute, log_rules, start_spark
+from parquetry.runtime.spark_log import ANYTHING, NAME, LogRules, keep_log
 
 
 def new_run_id() -> str:
@@ -37,11 +37,12 @@ def launcher_for(workspace: Workspace, run_id: str) -> Callable[[tuple[JobPlan, 
 def _in_process(jobs: tuple[JobPlan, ...], *, log: Path) -> Launch:
     """One session for all jobs, started when the first one has rows to read."""
     packages = tuple(dict.fromkeys(package for job in jobs for package in job.spark.packages))
+    rules = reduce(LogRules.__or__, map(log_rules, jobs), ANYTHING)
 
     def session(job: JobPlan) -> Any:
         hide_pandas_warnings()
         job = replace(job, spark=replace(job.spark, packages=packages))
-        return start_spark(job, log=keep_log(log))
+        return start_spark(job, log=keep_log(log), rules=rules)
 
     return lambda job: execute(job, session=session)
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.scripts import render_job
+from parquetry.compiler.secrets import references
 from parquetry.compiler.shipping import write_package
+from parquetry.compiler.submit_arguments import submit_arguments
 from parquetry.compiler.workspace import Workspace
-from parquetry.project.interpolate import Secret
 from parquetry.runtime.codec import from_json_value, json_object
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.job import JobKind, JobPlan
-from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, report_path
-from parquetry.runtime.spark_log import NAME, keep_log, see_log
-
-_PY_FILES = "--py-files"
+from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, log_rules, report_path
+from parquetry.runtime.spark_log import NAME, keep_log, piped, see_log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +38,12 @@ class SparkSubmit:
         """
         if job.kind not in (JobKind.INGEST, JobKind.CLUSTER):
             return execute(job)
+        job = self._with_hidden(job)
         script = self.folder / f"{job.table}.{job.name}.py"
         package = write_package(self.folder / "parquetry.zip")
         source = render_job(job, file=script.name, package=package.name, report=self._report(job))
         script.write_text(source, encoding="utf-8")
+        script.chmod(0o600)
         returncode, document = self._follow(job, self.command(job, script, package))
         reported = self._reported(job)
         document = document or reported
@@ -60,16 +60,21 @@ class SparkSubmit:
             )
         return from_json_value(JobResult, document, place="result of spark-submit")
 
+    def _with_hidden(self, job: JobPlan) -> JobPlan:
+        """The job with the settings that its command line cannot have, secrets by reference."""
+        hidden = submit_arguments(self.workspace.project.target.spark).hidden
+        return replace(job, spark=replace(job.spark, conf={**job.spark.conf, **references(hidden)}))
+
     def command(self, job: JobPlan, script: Path, package: Path) -> list[str]:
-        """The words of the command; ``--py-files`` of the target's own arguments are shipped too."""
-        spark = self.workspace.project.target.spark
+        """The words of the command, none of which is secret: every user of this machine can read them.
+
+        ``--py-files`` of the target's own arguments are shipped too.
+        """
+        own = submit_arguments(self.workspace.project.target.spark)
         master = [] if job.spark.master is None else ["--master", job.spark.master]
         packages = ["--packages", ",".join(job.spark.packages)] if job.spark.packages else []
-        conf = [f"--conf={key}={value}" for key, value in spark.conf.items() if not isinstance(value, Secret)]
-        given = [a.reveal() if isinstance(a, Secret) else a for a in spark.submit_args]
-        arguments, shipped = _without_py_files(given)
-        files = [_PY_FILES, ",".join([str(package), *shipped])]
-        return [_program(), *master, *packages, *conf, *arguments, *files, str(script)]
+        files = ["--py-files", ",".join([str(package), *own.files])]
+        return [_program(), *master, *packages, *own.words, *files, str(script)]
 
     def _report(self, job: JobPlan) -> str:
         return report_path(f"{self.run_id}.{job.name}")
@@ -78,15 +83,13 @@ class SparkSubmit:
         """The exit code and the result line; everything else that the job says goes into the run's log."""
         environment = {"PYSPARK_PYTHON": sys.executable} | dict(os.environ)
         result: Mapping[str, Any] = {}
-        file = keep_log(self.folder / NAME)
-        opened = nullcontext(sys.stderr) if file is None else file.open("a", encoding="utf-8", buffering=1)
-        with opened as log:
+        with piped(keep_log(self.folder / NAME), log_rules(job)) as log:
             try:
                 # Whatever a library prints there is no reason to leave the job alone.
                 child = subprocess.Popen(
                     command,
                     stdout=subprocess.PIPE,
-                    stderr=log,
+                    stderr=log.end,
                     encoding="utf-8",
                     errors="backslashreplace",
                     env=environment,
@@ -101,7 +104,7 @@ class SparkSubmit:
                     if line.startswith(RESULT_PREFIX):
                         result = json_object(line.removeprefix(RESULT_PREFIX).encode(), place=RESULT_PREFIX)
                     else:
-                        log.write(f"{job.table} {job.name}: {line}")
+                        log.write(line, prefix=f"{job.table} {job.name}: ")
         return child.returncode, result
 
     def _reported(self, job: JobPlan) -> Mapping[str, Any]:
@@ -121,18 +124,3 @@ def _program() -> str:
         return str(Path(home, "bin", "spark-submit"))
     beside = Path(sys.executable).parent / "spark-submit"
     return str(beside) if beside.exists() else "spark-submit"
-
-
-def _without_py_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments without ``--py-files``, of which spark-submit heeds the last one, and its files."""
-    kept: list[str] = []
-    files: list[str] = []
-    words: Iterator[str] = iter(arguments)
-    for word in words:
-        if word == _PY_FILES:
-            files += next(words, "").split(",")
-        elif word.startswith(f"{_PY_FILES}="):
-            files += word.partition("=")[2].split(",")
-        else:
-            kept.append(word)
-    return kept, [file for file in files if file]

@@ -197,8 +197,8 @@ _ALL = (
         "PQ205",
         "Secret in the wrong place",
         "Environment variables whose names begin with PARQUETRY_SECRET_ may be read only under a target's"
-        " spark and storage, where they are printed as ***, and there not as a part of an address, which they"
-        " would be sent to.",
+        " spark and storage, where they are printed as ***: not as a part of an address, which they would be"
+        " sent to, and not on a command line, where every user of the machine would read them.",
         "Move the value to an option for credentials, or rename the variable if it is no secret.",
     ),
     _code(

@@ -44,6 +44,7 @@ class Site(StrEnum):
     SPEC = "spec"
     TARGET = "target"
     CREDENTIALS = "credentials"
+    COMMAND_LINE = "command line"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +158,10 @@ def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: Declare
             hint = "declare a variable under vars and read that"
             raise TemplateProblem("PQ203", f"env_var('{name}') is accepted only under targets", hint)
         if name.startswith(PRIVATE_PREFIX):
+            if site is Site.COMMAND_LINE:
+                summary = f"secret '{name}' would be on a command line, which every user of the machine reads"
+                hint = "set it under spark.conf, where the job reads it, or in a file that is named here"
+                raise TemplateProblem("PQ205", summary, hint)
             if site is not Site.CREDENTIALS:
                 summary = (
                     f"secret '{name}' may be read only under spark and storage, and in no place or address"

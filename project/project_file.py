@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ from parquetry.project.spec_file import SpecFile, masked, spec_file
 from parquetry.project.template_syntax import TemplateProblem, is_template
 
 _UNKNOWN_WAREHOUSE = "${warehouse}"
+_CONF = ("--conf", "-c")
 _SECRET_NAME = re.compile(
     rf"^{PRIVATE_PREFIX}|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|ACCESS_KEY|API_KEY|PRIVATE_KEY",
     re.IGNORECASE,
@@ -105,7 +106,7 @@ def load_project_file(
     own = _declared_environment(root, report)
     declared = declared or Declared(names=own)
     scope = Scope(variables=values, target=TargetView(name=chosen or "default"), declared=declared)
-    reading = _reading(scope, variables_of, chosen, environment)
+    reading = _reading(root, scope, variables_of, chosen, environment)
     file = spec_file(document, Kind.PROJECT, reading)
     assert file is not None, "the document has a root"
     found.extend(file.diagnostics)
@@ -323,7 +324,34 @@ def _listed(targets: tuple[str, ...]) -> str:
     return f"{'the target is' if len(targets) == 1 else 'targets are'} {', '.join(sorted(targets))}"
 
 
+def _site(root: Node, path: DocumentPath) -> Site:
+    """What a part of a target may hold: what is not to be seen is on no command line, and in no address."""
+    site = Site.TARGET
+    match path[2:]:
+        case ("storage", *options):
+            names = [str(option) for option in options]
+            if names and _CREDENTIAL.search(names[-1]) and not any(map(_ADDRESS.search, names)):
+                site = Site.CREDENTIALS
+        case ("spark", "conf", str() as key):
+            site = _site_of_setting(key)
+        case ("spark", "submit_args", int() as index):
+            before, word = (str(root.at((*path[:-1], i)).value) for i in (max(index - 1, 0), index))
+            option, _, setting = word.partition("=")
+            if before in _CONF:
+                site = _site_of_setting(option)
+            else:
+                site = _site_of_setting(setting.partition("=")[0]) if option in _CONF else Site.COMMAND_LINE
+    return site
+
+
+def _site_of_setting(name: str) -> Site:
+    if name.lower().endswith("javaoptions"):
+        return Site.COMMAND_LINE
+    return Site.TARGET if _ADDRESS.search(name) else Site.CREDENTIALS
+
+
 def _reading(
+    root: Node,
     scope: Scope,
     variables_of: Mapping[str | None, Mapping[str, Any] | None],
     chosen: str | None,
@@ -335,30 +363,16 @@ def _reading(
         match path:
             case ("targets", str(), "vars", *_):
                 return None
-            case ("targets", str() as name, *rest):
-                site = Site.CREDENTIALS if _holds_credentials(rest) else Site.TARGET
+            case ("targets", str() as name, *_):
                 known = environment if name == chosen else None
                 view = TargetView(name=name)
                 variables = variables_of.get(name, scope.variables)
-                return site, replace(scope, variables=variables, target=view, environment=known)
+                return _site(root, path), replace(scope, variables=variables, target=view, environment=known)
             case ("defaults", *_) | ("description",):
                 return Site.SPEC, scope
         return None
 
     return reading
-
-
-def _holds_credentials(path: Sequence[str | int]) -> bool:
-    """Whether a part of a target may hold what is not to be seen, which what is connected to never is."""
-    names = [str(step) for step in path]
-    match names:
-        case ["storage", *options]:
-            return bool(_CREDENTIAL.search(options[-1])) and not any(map(_ADDRESS.search, options))
-        case ["spark", "conf", *key]:
-            return not any(map(_ADDRESS.search, key))
-        case ["spark", "submit_args", *_]:
-            return True
-    return False
 
 
 def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.personal_data import of_library
 
 
 class Conformer:
@@ -62,7 +63,7 @@ class Conformer:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidDataError(
                 f"{self._place}: column {field.name!r} of type {array.type} cannot be stored as "
-                f"{field.type}: {error}; declare a type that holds its values"
+                f"{field.type}: {of_library(str(error))}; declare a type that holds its values"
             ) from error
 
 

@@ -30,6 +30,7 @@ from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS,
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet_chunk import Chunk
 from parquetry.runtime.partition_metadata import put_partition_metadata
+from parquetry.runtime.personal_data import of_library
 from parquetry.runtime.timeline.commit import WriteStat
 
 _CONSTANT_COLUMNS: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
@@ -266,8 +267,8 @@ class BaseFileWriter:
             return self._encoder.encode(rows)
         except pa.ArrowInvalid as error:
             raise InvalidDataError(
-                f"{self._context.store.uri}/{self.name.path}: {error}; supply a value in every row, "
-                "or declare the column nullable"
+                f"{self._context.store.uri}/{self.name.path}: {of_library(str(error))}; "
+                "supply a value in every row, or declare the column nullable"
             ) from error
 
     def _count(self, origins: npt.NDArray[np.int8]) -> None:

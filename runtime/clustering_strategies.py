@@ -20,6 +20,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_policy import STITCH
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
+from parquetry.runtime.personal_data import of_library
 
 ENTRY_POINTS: Final = "parquetry.execution_strategies"
 
@@ -90,7 +91,7 @@ def asking(name: str) -> Iterator[None]:
     except Exception as failure:
         if name in BUILT_IN:
             raise
-        reason = " ".join(str(failure).split())
+        reason = of_library(" ".join(str(failure).split()))
         raise InvalidDataError(
             f"clustering.execution.strategy: {name!r} failed: {type(failure).__name__}: {reason}; mend the "
             "package that it comes from, or name another strategy"

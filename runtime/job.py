@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -18,7 +17,7 @@ from typing import Any
 
 from parquetry.runtime.codec import from_json_value, to_json_value
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.secret_values import hide
+from parquetry.runtime.secret_values import VARIABLE, hide, secrets_of
 from parquetry.runtime.source_files import join_base
 from parquetry.runtime.spec import TableSpec
 
@@ -108,6 +107,11 @@ class JobPlan:
         return TableOwner(project=self.project, target=self.target)
 
     @property
+    def secrets(self) -> frozenset[str]:
+        """The secret texts of its options, as far as they are known where this is asked."""
+        return secrets_of(self.storage) | secrets_of(self.spark.conf)
+
+    @property
     def name(self) -> str:
         """``ingest_landing``: unique within the table."""
         return f"{self.kind}_{self.source}" if self.source else str(self.kind)
@@ -171,7 +175,7 @@ def resolve_environment(
 def _resolve(value: Any, environment: Mapping[str, str]) -> Any:
     match value:
         case {"environment_text": str(text)} if len(value) == 1:
-            return _VARIABLE.sub(lambda found: _variable(found[1], environment), text)
+            return VARIABLE.sub(lambda found: _variable(found[1], environment), text)
         case Mapping():
             return resolve_environment(value, environment)
         case list() | tuple():
@@ -187,6 +191,3 @@ def _variable(name: str, environment: Mapping[str, str]) -> str:
         )
     hide([name])
     return environment[name]
-
-
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -27,6 +27,7 @@ from parquetry.runtime.column_types import (
     parse_type,
 )
 from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
+from parquetry.runtime.personal_data import of_library
 from parquetry.runtime.spec import Column
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -164,7 +165,7 @@ def _pandas_array(values: pd.Series[Any], kind: ColumnType, name: str) -> pa.Arr
                 return _one_array(pa.array(values, arrow_type(kind), from_pandas=True))
         except _REFUSED:
             pass
-        reason = " ".join(str(error).split())
+        reason = of_library(" ".join(str(error).split()))
         raise InvalidDataError(
             f"column {name!r} has values that are not of one type, and the table's is {kind}: {reason}; "
             "convert them before writing"
@@ -334,7 +335,7 @@ def _leaf(array: pa.Array, kind: Primitive | Decimal, place: str) -> pa.Array:
     try:
         return _exactly(array, wanted)
     except pa.ArrowException as error:
-        reason = " ".join(str(error).split())
+        reason = of_library(" ".join(str(error).split()))
         raise InvalidDataError(
             f"column {place!r} is {found} in the rows and {kind} in the table, which does not hold every "
             f"value: {reason}; round or convert the column before writing, or declare a wider type"

@@ -20,13 +20,21 @@ from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDa
 from parquetry.runtime.ingestion import find_due
 from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
 from parquetry.runtime.outcome import CommitResult
-from parquetry.runtime.personal_data import masked_clustering, masked_commit, masked_message
+from parquetry.runtime.personal_data import (
+    has_personal_columns,
+    mask_failure,
+    masked_clustering,
+    masked_commit,
+    masked_message,
+    nameless,
+)
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.secret_values import without_secrets
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.sweeping import REPORTS_FOLDER
+from parquetry.runtime.spark_log import ANYTHING, LogRules
 from parquetry.runtime.spec import Source
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, open_table
@@ -86,19 +94,27 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
     try:
         return _shown(_execute(job, session or start_spark), job)
     except ParquetryError as failure:
-        told = without_secrets(str(failure))
-        failure.args = (masked_message(told, job.spec, location=job.location),)
+        told = without_secrets(str(failure), values=job.secrets)
+        failure.args = (told, *failure.args[1:])
+        mask_failure(failure, job.spec, location=job.location)
         raise
+    except Exception as bug:
+        if isinstance(bug, OSError) or not has_personal_columns(job.spec):
+            raise
+        raise nameless(bug) from None
 
 
 def _shown(result: JobResult, job: JobPlan) -> JobResult:
     commit, clustering = result.commit, result.clustering
+
+    def shown(warning: str) -> str:
+        told = without_secrets(warning, values=job.secrets)
+        return masked_message(told, job.spec, location=job.location)
+
     return replace(
         result,
         commit=None if commit is None else masked_commit(commit, job.spec, location=job.location),
-        warnings=tuple(
-            masked_message(warning, job.spec, location=job.location) for warning in result.warnings
-        ),
+        warnings=tuple(shown(warning) for warning in result.warnings),
         clustering=(
             None if clustering is None else masked_clustering(clustering, job.spec, location=job.location)
         ),
@@ -120,11 +136,21 @@ def _execute(job: JobPlan, session: Callable[[JobPlan], SparkSession]) -> JobRes
             return _ingest(job, store, storage, session)
 
 
-def start_spark(job: JobPlan, *, log: Path | None = None) -> SparkSession:
-    """The running Spark session, or a new one as the job asks, whose words go into ``log``."""
+def start_spark(job: JobPlan, *, log: Path | None = None, rules: LogRules = ANYTHING) -> SparkSession:
+    """The running Spark session, or a new one as the job asks, whose words go into ``log``.
+
+    What it may say of the job is a part of the ``rules``.
+    """
     from parquetry.runtime.spark.start import start_session  # noqa: PLC0415  # only jobs that read rows need it
 
-    return start_session(job.spark, name=f"parquetry {job.table} {job.name}", log=log)
+    return start_session(
+        job.spark, name=f"parquetry {job.table} {job.name}", log=log, rules=rules | log_rules(job)
+    )
+
+
+def log_rules(job: JobPlan) -> LogRules:
+    """What may be written of what Spark says while it carries the job out."""
+    return LogRules(secrets=job.secrets, personal=has_personal_columns(job.spec))
 
 
 def spark_ended() -> ParquetryError | None:

@@ -149,6 +149,7 @@ def check_nesting(store: ObjectStore, rules: KeyRules, paths: Iterable[str]) -> 
         inner = None if outer else next(iter(store.list_folders(path)), None)
         if outer or inner:
             raise InvalidDataError(
-                f"partition {path!r} of {rules.partition_by[0]} and {outer or inner!r} would lie inside "
-                "each other and Hudi would miss rows; create the table with url_encode: true (the default)"
+                f"partition {path!r} of {rules.partition_by[0]} and partition {outer or inner!r} would lie "
+                "inside each other and Hudi would miss rows; create the table with url_encode: true "
+                "(the default)"
             )

@@ -1,15 +1,37 @@
-"""What secret variables hold, kept out of messages."""
+"""What is secret, and how its text is kept out of messages, logs and command lines.
+
+Secret are the values of environment variables and of options whose names say so, and the variables that a job
+refers to for its options (``{"environment_text": "${NAME}"}``).
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
-from typing import Final
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote
 
 from parquetry.runtime.personal_data import MASK
 
-_PREFIX: Final = "PARQUETRY_SECRET_"
+VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""An environment variable in the text of a reference."""
+
+_NAME: Final = re.compile(
+    r"secret|token|passw(?:or)?d|passphrase|credential|(?:access|account|api|private|sas)[._-]?key"
+    r"|connection[._-]?string|^key$",
+    re.IGNORECASE,
+)
+_ALWAYS: Final = "PARQUETRY_SECRET_"
+# Flags, and names of classes and files.
+_HARMLESS: Final = re.compile(
+    r"(?:providers?|enabled|class|factory|file|path|store|type|algorithm|duration|interval|bits|length)$",
+    re.IGNORECASE,
+)
+_IN_URL: Final = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 _SHORTEST: Final = 4
+_SHORTEST_LINE: Final = 16
 _HIDDEN: Final[set[str]] = set()
 
 
@@ -18,17 +40,63 @@ def hide(names: Iterable[str]) -> None:
     _HIDDEN.update(names)
 
 
-def is_hidden(name: str) -> bool:
-    """Whether the value of a variable may not be seen."""
-    return name.startswith(_PREFIX) or name in _HIDDEN
+def is_secret_name(name: str) -> bool:
+    """Whether what an environment variable or an option of that name holds is secret."""
+    if name.startswith(_ALWAYS):
+        return True
+    return _NAME.search(name) is not None and _HARMLESS.search(name) is None
 
 
-def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The text with ``***`` for the value of every variable that may not be seen.
+def without_secrets(
+    text: str, environment: Mapping[str, str] = os.environ, *, values: Collection[str] = ()
+) -> str:
+    """The text with ``***`` for secrets of the environment, for ``values``, and for passwords in URLs.
 
     Values of fewer than four characters stay: other words would be mistaken for them.
     """
-    values = {value for name, value in environment.items() if is_hidden(name)}
-    for value in sorted((v for v in values if len(v) >= _SHORTEST), key=len, reverse=True):
+    hidden = (value for name, value in environment.items() if is_secret_name(name) or name in _HIDDEN)
+    found = {*hidden, *values}
+    spelled = {spelling for value in found if len(value) >= _SHORTEST for spelling in _spellings(value)}
+    for value in sorted(spelled, key=len, reverse=True):
         text = text.replace(value, MASK)
-    return text
+    return _IN_URL.sub(MASK, text)
+
+
+def secrets_of(options: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """The secret texts in a job's options, those that it refers to and those that it holds."""
+    return frozenset(_secrets(options, environment, is_named=False))
+
+
+def secret_options(options: Mapping[str, Any]) -> frozenset[str]:
+    """The names of the options that refer to a secret or hold one."""
+    return frozenset(
+        name
+        for name, value in options.items()
+        if is_secret_name(name) or _is_reference(value) or (isinstance(value, str) and _IN_URL.search(value))
+    )
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """The value as it is, as JSON and URLs spell it, and its lines, as a log has them."""
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield quote(value, safe="")
+    yield from (line for line in value.splitlines() if len(line) >= _SHORTEST_LINE)
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, Mapping) and "environment_text" in value
+
+
+def _secrets(value: Any, environment: Mapping[str, str], *, is_named: bool) -> Iterator[str]:
+    match value:
+        case {"environment_text": str(text)} if len(value) == 1:
+            yield from (environment[name] for name in VARIABLE.findall(text) if name in environment)
+        case Mapping():
+            for name, item in value.items():
+                yield from _secrets(item, environment, is_named=is_named or is_secret_name(str(name)))
+        case list() | tuple():
+            for item in value:
+                yield from _secrets(item, environment, is_named=is_named)
+        case str() if is_named:
+            yield value

@@ -11,38 +11,30 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from parquetry.runtime.secret_values import is_hidden
+from parquetry.runtime.personal_data import MASK
+from parquetry.runtime.secret_values import without_secrets
 from parquetry.version import VERSION
 
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec", "s3fs", "click", "pyyaml")
-_SECRET_NAME = re.compile(
-    r"SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|ACCESS_KEY|API_KEY|PRIVATE_KEY", re.IGNORECASE
-)
-_IN_URL = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 # Folders of partitions, which may be personal, in the paths of files; a blank before a slash begins a path.
 _IN_PATH = re.compile(
     r"(?<![\w.])([\w.]+)=[^/\n'\"]*"
     r"(?=/(?:[^/\n]*[^/\s]/)*[^/\n]*\.(?:parquet|hoodie_partition_metadata))"
 )
-_SHORTEST = 4
-_MASK = "***"
 
 
 def write_report(bug: BaseException, *, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """The path of a new file, readable by this user alone, with command, versions and traceback."""
     text = "\n".join([*_head(arguments), "", "".join(traceback.format_exception(bug))])
-    content = without_secrets(text, environment).encode("utf-8", errors="backslashreplace")
+    content = masked(text, environment).encode("utf-8", errors="backslashreplace")
     with tempfile.NamedTemporaryFile(prefix="parquetry-", suffix=".traceback", delete=False) as report:
         report.write(content)
     return report.name
 
 
-def without_secrets(text: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The text with ``***`` for secret variables' values, passwords in URLs and partitions of files."""
-    values = {value for name, value in environment.items() if _SECRET_NAME.search(name) or is_hidden(name)}
-    for value in sorted((v for v in values if len(v) >= _SHORTEST), key=len, reverse=True):
-        text = text.replace(value, _MASK)
-    return _IN_PATH.sub(rf"\1={_MASK}", _IN_URL.sub(_MASK, text))
+def masked(text: str, environment: Mapping[str, str]) -> str:
+    """The text with ``***`` for secrets and for partitions of files."""
+    return _IN_PATH.sub(rf"\1={MASK}", without_secrets(text, environment))
 
 
 def _head(arguments: Sequence[str]) -> Iterator[str]:
@@ -57,7 +49,7 @@ def _masked_variables(arguments: Sequence[str]) -> Iterator[str]:
     for argument in arguments:
         if previous == "--var" or argument.startswith("--var="):
             name = argument.removeprefix("--var=").partition("=")[0]
-            yield f"--var={name}={_MASK}" if argument.startswith("--var=") else f"{name}={_MASK}"
+            yield f"--var={name}={MASK}" if argument.startswith("--var=") else f"{name}={MASK}"
         else:
             yield argument
         previous = argument
@@ -73,7 +65,7 @@ def _version(package: str) -> str:
 def report_bug(bug: BaseException) -> str:
     """What the user is told: what kind of bug, and where its report is."""
     path = write_report(bug, arguments=sys.argv[1:], environment=os.environ)
-    first = without_secrets((str(bug) or "no message").splitlines()[0])
+    first = masked((str(bug) or "no message").splitlines()[0], os.environ)
     return (
         f"a bug of parquetry ({type(bug).__name__}: {first}); please report it with the versions and the "
         f"traceback in {path}"

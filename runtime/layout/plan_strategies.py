@@ -15,6 +15,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_depth import DEEP
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext
+from parquetry.runtime.personal_data import of_library
 
 ENTRY_POINTS: Final = "parquetry.plan_strategies"
 
@@ -99,7 +100,7 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
         except ParquetryError:
             raise
         except Exception as failure:
-            reason = " ".join(str(failure).split())
+            reason = of_library(" ".join(str(failure).split()))
             raise _wrong(name, f"failed: {type(failure).__name__}: {reason}") from failure
         if reasons is None:
             raise _wrong(name, f"answered with {type(answer).__name__}, not with reasons by file id")

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, NotFoundError
+from parquetry.runtime.personal_data import of_library
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 _MIB, _GIB = 1024**2, 1024**3
@@ -178,5 +179,7 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     blames_data = state is not None and state["kind"] in _DATA_STATES
     if blames_data or _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(message):
         first = " ".join(message.split())
-        return InvalidDataError(f"{what}: Spark cannot compute the rows: {first}; mend the query or the data")
+        return InvalidDataError(
+            f"{what}: Spark cannot compute the rows: {of_library(first)}; mend the query or the data"
+        )
     return error

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
-from parquetry.runtime.personal_data import MASK, pii_columns
+from parquetry.runtime.personal_data import MASK, of_library, pii_columns
 from parquetry.runtime.source_files import FoundFile, open_file
 from parquetry.runtime.source_lines import LOOKED_THROUGH_BYTES, Fault, find_fault
 from parquetry.runtime.spec import Column, Source
@@ -54,12 +54,12 @@ class UnreadableFileError(Exception):
 def unreadable_file(file: str, error: Exception) -> UnreadableFileError:
     """The file by name, for an error for which :func:`is_nameless` holds."""
     text = str(error)
-    return UnreadableFileError(file, "it is empty" if _NO_COLUMNS in text else _reasons(text))
+    return UnreadableFileError(file, "it is empty" if _NO_COLUMNS in text else of_library(_reasons(text)))
 
 
 def unreadable_files(files: Sequence[str], error: Exception) -> InvalidDataError:
     """For an error about one file, or about several that each for itself can be read."""
-    reason = _CONDITION.sub("", str(error).splitlines()[0])
+    reason = of_library(_CONDITION.sub("", str(error).splitlines()[0]))
     if len(files) == 1:
         return InvalidDataError(
             f"{files[0]} cannot be read: {reason}; correct the file, or the source's options"
@@ -125,7 +125,7 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if found := _FILE.search(text):
-            reason = (explain(found["file"], text) if explain else None) or _reasons(text)
+            reason = (explain(found["file"], text) if explain else None) or of_library(_reasons(text))
             raise InvalidDataError(f"{place}: {UnreadableFileError(found['file'], reason)}") from error
         if is_of_missing_format(error):
             raise InvalidDataError(

@@ -19,6 +19,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.personal_data import of_library
 from parquetry.runtime.source_files import FoundFile, open_file
 from parquetry.runtime.spark.session import failures_translated, load_files
 from parquetry.runtime.spark.source_failures import (
@@ -234,7 +235,7 @@ def _header(file: FoundFile, options: Mapping[str, str], storage: Mapping[str, A
         try:
             begin = bytes(handle.read(_HEADER_BYTES))
         except OSError as error:
-            raise UnreadableFileError(file.file.path, str(error)) from error
+            raise UnreadableFileError(file.file.path, of_library(str(error))) from error
     try:
         text = begin.decode(options.get("encoding", options.get("charset", "utf-8")), errors="replace")
     except LookupError:  # an encoding that only Java knows
@@ -267,7 +268,9 @@ def _avro_schema(file: FoundFile, storage: Mapping[str, Any]) -> str:
         try:
             return str(fastavro.reader(handle).metadata["avro.schema"])
         except (ValueError, LookupError, EOFError, SchemaParseException) as error:
-            raise UnreadableFileError(file.file.path, f"it is no Avro file ({error})") from error
+            raise UnreadableFileError(
+                file.file.path, f"it is no Avro file ({of_library(str(error))})"
+            ) from error
 
 
 def _union_of_one_type(parts: Sequence[_Part]) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,13 +15,14 @@ from typing import Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.errors import SparkEndedError, SparkStartError
 from parquetry.runtime.java import find_java
 from parquetry.runtime.job import SparkSettings, resolve_environment
-from parquetry.runtime.spark_log import see_log
+from parquetry.runtime.secret_values import secret_options
+from parquetry.runtime.spark.jvm import start_jvm
+from parquetry.runtime.spark_log import ANYTHING, LogRules, in_force, obey, see_log
 
 _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
@@ -30,6 +32,10 @@ _DEFAULTS = {
 
 _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark 4 writes a failed query's whole trace, as JSON."""
+
+_REDACTED: Final = "spark.redaction.regex"
+_ALWAYS_REDACTED: Final = "(?i)secret|password|token|access[.]?key"
+"""Spark's own default."""
 
 _JVM_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
@@ -49,11 +55,14 @@ logger.utils.level = error
 """Warnings and errors as Spark prints them, but for those about every start on every machine."""
 
 
-def start_session(settings: SparkSettings, *, name: str, log: Path | None = None) -> SparkSession:
+def start_session(
+    settings: SparkSettings, *, name: str, log: Path | None = None, rules: LogRules = ANYTHING
+) -> SparkSession:
     """The session that is running, or a new one with ``settings``.
 
     Under spark-submit the master is the one that was given there and the JVM is running already. What a
-    JVM that is started here says goes into ``log``, with its workers' and PySpark's words; else to stderr.
+    JVM that is started here says goes into ``log`` by the ``rules``, with its workers' and PySpark's words;
+    else to stderr. That of spark-submit logs nothing more where the rows are personal.
     Raises MissingJavaError when a JVM would be needed and there is none that fits, SparkEndedError when the
     one that was started here is gone.
     """
@@ -62,6 +71,7 @@ def start_session(settings: SparkSettings, *, name: str, log: Path | None = None
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     running = SparkSession.getActiveSession()
     if running is not None:
+        _obey(running, rules, submitted=submitted)
         return running
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     options = {"spark.app.name": name}
@@ -72,24 +82,41 @@ def start_session(settings: SparkSettings, *, name: str, log: Path | None = None
     if settings.packages:
         given = [p for p in options.get("spark.jars.packages", "").split(",") if p]
         options["spark.jars.packages"] = ",".join(dict.fromkeys((*given, *settings.packages)))
+    options |= _redaction(settings)
     with _quiet_start({} if submitted else options) as quiet:
         try:
-            if log is not None and not submitted:
-                _start_jvm({**options, **quiet}, log)
+            if not submitted and SparkContext._gateway is None:  # noqa: SLF001 - nothing public tells
+                _start_jvm({**options, **quiet}, log, LogRules(secrets=rules.secrets))
             session = SparkSession.builder.config(map={**options, **quiet}).getOrCreate()
         except PySparkRuntimeError as error:
             raise SparkStartError(_why_not(options)) from error
     session.sparkContext.setLogLevel(options.get("spark.log.level", "ERROR"))
+    _obey(session, rules, submitted=submitted)
     return session
 
 
-def _start_jvm(options: Mapping[str, str], log: Path) -> None:
+def _obey(session: SparkSession, rules: LogRules, *, submitted: bool) -> None:
+    """Have the rules hold for what Spark says from now on; it has not seen a row of the job yet."""
+    obey(rules)
+    if rules.personal and submitted:
+        # The log is somebody else's, and executors follow the driver's level.
+        session.sparkContext.setLogLevel("OFF")
+
+
+def _redaction(settings: SparkSettings) -> Mapping[str, str]:
+    """What Spark is to mask in its user interface, event log and plans, beside what it knows by itself."""
+    names = secret_options(settings.conf)
+    if not names or _REDACTED in settings.conf:
+        return {}
+    return {_REDACTED: "|".join((_ALWAYS_REDACTED, *(re.escape(name) for name in sorted(names))))}
+
+
+def _start_jvm(options: Mapping[str, str], log: Path | None, rules: LogRules) -> None:
     """Start the JVM of this process, with the file as its stdout and stderr."""
-    _log_into(log)
-    conf = SparkConf().setAll([*options.items()])
-    with log.open("ab") as file:
-        gateway = launch_gateway(conf, popen_kwargs={"stdout": file, "stderr": file})
-    SparkContext(conf=conf, gateway=gateway)
+    if log is not None:
+        _log_into(log)
+    gateway = start_jvm(options, log=log, rules=rules)
+    SparkContext(conf=SparkConf().setAll([*options.items()]), gateway=gateway)
 
 
 def _log_into(log: Path) -> None:
@@ -100,6 +127,8 @@ def _log_into(log: Path) -> None:
 
         loggers += [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
     handler = logging.FileHandler(log, delay=True, encoding="utf-8")
+    handler.terminator = ""
+    handler.setFormatter(_Obedient())
     for logger in loggers:
         for other in [*logger.handlers]:
             logger.removeHandler(other)
@@ -110,6 +139,14 @@ def _log_into(log: Path) -> None:
         # Py4J logs a trace there when it is interrupted; our own warnings stay on stderr.
         root.addHandler(handler)
         logging.getLogger("parquetry").addHandler(logging.lastResort)
+
+
+class _Obedient(logging.Formatter):
+    """What may be told of a record by the rules of the JVM that this process has."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Lines with their ends, or nothing."""
+        return in_force().shown(f"{super().format(record)}\n")
 
 
 def has_ended(*, patience_seconds: float = 0.0) -> bool:

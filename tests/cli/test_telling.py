@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from parquetry.cli.bug_report import without_secrets, write_report
+from parquetry.cli.bug_report import masked, write_report
 from parquetry.cli.failures import guarded
 from parquetry.cli.telling import wanted_format
 from parquetry.runtime.errors import StalePlanError
@@ -153,11 +153,11 @@ def test_a_bug_leaves_a_report_with_versions_and_without_secrets(monkeypatch, ca
 
 def test_secrets_are_taken_out_longest_first_and_short_values_stay():
     given = {"A_SECRET": "abcd", "B_TOKEN": "abcdef", "C_PASSWORD": "x", "HOME": "/root"}
-    assert without_secrets("abcdef abcd x /root", given) == "*** *** x /root"
+    assert masked("abcdef abcd x /root", given) == "*** *** x /root"
     path = "/lake/t/p=Ada L/day=2026-01-01/1-2_0-0-0_20260101000000000.parquet"
-    assert without_secrets(f"size=3/4 of {path}", {}) == f"size=3/4 of {path}".replace(
-        "Ada L", "***"
-    ).replace("2026-01-01", "***")
+    assert masked(f"size=3/4 of {path}", {}) == f"size=3/4 of {path}".replace("Ada L", "***").replace(
+        "2026-01-01", "***"
+    )
 
 
 def test_a_report_takes_any_text():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from urllib.parse import quote
+
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
@@ -10,7 +13,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.errors import SparkStartError
 from parquetry.runtime.main import execute
-from parquetry.runtime.secret_values import without_secrets
+from parquetry.runtime.secret_values import is_secret_name, secret_options, secrets_of, without_secrets
 from parquetry.runtime.storage_s3_errors import failure
 from tests.support.project_folder import ProjectFolder
 
@@ -20,6 +23,44 @@ def test_values_are_masked_whole_and_those_that_are_too_short_to_be_told_from_wo
         "HOME": "home"
     }
     assert without_secrets("abcdef, abcd, xy, home", values) == "***, ***, xy, home"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("PARQUETRY_SECRET_FILE", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("AWS_ACCESS_KEY_ID", True),
+        ("spark.hadoop.fs.s3a.secret.key", True),
+        ("spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net", True),
+        ("spark.ssl.keyPassword", True),
+        ("key", True),
+        ("spark.hadoop.fs.s3a.aws.credentials.provider", False),
+        ("spark.security.credentials.hive.enabled", False),
+        ("spark.sql.shuffle.partitions", False),
+        ("record_key", False),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", False),
+    ],
+)
+def test_names_say_what_is_secret(name, is_secret):
+    assert is_secret_name(name) is is_secret
+
+
+def test_secrets_of_options_are_those_they_refer_to_and_those_under_such_names():
+    options = {
+        "key": {"environment_text": "a${KEY}b${GONE}"},
+        "client_kwargs": {"aws_session_token": "written", "region": "eu"},
+        "hosts": ["x"],
+    }
+    assert secrets_of(options, {"KEY": "found"}) == {"found", "written"}
+    assert secret_options(options | {"url": "https://u:p@host/x"}) == {"key", "url"}
+
+
+def test_a_secret_is_masked_as_json_and_urls_spell_it_and_line_by_line():
+    value = 'a"b/c\n-----BEGIN PRIVATE-----\nx'
+    text = f"{value} | {json.dumps(value)} | {quote(value, safe='')} | -----BEGIN PRIVATE-----"
+    assert without_secrets(text, {}, values=[value]) == '*** | "***" | *** | ***'
+    assert without_secrets("https://u:p@host/x", {}) == "https://***@host/x"
 
 
 def test_an_endpoint_that_is_secret_is_not_named(monkeypatch):

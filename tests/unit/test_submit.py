@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import sys
 import zipfile
 from dataclasses import replace
@@ -15,10 +17,12 @@ from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.submit import SparkSubmit
-from parquetry.compiler.workspace import jobs_of
+from parquetry.compiler.workspace import jobs_of, open_workspace
+from parquetry.runtime.job import resolve_environment
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document
 from parquetry.runtime.storage import open_store
 from tests.support.project_folder import ProjectFolder
+from tests.support.secrets_seen import files_with
 
 SPARK = {
     "launcher": "spark-submit",
@@ -68,6 +72,46 @@ def test_the_package_and_the_files_of_the_target_are_shipped_together(folder, su
         f"{folder.root}/parquetry.zip,mine.zip,b.py,c.py",
         f"{folder.root}/s.py",
     ]
+
+
+def test_a_secret_is_on_no_command_line_and_in_no_file_but_reaches_the_job(folder, monkeypatch):
+    monkeypatch.setenv("PARQUETRY_SECRET_KEY", "hunter22")
+    key = "{{ env_var('PARQUETRY_SECRET_KEY') }}"
+    conf = {"spark.a": "1", "spark.hadoop.fs.s3a.secret.key": key, "spark.ssl.keyPassword": "in clear"}
+    given = ["--conf", f"spark.b=x{key}", f"--conf=spark.c={key}", "-c", "spark.d=2", "--queue=main"]
+    spark = SPARK | {"conf": conf, "submit_args": given}
+    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": spark, "storage": {"secret": key}}})
+    workspace = open_workspace(folder.root, target=None, variables={}, environment=os.environ)
+    body = f"""
+import json, os
+from pathlib import Path
+sys.path[:] = {sys.path!r}
+report = {{"argv": sys.argv, "environment": dict(os.environ), "script": Path(script).read_text()}}
+Path({str(folder.root / "seen.json")!r}).write_text(json.dumps(report))
+print({RESULT_PREFIX!r} + json.dumps({{"table": "orders", "job": "ingest_landing"}}))
+print("the key is hunter22", file=sys.stderr)
+"""
+    pretending(folder, monkeypatch, body)
+    job = next(job for job in jobs_of(workspace, workspace.table("orders")) if job.source)
+    SparkSubmit(workspace=workspace, run_id="r1", folder=folder.root / "target/runs/r1")(job)
+    seen = json.loads((folder.root / "seen.json").read_text())
+    assert "hunter22" not in str(seen["argv"])
+    assert seen["argv"][3:6] == ["--conf=spark.a=1", "--conf=spark.d=2", "--queue=main"]
+    assert "in clear" not in str(seen["argv"])
+    assert seen["environment"]["PARQUETRY_SECRET_KEY"] == "hunter22"
+    assert files_with("hunter22", [folder.root / "target"]) == []
+    assert (folder.root / "target/runs/r1/spark.log").read_text() == "the key is ***\n"
+    scope = {}
+    exec(compile(seen["script"], "job.py", "exec"), {"__name__": "job", "__file__": "job.py"} | scope, scope)
+    assert resolve_environment(scope["JOB"]["spark"]["conf"]) == {
+        "spark.a": "1",
+        "spark.hadoop.fs.s3a.secret.key": "hunter22",
+        "spark.ssl.keyPassword": "in clear",
+        "spark.b": "xhunter22",
+        "spark.c": "hunter22",
+    }
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in (folder.root / "target/runs/r1").glob("*.py")}
+    assert modes == {0o600}
 
 
 def test_the_zip_holds_the_runtime_and_the_face_alike_every_time(tmp_path):

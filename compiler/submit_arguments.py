@@ -1,0 +1,82 @@
+"""The target's settings for spark-submit: what is on its command line, and what the job has itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from parquetry.errors import UsageError
+from parquetry.project.interpolate import Secret
+from parquetry.project.model import SparkSettings
+from parquetry.runtime.secret_values import secret_options
+
+_PY_FILES = "--py-files"
+_CONF = ("--conf", "-c")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitArguments:
+    """``words`` of the command line without secrets, ``files`` to ship, and the ``hidden`` settings."""
+
+    words: tuple[str, ...]
+    files: tuple[str, ...]
+    hidden: Mapping[str, str | Secret]
+
+
+def submit_arguments(spark: SparkSettings) -> SubmitArguments:
+    """Those of ``spark.conf`` and ``submit_args``; spark-submit heeds the last ``--py-files`` only.
+
+    UsageError for a secret that is no setting.
+    """
+    words: list[str] = []
+    files: list[str] = []
+    hidden: dict[str, str | Secret] = {}
+
+    def settle(key: str, value: str | Secret) -> None:
+        if isinstance(value, Secret) or secret_options({key: value}):
+            hidden[key] = value
+        else:
+            hidden.pop(key, None)
+            words.append(f"--conf={key}={value}")
+
+    for key, value in spark.conf.items():
+        settle(key, value)
+    for option, argument in _options(spark.submit_args):
+        if option in _CONF:
+            settle(*_split(argument))
+        elif isinstance(argument, Secret):
+            raise _misplaced(argument)
+        elif option == _PY_FILES:
+            files += [file for file in argument.split(",") if file]
+        else:
+            words.append(argument)
+    return SubmitArguments(words=tuple(words), files=tuple(files), hidden=hidden)
+
+
+def _options(arguments: Sequence[str | Secret]) -> Iterator[tuple[str, str | Secret]]:
+    """The values of the options that are looked into, with their option; other words with none."""
+    words = iter(arguments)
+    for word in words:
+        option, equals, _ = str(word).partition("=")
+        if option not in (*_CONF, _PY_FILES):
+            yield "", word
+        else:
+            yield option, _split(word)[1] if equals else next(words, "")
+
+
+def _split(word: str | Secret) -> tuple[str, str | Secret]:
+    """What is before the first ``=``, where no secret may be, and what is behind it."""
+    name, _, rest = str(word).partition("=")
+    if not isinstance(word, Secret):
+        return name, rest
+    template, text = word.template.partition("="), word.reveal().partition("=")
+    if not name == template[0] == text[0]:
+        raise _misplaced(word)
+    return name, Secret(masked=rest, template=template[2], names=word.names, _text=text[2])
+
+
+def _misplaced(word: Secret) -> UsageError:
+    return UsageError(
+        f"submit_args: {word} would be on the command line of spark-submit, which every user of the machine "
+        "can read; set it under spark.conf, which the job reads itself, or in a file that the argument names"
+    )

@@ -1,0 +1,118 @@
+"""A JVM for Spark that is started by this process, without a setting on a command line.
+
+PySpark hands settings over as arguments, which every user of the machine can read in ``/proc``. Here they
+are a file of properties that only this user can read: on Linux one in memory that is gone with this process,
+however it ends, elsewhere a temporary file. Java reads it while it starts, and no one later.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+
+from parquetry.runtime.spark_log import LogRules, piped
+
+_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+_SHELL: Final = "pyspark-shell"
+_FILE: Final = "--properties-file"
+
+
+def start_jvm(options: Mapping[str, str], *, log: Path | None, rules: LogRules) -> Any:
+    """The gateway of a new JVM with these settings over those of ``spark-defaults.conf``.
+
+    What it says goes into ``log`` by the rules; without one its stderr does so.
+    """
+    given = os.environ.get(_ARGUMENTS)
+    arguments, defaults = _without_file(shlex.split(given or _SHELL))
+    content = _read(defaults or _defaults()) + b"\n\n" + _properties(options)
+    with _readable(content) as file, piped(log, rules) as pipe:
+        os.environ[_ARGUMENTS] = shlex.join([_FILE, file, *arguments])
+        try:
+            streams = {"stderr": pipe.end} | ({} if log is None else {"stdout": pipe.end})
+            return launch_gateway(popen_kwargs=streams)
+        finally:
+            if given is None:
+                del os.environ[_ARGUMENTS]
+            else:
+                os.environ[_ARGUMENTS] = given
+
+
+@contextmanager
+def _readable(content: bytes) -> Iterator[str]:
+    """The path of a file with the content, for other processes of this user, as long as the block runs."""
+    with ExitStack() as stack:
+        file = _in_memory(stack) or _temporary(stack)
+        file.write(content)
+        file.flush()
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}" if isinstance(file.name, int) else file.name
+
+
+def _in_memory(stack: ExitStack) -> BinaryIO | None:
+    """A file without a name; None where there are none, or none that another process may open."""
+    try:
+        descriptor = os.memfd_create("spark.properties")
+    except (AttributeError, OSError):
+        return None
+    file = stack.enter_context(open(descriptor, "wb"))  # noqa: PTH123, SIM115 - it has no path
+    return file if os.access(f"/proc/{os.getpid()}/fd/{descriptor}", os.R_OK) else None
+
+
+def _temporary(stack: ExitStack) -> BinaryIO:
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="parquetry-"))
+    path = os.path.join(folder, "spark.properties")  # noqa: PTH118
+    return stack.enter_context(open(path, "xb", opener=lambda p, flags: os.open(p, flags, 0o600)))
+
+
+def _without_file(arguments: list[str]) -> tuple[list[str], Path | None]:
+    """The user's own arguments without the file of properties they name: Spark takes one only."""
+    kept: list[str] = []
+    file = None
+    words = iter(arguments)
+    for word in words:
+        if word == _FILE:
+            file = Path(next(words, ""))
+        elif word.startswith(f"{_FILE}="):
+            file = Path(word.partition("=")[2])
+        else:
+            kept.append(word)
+    return kept, file
+
+
+def _defaults() -> Path:
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")  # noqa: PTH118
+    return Path(folder) / "spark-defaults.conf"
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _properties(options: Mapping[str, str]) -> bytes:
+    """The settings as Java reads them from a file of properties."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in options.items()).encode()
+
+
+def _escaped(text: str) -> str:
+    return "".join(
+        character
+        if character.isascii() and (character.isalnum() or character in "._-/")
+        else _unit(character)
+        for character in text
+    )
+
+
+def _unit(character: str) -> str:
+    """The character by its numbers in UTF-16, as nothing in a file of properties means anything else."""
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
