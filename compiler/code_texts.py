@@ -167,6 +167,13 @@ TEXTS: Mapping[str, CodeText] = {
         "Find out who wrote it. Restore the file from a copy; or delete an applied record, then plan and "
         "apply again.",
     ),
+    "SC507": _text(
+        "The plan is that of an untrusted branch (`plan --untrusted`). Its author chose a location, an "
+        "option of storage, a plug-in or a key that the base does not name, and the reviewer has the "
+        "credentials that would be used. The table was not looked at.",
+        "Read the change. If it is as it should be, let the base have it first (merge the change of "
+        "`parquetry.yml` by itself), or plan the branch without --untrusted, as one of your own.",
+    ),
     "SC601": _text(
         "The allow entry names a change that this plan does not have: it was applied, or the code or the "
         "table is mistyped. Left standing it would allow the next such change unseen.",

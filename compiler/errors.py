@@ -49,5 +49,9 @@ class BlockedPlanError(ParquetryError):
     """The plan holds changes that may not be applied."""
 
 
+class UnnamedPlaceError(ParquetryError):
+    """An untrusted branch names what its base does not: it is not looked at."""
+
+
 class UnacceptableDriftError(ParquetryError):
     """A table has changed in a way that no spec can say."""

@@ -31,13 +31,19 @@ def find_undeclared(workspace: Workspace) -> tuple[Undeclared, ...]:
     whose names are declared, are not among them, nor are those that cannot be read or that are applied
     for another target.
     """
+    if not workspace.may_open(workspace.project.target.warehouse):
+        return ()
     root = str(workspace.project.root)
     known = {join_base(root, table.location_declared) for table in workspace.project.tables}
     names = {table.name for table in workspace.project.tables}
     found = _search(workspace, known)
     former = {join_base(root, place): place for place in _former(workspace)}
     seen = known | {join_base(root, table.location) for table in found}
-    elsewhere = [place for absolute, place in sorted(former.items()) if absolute not in seen]
+    elsewhere = [
+        place
+        for absolute, place in sorted(former.items())
+        if absolute not in seen and workspace.may_open(place)
+    ]
     found += [table for table in map_each(elsewhere, lambda place: _look(workspace, place)) if table]
     return tuple(sorted((t for t in found if t.spec.name not in names), key=lambda t: t.spec.name))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from parquetry.compiler.masking import personal_in_either
@@ -17,19 +17,25 @@ from parquetry.runtime.table import TableHandle
 
 
 def due_sources(
-    observation: Observation, declared: TableSpec, *, directory: str, storage: Mapping[str, Any]
+    observation: Observation,
+    declared: TableSpec,
+    *,
+    directory: str,
+    storage: Mapping[str, Any],
+    check: Callable[[Source], None] | None = None,
 ) -> tuple[DueSource, ...]:
     """The sources of the applied spec, in its order; none where nothing is applied.
 
     ``directory`` is where relative paths start and ``storage`` the options of the stores. A source
     that the run would fail on says why in ``problem``, masked by what is applied and by what is ``declared``.
+    ``check`` raises UnnamedPlaceError for a source that is not to be looked at, which ``problem`` says too.
     """
     handle = observation.handle
     if not observation.is_applied or handle.spec is None:
         return ()
     shown_by = personal_in_either(handle.spec, declared)
     return tuple(
-        _look_at(handle, source, shown_by, directory=directory, storage=storage)
+        _look_at(handle, source, shown_by, directory=directory, storage=storage, check=check)
         for source in handle.spec.sources
     )
 
@@ -41,9 +47,12 @@ def _look_at(
     *,
     directory: str,
     storage: Mapping[str, Any],
+    check: Callable[[Source], None] | None,
 ) -> DueSource:
     operation = str(source.operation)
     try:
+        if check is not None:
+            check(source)
         batch, size = _due_of(handle, source, directory=directory, storage=storage)
     except ParquetryError as error:
         problem = masked_message(str(error), shown_by, location=handle.store.uri)

@@ -250,12 +250,14 @@ class PlanWarning:
 class PlanOptions:
     """What besides project and target was asked for, so that the same plan can be asked for again.
 
-    Values of ``variables`` are masked where tables of the plan have columns with personal data.
+    Values of ``variables`` are masked where tables of the plan have columns with personal data. ``base`` is
+    that of an untrusted branch, as it was given: empty for the default branch.
     """
 
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    base: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

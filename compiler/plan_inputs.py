@@ -22,7 +22,8 @@ class Declared:
     """A table as the project declares it for the target, in ``file``. ``allowed`` is by code.
 
     ``is_written`` says whether a layer of the project gives a path a value of its own; ``jobs`` is
-    asked only for tables that change.
+    asked only for tables that change. ``unnamed`` is why the table of an untrusted branch is not looked at;
+    then ``base`` is what the base declares, if anything.
     """
 
     spec: TableSpec
@@ -30,6 +31,8 @@ class Declared:
     file: str
     origin: Callable[[str], str | None]
     is_written: Callable[[str], bool]
+    unnamed: str | None = None
+    base: TableSpec | None = None
     protected: bool = False
     allowed: Mapping[str, Allowance] = field(default_factory=dict)
     jobs: Callable[[], tuple[JobReference, ...]] = tuple

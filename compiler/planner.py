@@ -31,6 +31,7 @@ from parquetry.compiler.refusals import (
     refuse_forgetting,
     refuse_move,
     refuse_reverting,
+    refuse_unnamed,
     refuse_unusable,
 )
 from parquetry.compiler.returning import with_returning
@@ -125,6 +126,8 @@ def _unusable(
 def _planned(
     table: Declared, context: PlanContext, reader: TableReader
 ) -> tuple[Action | Blocked | None, TableFigures | None]:
+    if table.unnamed is not None:
+        return refuse_unnamed(table, table.unnamed), None
     observation = reader.observe(table)
     if observation is None:
         elsewhere = reader.find_elsewhere(table)

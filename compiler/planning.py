@@ -8,6 +8,7 @@ from functools import partial
 
 from parquetry.compiler.allowing import Allowance
 from parquetry.compiler.drift import Drift, observed_drift, unusable
+from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.excluded import excluded_files
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.forgetting import find_undeclared
@@ -44,11 +45,18 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
 
     With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
     what paying that is good for is foreseen from a bounded sample of rows, and its sources are listed;
-    with ``excluded`` besides, the files that clustering would leave.
+    with ``excluded`` besides, the files that clustering would leave. Of an untrusted branch nothing is
+    looked at that its base does not name.
     """
-    stores = {table.name: workspace.store(table) for table in workspace.tables}
+    unnamed = _unnamed(workspace)
+    looked_at = [table for table in workspace.tables if table.name not in unnamed]
+    stores = {table.name: workspace.store(table) for table in looked_at}
     seen = dict(zip(stores, map_each(stores.values(), _try_observe), strict=True))
-    ours = {name: table if _is_ours(workspace, table) else _Seen() for name, table in seen.items()}
+    unnamed |= _unnamed_plug_ins(workspace, seen)
+    ours = {
+        name: table if name not in unnamed and _is_ours(workspace, table) else _Seen()
+        for name, table in seen.items()
+    }
     drifts = dict(zip(stores, map_each(ours.values(), _drifts), strict=True))
     target = workspace.project.target
     context = PlanContext(
@@ -78,7 +86,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         was_never_written=lambda observation: observation.was_never_written(observation.handle.timeline()),
     )
     plan = make_plan(
-        (declared(workspace, table) for table in workspace.tables),
+        (_declared(workspace, table, unnamed) for table in workspace.tables),
         context=context,
         reader=reader,
         undeclared=find_undeclared(workspace) if workspace.is_whole else (),
@@ -97,7 +105,38 @@ def _options(workspace: Workspace, plan: Plan) -> PlanOptions:
         select=workspace.select,
         exclude=workspace.exclude,
         variables={name: MASK if hides else str(value) for name, value in workspace.variables.items()},
+        base=None if workspace.base is None else workspace.base.given,
     )
+
+
+def _unnamed(workspace: Workspace) -> dict[str, str]:
+    """Why tables of an untrusted branch are not looked at, by name."""
+    found = {}
+    for table in workspace.tables:
+        try:
+            workspace.check_named(table)
+        except UnnamedPlaceError as unnamed:
+            found[table.name] = str(unnamed)
+    return found
+
+
+def _unnamed_plug_ins(workspace: Workspace, seen: Mapping[str, _Seen]) -> dict[str, str]:
+    """The same for what is recorded in the tables: looking further would load what they name."""
+    found = {}
+    for name, table in seen.items():
+        spec = None if table.observation is None else table.observation.spec
+        try:
+            if workspace.base is not None and spec is not None:
+                workspace.base.check_plug_ins(spec)
+        except UnnamedPlaceError as unnamed:
+            found[name] = f"applied is {unnamed}"
+    return found
+
+
+def _declared(workspace: Workspace, table: ResolvedTable, unnamed: Mapping[str, str]) -> Declared:
+    """The table as the planner wants it, with why it is not looked at."""
+    base = None if workspace.base is None else workspace.base.specs.get(table.name)
+    return replace(declared(workspace, table), unnamed=unnamed.get(table.name), base=base)
 
 
 def declared(workspace: Workspace, table: ResolvedTable) -> Declared:
@@ -155,7 +194,14 @@ def _due(
         else None
     )
     ingest = map_each(
-        applied, lambda name: due_sources(applied[name], specs[name], directory=directory, storage=storage)
+        applied,
+        lambda name: due_sources(
+            applied[name],
+            specs[name],
+            directory=directory,
+            storage=storage,
+            check=None if workspace.base is None else workspace.base.check_source,
+        ),
     )
     return Due(
         debts=debts,
@@ -227,7 +273,7 @@ def _elsewhere(workspace: Workspace, table: Declared) -> Elsewhere | None:
     here = join_base(str(root), table.location)
     for candidate in candidates:
         there = join_base(str(root), candidate)
-        if there == here:
+        if there == here or not workspace.may_open(there):
             continue
         found = _try_observe(workspace.store_at(there)).observation
         if found is None or found.is_forgotten or found.foreign_to(workspace.owner_of(found)):

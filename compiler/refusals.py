@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES
+from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, spec_changes
 from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, RecipeStep
@@ -94,6 +94,21 @@ def refuse_forgetting(table: Undeclared, context: PlanContext) -> Blocked | None
         reason=f"commit {commit[:12]} declares this table and {_head(context.tree)} does not contain it: "
         "applying would forget it",
         remedy=f"{_reaching(commit, context.tree)} and plan again, or plan your tables with --select",
+    )
+
+
+def refuse_unnamed(table: Declared, why: str) -> Blocked:
+    """SC507 for a table of an untrusted branch that is not looked at, with what the branch changes of it."""
+    changes = ()
+    if table.base is not None:
+        changes = spec_changes(table.base, table.spec, origin=table.origin, is_written=table.is_written)
+    return _refusal(
+        table,
+        "SC507",
+        reason=f"not looked at, as the branch is not trusted: {why}",
+        remedy="read the change; if it is as it should be, let the base have it first, or plan the branch as "
+        "one of your own, without --untrusted",
+        changes=changes,
     )
 
 

@@ -31,6 +31,13 @@ def references(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _replace(value, reference) for key, value in options.items()}
 
 
+def templates(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the template of each secret: alike where they are declared alike."""
+    return {
+        key: _replace(value, lambda secret: {"template": secret.template}) for key, value in options.items()
+    }
+
+
 def reference(secret: Secret) -> dict[str, str]:
     """What is written down in place of one secret."""
     text = _ENV_VAR.sub(lambda found: "${" + found["name"] + "}", secret.template)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry import project
+from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.observation import observe
 from parquetry.compiler.revisions import files_at, load_before, load_known
 from parquetry.project import ResolvedTable, SelectionError
@@ -31,7 +32,7 @@ def changed_state(
     def is_changed(table: ResolvedTable) -> bool:
         try:
             seen = observe(store(table))
-        except (UnsupportedTableError, CorruptTableError):
+        except (UnsupportedTableError, CorruptTableError, UnnamedPlaceError):
             return True
         if seen is None or not seen.is_applied or seen.handle.applied is None or seen.foreign_to(owner):
             return True

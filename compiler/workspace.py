@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from parquetry import project
-from parquetry.compiler.errors import SpecError, UnappliedError, UnknownTableError
+from parquetry.compiler.errors import SpecError, UnappliedError, UnknownTableError, UnnamedPlaceError
 from parquetry.compiler.git import GitWorkTree, work_tree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.secrets import references, revealed
 from parquetry.compiler.selecting import changed_since, changed_state
+from parquetry.compiler.untrusted import Base, shown_to_strangers
 from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.diagnostics import one_of
 from parquetry.project.model import Budget
@@ -34,7 +35,8 @@ _NEWEST_AVRO_READER = "4.1.1"
 class Workspace:
     """A valid project with the tables that were selected. ``open`` makes stores of locations.
 
-    ``select``, ``exclude`` and ``variables`` are what was asked for.
+    ``select``, ``exclude`` and ``variables`` are what was asked for. For the project of an untrusted branch
+    ``base`` says what may be looked at: every store of the workspace asks it.
     """
 
     project: Project
@@ -43,6 +45,7 @@ class Workspace:
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     variables: Mapping[str, str]
+    base: Base | None = None
     open: Callable[[str, Mapping[str, Any]], ObjectStore] = open_store
 
     @property
@@ -57,7 +60,7 @@ class Workspace:
     @property
     def storage(self) -> dict[str, Any]:
         """The target's storage options, secrets revealed: for opening stores, never for writing down."""
-        return revealed(self.project.target.storage)
+        return revealed(self.project.target.storage) if self.base is None else self.base.storage
 
     def store(self, table: ResolvedTable) -> ObjectStore:
         """The store at the table's location."""
@@ -82,8 +85,28 @@ class Workspace:
         )
 
     def store_at(self, location: str) -> ObjectStore:
-        """The store at a location as it was declared: a relative one starts at the project's root."""
-        return self.open(join_base(str(self.project.root), location), self.storage)
+        """The store at a location as it was declared: a relative one starts at the project's root.
+
+        UnnamedPlaceError for one that an untrusted branch brought.
+        """
+        if self.base is None:
+            return self.open(join_base(str(self.project.root), location), self.storage)
+        self.base.check_storage(self.project)
+        return self.open(self.base.place(location), self.storage)
+
+    def may_open(self, location: str) -> bool:
+        """Whether :meth:`store_at` gives a store."""
+        try:
+            self.store_at(location)
+        except UnnamedPlaceError:
+            return False
+        return True
+
+    def check_named(self, table: ResolvedTable) -> None:
+        """UnnamedPlaceError where the table of an untrusted branch names what its base does not."""
+        if self.base is not None:
+            self.base.check_plug_ins(spec_of(table))
+            self.store(table)
 
     def allowed(self, table: ResolvedTable) -> Mapping[str, AllowEntry]:
         """What the project allows for the table, by code."""
@@ -102,9 +125,19 @@ def open_workspace(
     environment: Mapping[str, str] | None,
     select: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
+    base: Base | None = None,
 ) -> Workspace:
-    """The project in ``directory``; :class:`SpecError` carries its diagnostics."""
-    result = project.load(directory, target=target, variables=variables, environment=environment)
+    """The project in ``directory``; :class:`SpecError` carries its diagnostics.
+
+    With a ``base`` it is an untrusted branch's: see :mod:`parquetry.compiler.untrusted`.
+    """
+    declared = None
+    if base is not None and environment is not None:
+        environment, declared = shown_to_strangers(environment, base.declared), base.declared
+        target = target if base.project is None else base.project.target.name
+    result = project.load(
+        directory, target=target, variables=variables, environment=environment, declared=declared
+    )
     if result.project is None:
         raise SpecError(result.diagnostics, files=result.files)
     whole = Workspace(
@@ -112,6 +145,7 @@ def open_workspace(
         tables=result.project.tables,
         tree=work_tree(result.project.root),
         variables=variables,
+        base=base,
     )
     if not select and not exclude:
         return whole

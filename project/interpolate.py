@@ -80,7 +80,7 @@ class TargetView:
 class Declared:
     """The names of environment variables that are declared to be no secrets.
 
-    ``elsewhere`` says where, when it is not in the project that is read: then no other name is read at all.
+    ``elsewhere`` says where, when it is not in the project that is read.
     """
 
     names: frozenset[str] = frozenset()
@@ -167,7 +167,7 @@ def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: Declare
                     f"secret '{name}' may be read only under spark and storage, and in no place or address"
                 )
                 raise TemplateProblem("PQ205", summary, "rename the variable if it is no secret")
-        elif name not in declared and (site is not Site.CREDENTIALS or declared.elsewhere is not None):
+        elif name not in declared and site is not Site.CREDENTIALS:
             where = "in parquetry.yml" if declared.elsewhere is None else f"at {declared.elsewhere} first"
             raise TemplateProblem(
                 "PQ210",

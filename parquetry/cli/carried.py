@@ -15,13 +15,17 @@ _WITHOUT_PROJECT: Final = frozenset({"init", "schema", "show", "fmt"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """The options of the project that were typed; those from environment variables hold for any command."""
+    """The options of the project that were typed; those from environment variables hold for any command.
+
+    ``base`` is the base of a branch that is planned as an untrusted one.
+    """
 
     directory: Path | None = None
     target: str | None = None
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
+    base: str | None = None
 
     def into(self, command: str) -> str:
         """The command, to be typed in the same place, for the same project, target and tables."""
@@ -33,6 +37,10 @@ class Carried:
             *(("--var", f"{name}={value}") for name, value in self.variables),
         )
         there = command.split()
+        if self.base is not None and there[1:2] == ["plan"] and "--untrusted" not in there:
+            command = " ".join(
+                [command, "--untrusted", *(["--base", shlex.quote(self.base)] if self.base else [])]
+            )
         return " ".join([command, *(shlex.join(pair) for pair in options if pair[0] not in there)])
 
     def told(self, text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import SWITCH, ProjectRequest, output_options, project_options
+from parquetry.cli.options import SWITCH, UNTRUSTED, ProjectRequest, output_options, project_options
 from parquetry.cli.output import Output
 
 
@@ -26,22 +26,44 @@ from parquetry.cli.output import Output
     envvar="PARQUETRY_DUE",
     help="Add what the next run would do: files to ingest, debt to pay; -v: files it leaves, all partitions.",
 )
+@click.option(
+    "--untrusted",
+    is_flag=True,
+    type=SWITCH,
+    envvar=UNTRUSTED,
+    help="For what strangers wrote: open only what the base names, with the base's options and environment.",
+)
+@click.option(
+    "--base",
+    metavar="REV",
+    help="What an --untrusted branch is to be merged into. Default: the default branch of origin.",
+)
 @project_options
 @output_options("text", "json")
 def command(
-    *, request: ProjectRequest, output: Output, out: Path | None, detailed_exitcode: bool, due: bool
+    *,
+    request: ProjectRequest,
+    output: Output,
+    out: Path | None,
+    detailed_exitcode: bool,
+    due: bool,
+    untrusted: bool,
+    base: str | None,
 ) -> int:
     """Show what apply would change, and with --due what runs would work off.
 
     Starts no JVM and writes nothing to any table. A blocked change exits with 1, and the plan is
-    saved all the same.
+    saved all the same. Plan what strangers wrote with --untrusted: credentials go to no place, and the
+    environment to no text, that the base does not name.
     """
     from parquetry.cli.plan_view import PlanView
     from parquetry.cli.saving import save
     from parquetry.cli.workspaces import plan_for
     from parquetry.compiler.plan_codec import encode
 
-    plan = plan_for(request, due=due, excluded=output.verbose)
+    if base is not None and not untrusted:
+        raise click.UsageError("--base says what an untrusted branch is held against: add --untrusted")
+    plan = plan_for(request, due=due, excluded=output.verbose, untrusted=untrusted, base=base)
     if out is not None:
         save(out, encode(plan), option="--out")
     output.show(PlanView(saved=out, carried=request.carried, verbose=output.verbose), plan)

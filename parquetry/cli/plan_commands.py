@@ -16,6 +16,7 @@ def carried_by(plan: Plan) -> Carried:
         select=options.select,
         exclude=options.exclude,
         variables=tuple(options.variables.items()),
+        base=options.base,
     )
 
 
@@ -33,9 +34,12 @@ def told(plan: Plan, carried: Carried) -> Plan:
 
 
 def commands_again(plan: Plan) -> tuple[str, ...]:
-    """What plans the same tables again and, where that may be applied, what applies just that."""
+    """What plans the same tables again and, where that may be applied, what applies just that.
+
+    A branch that nobody trusts is merged before it is applied.
+    """
     carried = carried_by(plan)
     again = (carried.into("parquetry plan"),)
-    if plan.is_empty or plan.intent.blocked:
+    if plan.is_empty or plan.intent.blocked or plan.evidence.options.base is not None:
         return again
     return (*again, f"{carried.into('parquetry apply')} --approved {plan.plan_id}")

@@ -82,6 +82,8 @@ class PlanView:
     def _next(self, plan: Plan) -> list[str]:
         if plan.intent.blocked:
             return ["Next: resolve what is blocked, or leave these tables out with --exclude."]
+        if plan.intent.actions and plan.evidence.options.base is not None:
+            return ["Next: read what changes; it is applied once it is merged."]
         if plan.intent.actions and not self.applying:
             return [f"Next: {self._apply()}"]
         if plan.is_empty and plan.evidence.has_due:
@@ -96,7 +98,9 @@ class PlanView:
 
 
 def _headline(plan: Plan, paint: Paint) -> str:
-    words = (f"project {plan.intent.project}", f"target {plan.intent.target}", commit_text(plan))
+    base = plan.evidence.options.base
+    against = "" if base is None else f"untrusted, held against {base or 'the default branch of origin'}"
+    words = (f"project {plan.intent.project}", f"target {plan.intent.target}", commit_text(plan), against)
     made = paint.dim(", ".join(word for word in words if word))
     blocked = blocked_text(plan)
     return f"{paint.bad(blocked)}, {made}" if blocked else made

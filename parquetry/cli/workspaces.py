@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parquetry.cli.options import ProjectRequest
+from parquetry.cli.options import SWITCH, UNTRUSTED, ProjectRequest
+from parquetry.errors import UsageError
 
 if TYPE_CHECKING:
     from parquetry.compiler.plan import Plan
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
 
 
 def workspace_of(request: ProjectRequest) -> Workspace:
-    """The project at its target; SpecError when it is invalid."""
+    """The project at its target; SpecError when it is invalid, UsageError where nothing is to be trusted."""
     from parquetry.compiler.workspace import open_workspace
 
+    _refuse_untrusted()
     return open_workspace(
         request.directory,
         target=request.target,
@@ -33,10 +35,45 @@ def workspace_of(request: ProjectRequest) -> Workspace:
     )
 
 
+def _refuse_untrusted() -> None:
+    """UsageError where the environment says that the project is a stranger's: `plan` alone is for that."""
+    said = os.environ.get(UNTRUSTED, "")
+    if said and SWITCH.convert(said, None, None):
+        raise UsageError(
+            f"{UNTRUSTED} says that nobody trusts the project, and this command reads the environment and "
+            "opens what the project names; plan it with `parquetry plan`, or look at its files: `validate`, "
+            "`diff`, `explain` and `ls` open nothing"
+        )
+
+
+def untrusted_workspace(request: ProjectRequest, *, base: str | None) -> Workspace:
+    """The project as a branch that nobody trusts declares it: looked at as far as its base names things."""
+    from parquetry.compiler.untrusted import base_at
+    from parquetry.compiler.workspace import open_workspace
+
+    found = base_at(
+        request.directory,
+        base,
+        target=request.target,
+        variables=request.variables,
+        environment=os.environ,
+    )
+    return open_workspace(
+        request.directory,
+        target=request.target,
+        variables=request.variables,
+        environment=os.environ,
+        select=request.select,
+        exclude=request.exclude,
+        base=found,
+    )
+
+
 def reloader(request: ProjectRequest) -> Callable[[], Workspace]:
     """What gives the request's whole project as its files are then; SpecError when they are invalid."""
     from parquetry.compiler.workspace import open_workspace
 
+    _refuse_untrusted()
     return lambda: open_workspace(
         request.directory, target=request.target, variables=request.variables, environment=os.environ
     )
@@ -90,14 +127,18 @@ def table_named(request: ProjectRequest, table: str, *, must_exist: bool = True)
     return NamedTable(store=store, declared=spec_of(declared), owner=workspace.owner)
 
 
-def plan_for(request: ProjectRequest, *, due: bool, excluded: bool) -> Plan:
+def plan_for(
+    request: ProjectRequest, *, due: bool, excluded: bool, untrusted: bool, base: str | None
+) -> Plan:
     """The plan of the request's project and tables, as of now.
 
-    ``due`` adds what every table owes, ``excluded`` which files clustering would leave.
+    ``due`` adds what every table owes, ``excluded`` which files clustering would leave. ``untrusted`` is for
+    a branch that nobody trusts, to be merged into ``base``.
     """
     from parquetry.compiler.planning import plan_workspace
 
-    return plan_workspace(workspace_of(request), now_ms=now_ms(), due=due, excluded=excluded)
+    workspace = untrusted_workspace(request, base=base) if untrusted else workspace_of(request)
+    return plan_workspace(workspace, now_ms=now_ms(), due=due, excluded=excluded)
 
 
 def now_ms() -> int:

@@ -1,0 +1,208 @@
+"""What a plan of a branch that nobody trusts yet may read: what the base of the branch names.
+
+The author of a branch chooses places, options of storage, plug-ins and keys, and the reviewer has the
+credentials. So storage is opened with the options of the base, at places that the base names, and the
+environment is read by the names that the base declares.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from parquetry import project
+from parquetry.compiler.errors import UnnamedPlaceError
+from parquetry.compiler.git import object_named, repository_root
+from parquetry.compiler.revisions import RevisionError, files_at, load_known
+from parquetry.compiler.secrets import revealed, templates
+from parquetry.project import Project
+from parquetry.project.diagnostics import errors
+from parquetry.project.folder import PROJECT_FILE
+from parquetry.project.interpolate import MASK, Declared
+from parquetry.project.locations import LocationProblem, absolute, contains, normalised
+from parquetry.runtime.clustering_strategies import BUILT_IN as EXECUTION_STRATEGIES
+from parquetry.runtime.layout.clustering_policy import STITCH
+from parquetry.runtime.layout.plan_strategies import BUILT_IN as PLAN_STRATEGIES
+from parquetry.runtime.source_files import split_pattern
+from parquetry.runtime.spec import Source, TableSpec
+
+_DEFAULTS: Final = ("refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master")
+_SPELLED: Final = ("refs/heads/{}", "refs/tags/{}", "refs/remotes/{}")
+_GIVE: Final = "fetch the branch that this one is to be merged into, and name it: --base origin/BRANCH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The project at the ``revision`` that an untrusted branch is to be merged into.
+
+    ``project`` is None where the base has no project, or not the target: then it names nothing.
+    ``given`` is what it was asked for by, and ``repository`` the folder whose files the branch brought.
+    """
+
+    revision: str
+    given: str
+    root: Path
+    repository: Path
+    declared: Declared
+    project: Project | None = field(repr=False)
+    specs: Mapping[str, TableSpec] = field(repr=False)
+
+    @property
+    def storage(self) -> dict[str, Any]:
+        """The options that stores are opened with, secrets revealed: never to be written down."""
+        return {} if self.project is None else revealed(self.project.target.storage)
+
+    def place(self, location: str) -> str:
+        """The location in one spelling; UnnamedPlaceError where the base does not name it.
+
+        A place is named when the base declares it, or a folder above it, as a table's location or as the
+        warehouse. Below the repository no link may lead elsewhere.
+        """
+        place = self._absolute(location)
+        if self.project is None or not any(contains(named, place) for named in self._places(self.project)):
+            raise UnnamedPlaceError(f"{location} is no place that {self.revision} names")
+        self._check_links(place)
+        return place
+
+    def check_storage(self, branch: Project) -> None:
+        """UnnamedPlaceError where the branch reaches storage in another way than the base."""
+        ours = {} if self.project is None else templates(self.project.target.storage)
+        theirs = templates(branch.target.storage)
+        differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
+        if differing:
+            named = ", ".join(f"storage.{key}" for key in differing)
+            raise UnnamedPlaceError(f"{named} of target {branch.target.name} differs from {self.revision}")
+
+    def check_plug_ins(self, spec: TableSpec) -> None:
+        """UnnamedPlaceError for a strategy of somebody else, or a key, that the base does not name."""
+        known = {name for table in self.specs.values() for name in _plug_ins(table)}
+        for path, name in _plug_ins(spec):
+            if (path, name) not in known:
+                raise UnnamedPlaceError(f"{path} is {name}, which {self.revision} does not name")
+
+    def check_source(self, source: Source) -> None:
+        """UnnamedPlaceError for a source that the base does not have, and that is below no place it names."""
+        known = {self._absolute(s.path) for table in self.specs.values() for s in table.sources}
+        folder, _ = split_pattern(source.path)
+        if self._absolute(source.path) not in known:
+            self.place(folder)
+        self._check_links(self._absolute(folder))
+
+    def _places(self, base: Project) -> Iterator[str]:
+        yield base.target.warehouse
+        yield from (table.location for table in base.tables)
+
+    def _absolute(self, location: str) -> str:
+        try:
+            return absolute(self.root, normalised(location))
+        except LocationProblem as problem:
+            raise UnnamedPlaceError(f"{location} is no place that {self.revision} names") from problem
+
+    def _check_links(self, place: str) -> None:
+        """UnnamedPlaceError for a link on the way from the repository to the place, or anywhere in it."""
+        top = str(self.repository)
+        if not place.startswith("/") or not contains(top, place):
+            return
+        way = place[len(top) :].strip("/").split("/")
+        steps = (posixpath.join(top, *way[: index + 1]) for index in range(len(way)))
+        found = next((step for step in steps if os.path.islink(step)), None) or _link_in(place)  # noqa: PTH114
+        if found is not None:
+            raise UnnamedPlaceError(f"{found} is a link, which may lead to any place")
+
+
+def base_at(
+    directory: Path,
+    revision: str | None,
+    *,
+    target: str | None,
+    variables: Mapping[str, Any],
+    environment: Mapping[str, str],
+) -> Base:
+    """The base of the branch that is checked out in ``directory``.
+
+    Without a ``revision`` the branch of `origin` that a clone starts with. RevisionError where there is none,
+    or the project is not valid there.
+    """
+    commit = _commit(directory, revision)
+    named = revision or "the default branch of origin"
+    root = Path(os.path.realpath(directory))
+    declared, found = Declared(elsewhere=named), None
+    files = files_at(directory, commit)
+    if PROJECT_FILE in files:
+        first, unknown = load_known(directory, target=target, variables=variables, files=files)
+        if target is None or not first.lacks(target):
+            declared = replace(declared, names=_valid(first, named).environment)
+            known = {name: value for name, value in variables.items() if name not in unknown}
+            loaded = project.load(
+                directory, target=target, variables=known, environment=environment, files=files
+            )
+            found = _valid(loaded, named)
+    return Base(
+        revision=named,
+        given=revision or "",
+        root=root,
+        repository=repository_root(root) or root,
+        declared=declared,
+        project=found,
+        specs={
+            table.name: TableSpec.from_json(project.spec_fields(table), place=table.name)
+            for table in (() if found is None else found.tables)
+        },
+    )
+
+
+def shown_to_strangers(environment: Mapping[str, str], declared: Declared) -> dict[str, str]:
+    """The environment as an untrusted branch reads it: ``***`` stands for all that is not declared."""
+    return {name: value if name in declared else MASK for name, value in environment.items()}
+
+
+def _commit(directory: Path, revision: str | None) -> str:
+    """The commit of a revision, whose name no branch or tag of the stranger can take."""
+    names = _DEFAULTS if revision is None else (revision, *(form.format(revision) for form in _SPELLED))
+    found = {name: object_named(directory, f"{name}^{{commit}}").line for name in names}
+    commits = {commit for commit in found.values() if commit is not None}
+    if not commits:
+        what = (
+            "origin has no default branch here" if revision is None else f"there is no revision {revision!r}"
+        )
+        raise RevisionError(f"{what}; {_GIVE}")
+    if revision is not None and len(commits) > 1:
+        spelled = " and ".join(name for name, commit in found.items() if commit and name != revision)
+        raise RevisionError(
+            f"{revision} may be {spelled}, which are not the same commit; give one of them whole"
+        )
+    return next(commit for commit in found.values() if commit is not None)
+
+
+def _valid(loaded: project.LoadResult, named: str) -> Project:
+    if loaded.project is None:
+        first = errors(loaded.diagnostics)[0]
+        raise RevisionError(
+            f"the project is not valid at {named}: {first.file}: {first.message}; mend it there"
+        )
+    return loaded.project
+
+
+def _plug_ins(spec: TableSpec) -> Iterator[tuple[str, str]]:
+    """The strategies of somebody else, and the key, that a table names, by their paths."""
+    clustering = spec.extra.get("clustering") or {}
+    for part, built_in in (("plan", PLAN_STRATEGIES), ("execution", (STITCH, *EXECUTION_STRATEGIES))):
+        name = (clustering.get(part) or {}).get("strategy")
+        if isinstance(name, str) and name not in built_in:
+            yield f"clustering.{part}.strategy", name
+    if spec.files.encryption_key is not None:
+        yield "files.encryption_key", spec.files.encryption_key
+
+
+def _link_in(folder: str) -> str | None:
+    """A link in a folder or in one of those below; None without one."""
+    for top, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = os.path.join(top, name)  # noqa: PTH118 - there may be many
+            if os.path.islink(path):  # noqa: PTH114
+                return path
+    return None
