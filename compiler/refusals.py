@@ -99,7 +99,7 @@ def refuse_forgetting(table: Undeclared, context: PlanContext) -> Blocked | None
 
 def refuse_unnamed(table: Declared, why: str) -> Blocked:
     """SC507 for a table of an untrusted branch that is not looked at, with what the branch changes of it."""
-    changes = ()
+    changes: tuple[Change, ...] = ()
     if table.base is not None:
         changes = spec_changes(table.base, table.spec, origin=table.origin, is_written=table.is_written)
     return _refusal(

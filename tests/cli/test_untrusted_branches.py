@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import socket
+import subprocess
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
+from parquetry.compiler.errors import UnnamedPlaceError
+from parquetry.compiler.untrusted import base_at
 from tests.support.command_script import parquetry
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import EVENTS, ProjectFolder
+from tests.support.s3_server import BUCKET, s3_server
 
 SECRETS = {
     "AWS_ACCESS_KEY_ID": "AKIADONOTPRINT",
@@ -94,3 +101,240 @@ def test_a_secret_is_part_of_no_place(shop, listener, command, name):
         assert code in done.stdout + done.stderr
         assert shown(done, shop) == []
     assert listener.connections == 0
+
+
+def git(folder, *words):
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
+    command = ["git", "-C", str(folder.root), *identity, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(folder):
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "specs")
+
+
+def as_base(folder, **project):
+    """Commit the project, with these keys, as what `origin/main` has."""
+    folder.project(**project)
+    git(folder, "init", "-q")
+    commit(folder)
+    git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
+
+
+def untrusted(folder, *arguments, **changes):
+    return parquetry("plan", "--untrusted", *arguments, "-p", folder.root, **(SECRETS | changes))
+
+
+def blocked(done):
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "SC507" in done.stdout, done.stdout + done.stderr
+    assert "parquetry apply" not in done.stdout
+    return " ".join(done.stdout.split())
+
+
+LAKE = {"warehouse": "s3://lake/shop"}
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        {"endpoint_url": "{evil}"},
+        {"client_kwargs": {"endpoint_url": "{evil}"}},
+        {"endpoint_url": "{good}", "config_kwargs": {"proxies": {"http": "{evil}"}}},
+        {"endpoint_url": "{good}", "profile": "other"},
+        {"endpoint_url": "{good}", "anon": True},
+        {"endpoint_url": "{good}", "secret": "{{ env_var('PARQUETRY_SECRET_KEY') }}"},
+        {},
+    ],
+    ids=json.dumps,
+)
+def test_storage_is_reached_as_the_base_says_or_not_at_all(shop, storage):
+    with listening() as good, listening() as evil:
+        as_base(shop, targets={"dev": LAKE | {"storage": {"endpoint_url": good.url}}})
+        filled = json.loads(json.dumps(storage).replace("{evil}", evil.url).replace("{good}", good.url))
+        shop.project(targets={"dev": LAKE | {"storage": filled}})
+        done = untrusted(shop, "--out", shop.root / "plan.json", "--due")
+        assert "differs from the default branch of origin" in blocked(done)
+        assert shown(done, shop) == []
+        assert (good.connections, evil.connections) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "s3://lake/shop-evil/orders",
+        "s3://lake-evil/shop/orders",
+        "s3://lake",
+        "s3://lake@evil/shop/orders",
+        "s3://arn:aws:s3:eu-west-1:1:accesspoint/lake/shop",
+        "s3a://LAKE/shop/orders",
+        "/etc",
+        "file:///etc/ssl",
+    ],
+)
+def test_a_place_that_the_base_does_not_name_is_not_opened(shop, location):
+    with listening() as good:
+        target = LAKE | {"storage": {"endpoint_url": good.url}}
+        as_base(shop, targets={"dev": target})
+        shop.orders(location=location)
+        assert "is no place that" in blocked(untrusted(shop, "-s", "orders"))
+        assert "is no place that" in blocked(untrusted(shop, "-s", "state:changed"))
+        shop.orders()
+        shop.project(targets={"dev": target | {"warehouse": location}})
+        assert "is no place that" in blocked(untrusted(shop))
+        assert good.connections == 0
+
+
+def test_links_and_notes_of_the_branch_lead_nowhere(shop, tmp_path):
+    as_base(shop)
+    secret = tmp_path / "secret"
+    (secret / ".hoodie").mkdir(parents=True)
+    (secret / ".hoodie" / "hoodie.properties").write_text("hoodie.table.name=do-not-print\n")
+    (shop.root / "warehouse").mkdir()
+    shop.table.symlink_to(secret)
+    assert "is a link" in blocked(untrusted(shop))
+    shop.table.unlink()
+    (shop.table / ".hoodie").mkdir(parents=True)
+    (shop.table / ".hoodie" / "hoodie.properties").symlink_to(secret / ".hoodie" / "hoodie.properties")
+    done = untrusted(shop)
+    assert "is a link" in blocked(done)
+    shutil.rmtree(shop.root / "warehouse")
+    (shop.root / "warehouse").symlink_to(tmp_path)
+    assert "is a link" in blocked(untrusted(shop))
+    (shop.root / "warehouse").unlink()
+    (shop.root / "target").mkdir()
+    notes = {"dev": {"orders": "../secret", "gone": "../secret", "other": str(secret), "s3": "s3://x/y"}}
+    (shop.root / "target" / "locations.json").write_text(json.dumps(notes))
+    done = untrusted(shop, "--detailed-exitcode")
+    assert (done.returncode, "do-not-print" in done.stdout + done.stderr) == (3, False)
+
+
+def test_the_environment_is_read_by_the_names_of_the_base(shop):
+    as_base(shop, environment=["LAKE"], targets={"dev": {"warehouse": "./{{ env_var('LAKE') }}"}})
+    assert untrusted(shop, "--detailed-exitcode", LAKE="warehouse").returncode == 3
+    for name in ("PIN", "AWS_SECRET_ACCESS_KEY"):
+        read = f"./w-{{{{ env_var('{name}') }}}}"
+        shop.project(environment=["LAKE", name], targets={"dev": {"warehouse": read}})
+        done = untrusted(shop, LAKE="warehouse")
+        assert done.returncode == 1
+        assert f"PQ210 environment variable '{name}' is not declared at the default branch" in done.stderr
+        assert shown(done, shop) == []
+
+
+def test_nothing_that_is_shown_depends_on_a_secret(shop):
+    as_base(shop)
+    test = "env_var('PARQUETRY_SECRET_KEY') == 'our-s3cret-value'"
+    storage = {"secret": f"{{{{ 1 // (0 if {test} else 1) }}}}", "key": f"{{% if {test} %}}a{{% endif %}}"}
+    shop.project(targets={"dev": LAKE | {"storage": storage}})
+    said = [untrusted(shop, PARQUETRY_SECRET_KEY=value) for value in ("our-s3cret-value", "another")]
+    assert said[0].stdout == said[1].stdout
+    assert said[0].stderr == said[1].stderr
+
+
+def test_keys_and_plug_ins_are_those_of_the_base(shop):
+    as_base(shop)
+    shop.orders(files={"encryption_key": "env:PIN"})
+    assert "files.encryption_key is env:PIN, which" in blocked(untrusted(shop))
+    commit(shop)
+    done = untrusted(shop, "--base", "HEAD", "--detailed-exitcode")
+    assert done.returncode == 3, done.stdout
+    base = base_at(shop.root, "HEAD", target=None, variables={}, environment={})
+    spec = base.specs["orders"]
+    theirs = {**spec.extra["clustering"], "plan": {**spec.extra["clustering"]["plan"], "strategy": "evil"}}
+    with pytest.raises(UnnamedPlaceError, match=r"clustering.plan.strategy is evil"):
+        base.check_plug_ins(replace(spec, extra={**spec.extra, "clustering": theirs}))
+    landing = spec.sources[0]
+    base.check_source(landing)
+    for path in ("/etc/*", "../x/*.csv", "s3://x/*.csv", "landings/*.csv"):
+        with pytest.raises(UnnamedPlaceError):
+            base.check_source(replace(landing, path=path))
+    (shop.root / "landing" / "a.csv").symlink_to("/etc/passwd")
+    with pytest.raises(UnnamedPlaceError, match="is a link"):
+        base.check_source(landing)
+
+
+def test_no_branch_or_tag_of_a_stranger_is_the_base(shop):
+    as_base(shop)
+    shop.orders(location="/etc")
+    commit(shop)
+    git(shop, "branch", "origin/main")
+    blocked(untrusted(shop))
+    done = untrusted(shop, "--base", "origin/main")
+    assert done.returncode == 2
+    assert "origin/main may be refs/heads/origin/main and refs/remotes/origin/main" in done.stderr
+    blocked(untrusted(shop, "--base", "refs/remotes/origin/main"))
+    git(shop, "update-ref", "-d", "refs/remotes/origin/main")
+    done = untrusted(shop)
+    assert (done.returncode, "name it: --base origin/BRANCH" in done.stderr) == (2, True)
+    assert untrusted(shop, "--base", "--output=x").returncode == 2
+
+
+def test_a_base_without_the_project_or_the_target_names_nothing(shop):
+    git(shop, "init", "-q")
+    git(shop, "commit", "-q", "--allow-empty", "-m", "empty")
+    blocked(untrusted(shop, "--base", "HEAD"))
+    commit(shop)
+    shop.project(targets={"dev": {"warehouse": "./warehouse"}, "prod": {"warehouse": "./warehouse"}})
+    blocked(untrusted(shop, "--base", "HEAD", "--target", "prod"))
+    shop.write("tables/broken.yml", {"kind": "table"})
+    commit(shop)
+    done = untrusted(shop, "--base", "HEAD")
+    assert (done.returncode, "the project is not valid at HEAD: tables/broken.yml" in done.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_the_target_is_the_one_of_the_base(shop):
+    targets = {"dev": {"warehouse": "./warehouse"}, "prod": {"warehouse": "./prod"}}
+    as_base(shop, targets=targets)
+    shop.project(targets=targets, default_target="prod")
+    assert "target dev" in untrusted(shop).stdout
+
+
+def test_commands_that_open_things_refuse_the_project_of_a_stranger(shop):
+    as_base(shop)
+    for command in (
+        ["drift"],
+        ["doctor"],
+        ["compile"],
+        ["apply"],
+        ["run"],
+        ["inspect", "orders"],
+        ["ls", "-s", "state:changed"],
+    ):
+        done = parquetry(*command, "-p", shop.root, PARQUETRY_UNTRUSTED="1")
+        assert (done.returncode, "PARQUETRY_UNTRUSTED" in done.stdout + done.stderr) != (0, False), command
+        assert done.returncode in (1, 2), command
+    for command in (["validate"], ["ls"], ["diff", "--base", "HEAD"], ["explain", "orders"], ["plan"]):
+        assert parquetry(*command, "-p", shop.root, PARQUETRY_UNTRUSTED="1").returncode == 0, command
+    done = parquetry("plan", "--base", "HEAD", "-p", shop.root)
+    assert (done.returncode, "add --untrusted" in done.stderr) == (2, True)
+
+
+def test_what_the_base_names_is_planned_as_ever(tmp_path):
+    shop = ProjectFolder.create(tmp_path / "shop")
+    with s3_server() as options:
+        keys = {"key": "{{ env_var('ACCESS') }}", "secret": "{{ env_var('PARQUETRY_SECRET_KEY') }}"}
+        target = {"warehouse": f"s3a://{BUCKET}/shop", "storage": {**options, **keys}}
+        as_base(shop, targets={"dev": target})
+        applied = parquetry("apply", "--auto-approve", "-p", shop.root, ACCESS="AKIADONOTPRINT", **SECRETS)
+        assert applied.returncode == 0, applied.stderr
+        commit(shop)
+        git(shop, "update-ref", "refs/remotes/origin/main", "HEAD")
+        shop.orders(sizing={"max_file_size": "2MiB", "small_file_limit": "512KiB"})
+        shop.write("tables/events.yml", EVENTS)
+        commit(shop)
+        saved = [tmp_path / "untrusted.json", tmp_path / "trusted.json"]
+        mine = untrusted(shop, "--due", "--out", saved[0], ACCESS="AKIADONOTPRINT")
+        assert mine.returncode == 0, mine.stdout + mine.stderr
+        assert "sizing.max_file_size: 1MiB -> 2MiB" in mine.stdout
+        assert "events" in mine.stdout
+        parquetry("plan", "--out", saved[1], "-p", shop.root, ACCESS="AKIADONOTPRINT", **SECRETS)
+        ids = [json.loads(path.read_text())["plan_id"] for path in saved]
+        assert ids[0] == ids[1]
+        assert shown(mine, shop) == []
+        comment = parquetry("show", saved[0], "--format", "markdown").stdout
+        assert "parquetry plan --untrusted" in comment
+        assert "parquetry apply" not in comment

@@ -169,6 +169,7 @@ def test_reports_of_a_saved_plan_name_all_that_makes_the_same_plan_again(folder,
         "select": ["ord*"],
         "exclude": [],
         "variables": {"city": "Paris"},
+        "base": None,
     }
     assert next_command(said("show", saved)) == ["parquetry", "apply", saved, "--target", "prod", *typed[4:]]
     assert next_command(said(*apply[1:], *place)) == ["parquetry", "run", *place[:2], *typed]
