@@ -30,8 +30,10 @@ def command(
 ) -> int:
     """Create tables, record specs and evolve schemas, as planned.
 
-    With PLANFILE, exactly what was saved: nothing is planned again and nothing asked. Without,
-    the changes are planned, shown and asked about.
+    With PLANFILE, exactly what was saved: nothing is planned again and nothing asked. Its digest finds
+    damage, and nobody who edits the file and computes it anew: give --approved with the id that was
+    reviewed unless the file was in your hands alone. Without PLANFILE the changes are planned, shown and
+    asked about.
     """
     from parquetry.cli.apply_view import ApplyView
     from parquetry.cli.approval import approved_plan, saved_plan

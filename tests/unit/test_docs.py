@@ -27,6 +27,7 @@ LISTED = subprocess.run(
 MANUALS = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
     *sorted(ROOT.glob("docs/**/*.md")),
     *sorted(ROOT.glob("examples/*/*.md")),
     *sorted(ROOT.glob("benchmarks/*.md")),
@@ -88,7 +89,11 @@ def test_the_documentation_is_there():
 
 @pytest.mark.parametrize(
     ("index", "pages"),
-    [("README.md", "docs/how-to/*.md"), ("benchmarks/RESULTS.md", "benchmarks/[!R]*.md")],
+    [
+        ("README.md", "docs/how-to/*.md"),
+        ("README.md", "docs/explanation/*.md"),
+        ("benchmarks/RESULTS.md", "benchmarks/[!R]*.md"),
+    ],
 )
 def test_every_page_is_linked(index, pages):
     linked = {
@@ -115,6 +120,19 @@ def test_every_yaml_block_is_valid(manual, tmp_path):
     result = project.load(tmp_path, environment=None)
     assert [str(d) for d in result.diagnostics] == []
     assert result.project is not None
+
+
+def test_the_tests_that_the_threats_name_are_there():
+    text = (ROOT / "docs" / "explanation" / "threats.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) == text.count("`tests/")
+    missing = [
+        (file, name)
+        for file, name in named
+        if not (ROOT / file).is_file()
+        or (name and f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8"))
+    ]
+    assert missing == []
 
 
 def test_blocks_without_kind_are_marked_as_fragments():
