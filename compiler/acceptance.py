@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from parquetry.compiler.drift import Drift, table_drift
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.spec_edit import with_column, with_nullable, with_type
 from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
 from parquetry.runtime.adoption import adopt_table
@@ -68,11 +68,13 @@ def _record(
     found: tuple[Drift, ...],
     reload: Callable[[], Workspace],
 ) -> int:
-    file = workspace.project.root / table.file
+    root = workspace.project.root
+    # The file that was read: inside the project, where a link may lead.
+    file = (root / table.file).resolve()
     before = file.read_text(encoding="utf-8")
     live = {c.name: c for c in live_columns(handle.store, handle.timeline(), handle.config)}
     try:
-        _write(file, table.file, before, found, live)
+        ConfinedFolder(root).write(file, _edited(table.file, before, found, live))
         ref = adopt_table(
             handle.store,
             spec_of(reload().table(table.name)),
@@ -81,12 +83,12 @@ def _record(
             git_commit=workspace.tree.commit,
         )
     except ParquetryError:
-        file.write_text(before, encoding="utf-8")
+        ConfinedFolder(root).write(file, before)
         raise
     return ref.number
 
 
-def _write(file: Path, name: str, text: str, found: tuple[Drift, ...], live: dict[str, Column]) -> None:
+def _edited(name: str, text: str, found: tuple[Drift, ...], live: dict[str, Column]) -> str:
     for drift in found:
         _, column, *attribute = drift.path.split(".")
         if not attribute:
@@ -95,4 +97,4 @@ def _write(file: Path, name: str, text: str, found: tuple[Drift, ...], live: dic
             text = with_type(text, live[column], file=name)
         else:
             text = with_nullable(text, column, file=name)
-    file.write_text(text, encoding="utf-8")
+    return text

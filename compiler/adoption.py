@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from parquetry.compiler.known_locations import remember
 from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, table_text, with_settings
 from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics import Diagnostic, Severity
@@ -95,7 +97,7 @@ def _adopt(
     check_adoptable(handle, owner=workspace.owner_of(observation))
     _check_name(workspace, name, named=handle.config.name)
     file = workspace.project.root / "tables" / f"{name}.yml"
-    if file.exists():
+    if os.path.lexists(file):
         raise UsageError(f"tables/{name}.yml exists; give the table another name with --name")
     timeline = handle.timeline()
     wanted = _with_required_keys(replace(handle.effective_spec(timeline), name=name))
@@ -114,7 +116,7 @@ def _adopt(
             git_commit=workspace.tree.commit,
         )
     except ParquetryError:
-        file.unlink(missing_ok=True)
+        ConfinedFolder(workspace.project.root).delete(file)
         raise
     remember(workspace.project.root, workspace.project.target.name, {name: table.location_declared})
     return Adopted(
@@ -186,8 +188,7 @@ def _settled(
 
 def _resolved(reload: Callable[[], Workspace], file: Path, document: Mapping[str, Any]) -> ResolvedTable:
     """Write the file and load the project with it; SpecError for what the file breaks."""
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(table_text(document), encoding="utf-8")
+    ConfinedFolder(file.parent.parent).write(file, table_text(document))
     return reload().table(document["name"])
 
 

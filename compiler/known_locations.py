@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.runtime.codec import parsed_json
 
 _LOG = logging.getLogger(__name__)
@@ -33,17 +34,22 @@ def remember(root: Path, target: str, locations: Mapping[str, str | None]) -> No
     known = _read(root)
     merged = known.get(target, {}) | dict(locations)
     known[target] = {table: place for table, place in merged.items() if place is not None}
-    path = root / _FILE
     try:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    except OSError as error:
-        _LOG.warning("cannot note in %s where the tables are: %s; the tables stand", path, error.strerror)
+        ConfinedFolder(root).write(_FILE, json.dumps(known, indent=2, sort_keys=True) + "\n")
+    except (OSError, LinkInTheWayError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        _LOG.warning("cannot note in %s where the tables are: %s; the tables stand", root / _FILE, why)
 
 
 def _read(root: Path) -> dict[str, dict[str, str]]:
+    """What was noted; what no parquetry notes is left out."""
     try:
-        document = parsed_json((root / _FILE).read_bytes())
+        document = parsed_json(ConfinedFolder(root).read(_FILE))
     except (FileNotFoundError, ValueError):
         return {}
-    return document if isinstance(document, dict) else {}
+    targets = document if isinstance(document, dict) else {}
+    return {
+        target: {table: place for table, place in known.items() if isinstance(place, str)}
+        for target, known in targets.items()
+        if isinstance(known, dict)
+    }

@@ -14,6 +14,7 @@ from typing import Any
 from parquetry.compiler.running import Launch
 from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace import Workspace
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.model import Launcher
 from parquetry.runtime.job import JobPlan
 from parquetry.runtime.main import execute, log_rules, start_spark
@@ -26,15 +27,20 @@ def new_run_id() -> str:
 
 
 def launcher_for(workspace: Workspace, run_id: str) -> Callable[[tuple[JobPlan, ...]], Launch]:
-    """What prepares the launching of jobs, as the target's ``spark`` asks."""
-    folder = workspace.project.root / "target" / "runs" / run_id
+    """What prepares the launching of jobs, as the target's ``spark`` asks.
+
+    LinkInTheWayError where nothing can be left about the run.
+    """
+    root = workspace.project.root
+    folder = root / "target" / "runs" / run_id
+    ConfinedFolder(root).check(folder / NAME)
     if workspace.project.target.spark.launcher is Launcher.SPARK_SUBMIT:
         submit = SparkSubmit(workspace=workspace, run_id=run_id, folder=folder)
         return lambda _: submit
-    return partial(_in_process, log=folder / NAME)
+    return partial(_in_process, log=folder / NAME, root=root)
 
 
-def _in_process(jobs: tuple[JobPlan, ...], *, log: Path) -> Launch:
+def _in_process(jobs: tuple[JobPlan, ...], *, log: Path, root: Path) -> Launch:
     """One session for all jobs, started when the first one has rows to read."""
     packages = tuple(dict.fromkeys(package for job in jobs for package in job.spark.packages))
     rules = reduce(LogRules.__or__, map(log_rules, jobs), ANYTHING)
@@ -42,7 +48,7 @@ def _in_process(jobs: tuple[JobPlan, ...], *, log: Path) -> Launch:
     def session(job: JobPlan) -> Any:
         hide_pandas_warnings()
         job = replace(job, spark=replace(job.spark, packages=packages))
-        return start_spark(job, log=keep_log(log), rules=rules)
+        return start_spark(job, log=keep_log(log, root=root), rules=rules)
 
     return lambda job: execute(job, session=session)
 

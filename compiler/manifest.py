@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from parquetry.compiler.scripts import render_job
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.project import ResolvedTable
 from parquetry.runtime.job import JobPlan, digest_of
 from parquetry.version import VERSION
@@ -33,10 +34,15 @@ class Compiled:
 def compile_project(workspace: Workspace) -> Compiled:
     """Write the manifest and the jobs of the selected tables below ``target/``.
 
-    Job files of an earlier compilation that are no longer meant are removed.
+    Job files of an earlier compilation that are no longer meant are removed. LinkInTheWayError, before any
+    table's jobs are touched, where a link lies in their place.
     """
     root = workspace.project.root
+    place = ConfinedFolder(root)
     jobs_folder = root / "target" / "jobs"
+    place.check(root / "target" / "manifest.json")
+    for table in workspace.tables:
+        place.check(jobs_folder / table.name / "any.json")
     entries, written = [], []
     for table in workspace.tables:
         # Paths in a job start at its file, so that the project's folder may be moved and mounted elsewhere.
@@ -45,15 +51,12 @@ def compile_project(workspace: Workspace) -> Compiled:
             for plan in jobs_of(workspace, table)
         )
         folder = jobs_folder / table.name
-        folder.mkdir(parents=True, exist_ok=True)
         for plan in jobs:
-            written += _write_job(plan, folder)
-        _remove_stale(folder, written)
+            written += _write_job(plan, folder, place)
+        _remove_stale(folder, written, place)
         entries.append(_entry(workspace, table, jobs, folder))
-    package = write_package(jobs_folder / _PACKAGE)
-    manifest = root / "target" / "manifest.json"
-    manifest.parent.mkdir(exist_ok=True)
-    manifest.write_text(_pretty(_manifest(workspace, entries)), encoding="utf-8")
+    package = write_package(place, jobs_folder / _PACKAGE)
+    manifest = place.write(root / "target" / "manifest.json", _pretty(_manifest(workspace, entries)))
     return Compiled(
         manifest=manifest.relative_to(root),
         tables=len(entries),
@@ -61,18 +64,16 @@ def compile_project(workspace: Workspace) -> Compiled:
     )
 
 
-def _write_job(plan: JobPlan, folder: Path) -> list[Path]:
+def _write_job(plan: JobPlan, folder: Path, place: ConfinedFolder) -> list[Path]:
     document, script = folder / f"{plan.name}.json", folder / f"{plan.name}.py"
     source = render_job(plan, file=script.name, package=f"../{_PACKAGE}")
-    document.write_text(_pretty(plan.to_json()), encoding="utf-8")
-    script.write_text(source, encoding="utf-8")
-    return [document, script]
+    return [place.write(document, _pretty(plan.to_json())), place.write(script, source)]
 
 
-def _remove_stale(folder: Path, written: Iterable[Path]) -> None:
-    for path in set(folder.glob("*.json")) | set(folder.glob("*.py")):
-        if path not in written:
-            path.unlink()
+def _remove_stale(folder: Path, written: Collection[Path], place: ConfinedFolder) -> None:
+    for name in place.names(folder):
+        if name.endswith((".json", ".py")) and folder / name not in written:
+            place.delete(folder / name)
 
 
 def _manifest(workspace: Workspace, entries: list[dict[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Protocol, TypeVar
 from parquetry.compiler.errors import UnexpectedError, UnsavedResultsError
 from parquetry.compiler.observation import Observation, check_files, observe
 from parquetry.compiler.workspace import Workspace, job, spec_of
+from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering_due import is_time, trigger_of
@@ -135,7 +135,7 @@ def run_tables(
     for table, jobs in zip(workspace.tables, planned, strict=True):
         outcomes.extend(_run_jobs(table, jobs, launch, observer, diagnose))
     result = RunResult(run_id=run_id, outcomes=tuple(outcomes))
-    unsaved = _save(workspace.project.root / "target" / "runs" / run_id / "results.json", result)
+    unsaved = _save(workspace.project.root, result)
     return replace(result, unsaved=unsaved)
 
 
@@ -282,7 +282,7 @@ def _job(
     return replace(plan, plan_id=applied.plan_id)
 
 
-def _save(file: Path, result: RunResult) -> ParquetryError | None:
+def _save(root: Path, result: RunResult) -> ParquetryError | None:
     """Write the results down; an error that names the file where the disk refuses, and no half of it."""
     document = {
         "run_id": result.run_id,
@@ -296,14 +296,13 @@ def _save(file: Path, result: RunResult) -> ParquetryError | None:
             for outcome in result.outcomes
         ],
     }
+    file = root / "target" / "runs" / result.run_id / "results.json"
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
+        ConfinedFolder(root).write(file, json.dumps(document, indent=2) + "\n")
+    except (OSError, LinkInTheWayError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         return UnsavedResultsError(
-            f"{file} cannot be written: {error.strerror}; what the run committed stands, `parquetry "
+            f"{file} cannot be written: {why}; what the run committed stands, `parquetry "
             "timeline` shows it: make room, or make the folder writable, before the next run"
         )
     return None

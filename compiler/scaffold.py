@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from parquetry.compiler.git import published_at, repository_root
 from parquetry.compiler.templating import environment
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
 from parquetry.project.scalar import scalar
 from parquetry.project.schema import Kind, bundled, write_schemas
@@ -85,15 +86,15 @@ def scaffold(directory: Path, *, installs: str | None = None) -> Scaffold:
         path: templates.get_template(f"scaffold/{template}").render(scaffold=context)
         for path, template in {**_FILES, workflow: "workflow.yml.j2"}.items()
     }
-    in_the_way = [path for path in (*texts, SCHEMAS) if _file(directory, path).exists()]
+    in_the_way = [path for path in (*texts, SCHEMAS) if os.path.lexists(_file(directory, path))]
     if in_the_way:
         there = os.path.normpath(directory / in_the_way[0])
         raise ScaffoldError(f"{there} is there already; name an empty directory")
     try:
+        directory.mkdir(parents=True, exist_ok=True)
+        place = ConfinedFolder((repository_root(directory) or directory).resolve())
         for path, text in texts.items():
-            file = _file(directory, path)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            place.write(_file(directory, path), text)
         schemas = write_schemas(directory / SCHEMAS, {kind.value: bundled(kind) for kind in Kind})
     except OSError as error:
         raise ScaffoldError(

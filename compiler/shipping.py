@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import parquetry
 import parquetry.runtime
+from parquetry.confined_folder import ConfinedFolder
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o644 << 16
 
 
-def write_package(file: Path) -> Path:
-    """The zip at ``file``: the public face and the runtime, without command line, compiler and project.
+def write_package(folder: ConfinedFolder, path: Path | str) -> Path:
+    """The zip at ``path`` in the folder: public face and runtime, without command line, compiler and project.
 
     The same package gives the same bytes. Libraries (pyarrow, fastavro, fsspec and the storage
     driver) have to be there where the job runs.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sorted(_modules()):
             entry = zipfile.ZipInfo(name, date_time=_EPOCH)
             entry.external_attr = _MODE
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, source.read_bytes())
-    return file
+    return folder.write(path, zipped.getvalue())
 
 
 def _modules() -> Iterator[tuple[str, Path]]:

@@ -16,6 +16,7 @@ from parquetry.compiler.secrets import references
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.submit_arguments import submit_arguments
 from parquetry.compiler.workspace import Workspace
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.codec import from_json_value, json_object
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.job import JobKind, JobPlan
@@ -40,10 +41,10 @@ class SparkSubmit:
             return execute(job)
         job = self._with_hidden(job)
         script = self.folder / f"{job.table}.{job.name}.py"
-        package = write_package(self.folder / "parquetry.zip")
+        place = ConfinedFolder(self.workspace.project.root)
+        package = write_package(place, self.folder / "parquetry.zip")
         source = render_job(job, file=script.name, package=package.name, report=self._report(job))
-        script.write_text(source, encoding="utf-8")
-        script.chmod(0o600)
+        place.write(script, source, private=True)
         returncode, document = self._follow(job, self.command(job, script, package))
         reported = self._reported(job)
         document = document or reported
@@ -83,7 +84,8 @@ class SparkSubmit:
         """The exit code and the result line; everything else that the job says goes into the run's log."""
         environment = {"PYSPARK_PYTHON": sys.executable} | dict(os.environ)
         result: Mapping[str, Any] = {}
-        with piped(keep_log(self.folder / NAME), log_rules(job)) as log:
+        file = keep_log(self.folder / NAME, root=self.workspace.project.root)
+        with piped(file, log_rules(job)) as log:
             try:
                 # Whatever a library prints there is no reason to leave the job alone.
                 child = subprocess.Popen(

@@ -63,6 +63,7 @@ HOMES = {
         ),
         "parquetry.compiler.errors",
     ),
+    "LinkInTheWayError": "parquetry.confined_folder",
     "SelectionError": "parquetry.project.selection",
     "UndeclaredVariableError": "parquetry.project.project_file",
     "RevisionError": "parquetry.compiler.revisions",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.canonical import NotCanonicalError, canonical
 from parquetry.project.diagnostics import Diagnostic, diagnostic, errors, in_order
 from parquetry.project.document import decode, parse_text
@@ -47,7 +45,8 @@ def format_project(root: Path, *, write: bool) -> FormatResult:
         if text is not None:
             changed.append(path)
             if write:
-                _replace((root / path).resolve(), text)
+                # The file that was read: inside the project, where a link may lead.
+                ConfinedFolder(root).write((root / path).resolve(), text)
     return FormatResult(changed=tuple(changed), diagnostics=in_order(found), files=len(paths))
 
 
@@ -69,13 +68,3 @@ def _formatted(files: FilesOnDisk, path: str, found: list[Diagnostic]) -> str | 
         found.append(diagnostic("PQ016", str(error), source=source, hint=hint))
         return None
     return text if text.encode() != data else None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Puts the text in the file's place in one step, with the file's permissions."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=".", suffix=".fmt", delete=False, encoding="utf-8", newline=""
-    ) as stream:
-        stream.write(text)
-    shutil.copymode(path, stream.name)
-    os.replace(stream.name, path)  # noqa: PTH105 - the name of a temporary file is a text

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
 
 _TEMPLATE = r"\{[{%#]"
@@ -105,9 +106,8 @@ def write_schemas(directory: Path, schemas: Mapping[str, Any]) -> tuple[Path, ..
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, content in schemas.items():
-            path = directory / f"{name}.json"
-            path.write_text(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n", encoding="utf-8")
-            written.append(path)
+            text = f"{json.dumps(content, indent=2, ensure_ascii=False)}\n"
+            written.append(ConfinedFolder(directory).write(f"{name}.json", text))
     except OSError as error:
         raise UnwritableError(
             f"{error.filename or directory} cannot be written: {error.strerror}; name another directory"

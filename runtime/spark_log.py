@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.personal_data import CONDITION, MASK
 from parquetry.runtime.secret_values import without_secrets
 
@@ -177,15 +178,13 @@ def in_force() -> LogRules:
     return functools.reduce(LogRules.__or__, (pipe.rules for pipe in _pipes), ANYTHING)
 
 
-def keep_log(file: Path) -> Path | None:
-    """The file, made with its folder, for whatever Spark says in this process from now on.
+def keep_log(file: Path, *, root: Path) -> Path | None:
+    """The file, made with its folder below ``root``, for whatever Spark says in this process from now on.
 
-    None where the disk refuses: Spark then talks on stderr.
+    None where the disk refuses: Spark then talks on stderr. LinkInTheWayError where a link leads elsewhere.
     """
     with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.open("ab").close()
-        file.chmod(0o600)
+        os.close(ConfinedFolder(root).append(file, private=True))
         _kept[:] = [file]
         return file
     return None

@@ -59,9 +59,8 @@ def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) 
     from parquetry.runtime.job import SparkSettings
     from parquetry.runtime.spark_log import NAME, keep_log
 
-    settings = SparkSettings()
+    settings, root, file = SparkSettings(), None, Path(NAME)
     run_id = new_run_id()
-    folder = Path(tempfile.gettempdir()) / f"parquetry-{run_id}"
     if not is_location(table):
         workspace = workspace_of(request)
         job = cluster_job(workspace, workspace.table(table))
@@ -69,9 +68,9 @@ def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) 
             launch = launcher_for(workspace, run_id)((job,))
             return launch(job).clustering or ClusteringResult()
         settings = job.spark
-        folder = workspace.project.root / "target" / "runs" / run_id
+        root, file = workspace.project.root, Path("target", "runs", run_id, NAME)
     handle, _ = opened(request, table)
+    root = root or Path(tempfile.mkdtemp(prefix="parquetry-"))
+    log = keep_log(root / file, root=root)
     hide_pandas_warnings()
-    return cluster_by_hand(
-        handle, settings, instant=instant, budget_bytes=_budget(request, table), log=keep_log(folder / NAME)
-    )
+    return cluster_by_hand(handle, settings, instant=instant, budget_bytes=_budget(request, table), log=log)

@@ -49,8 +49,8 @@ def command(
         return 0
     report = inspect_table(named.store, declared=named.declared)
     if out is not None:
-        save(out, json_document(InspectView(), report) + "\n", option="--out")
+        save(out, json_document(InspectView(), report) + "\n", option="--out", project=request.directory)
     if html is not None:
-        save(html, InspectView().html(report), option="--html")
+        save(html, InspectView().html(report), option="--html", project=request.directory)
     output.show(InspectView(), report)
     return 1 if report.lost_files else 0

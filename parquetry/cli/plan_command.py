@@ -65,7 +65,7 @@ def command(
         raise click.UsageError("--base says what an untrusted branch is held against: add --untrusted")
     plan = plan_for(request, due=due, excluded=output.verbose, untrusted=untrusted, base=base)
     if out is not None:
-        save(out, encode(plan), option="--out")
+        save(out, encode(plan), option="--out", project=request.directory)
     output.show(PlanView(saved=out, carried=request.carried, verbose=output.verbose), plan)
     if plan.intent.blocked:
         return 1

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
+from parquetry.confined_folder import ConfinedFolder
+from parquetry.project.folder import PROJECT_FILE
 
-def save(file: Path, text: str, *, option: str) -> None:
+
+def save(file: Path, text: str, *, option: str, project: Path) -> None:
     """Write a document to the file that ``option`` names; folders are made.
+
+    It goes where the user says, links and all, but below the project's own `target`, where links are not the
+    user's: LinkInTheWayError.
 
     A file that is there is replaced when it begins like the document: click.UsageError for any other,
     and for ``-``. click.FileError when it cannot be written.
     """
     if str(file) == "-":
         raise click.UsageError(f"{option} names a file; what goes to stdout is chosen with --format")
+    place = Path(os.path.normpath(file.absolute()))
+    own = _own_folder(place, project)
     try:
+        if own is not None:
+            own.check(place)
         if file.exists() and not _begins_alike(file, text):
             raise click.UsageError(
                 f"{file} is there and was not saved with {option}; name another file, or remove it first"
             )
+        if own is not None:
+            own.write(place, text)
+            return
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.FileError(str(file), f"{error.strerror}; name another file with {option}") from error
+
+
+def _own_folder(place: Path, project: Path) -> ConfinedFolder | None:
+    """The project's folder, where a file is to lie below its `target`."""
+    folder = project.parent if project.name == PROJECT_FILE else project
+    roots = (Path(os.path.normpath(folder.absolute())), folder.resolve())
+    return next((ConfinedFolder(root) for root in roots if place.is_relative_to(root / "target")), None)
 
 
 def _begins_alike(file: Path, text: str) -> bool:

@@ -18,6 +18,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace import jobs_of, open_workspace
+from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.job import resolve_environment
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document
 from parquetry.runtime.storage import open_store
@@ -115,7 +116,7 @@ print("the key is hunter22", file=sys.stderr)
 
 
 def test_the_zip_holds_the_runtime_and_the_face_alike_every_time(tmp_path):
-    first, second = write_package(tmp_path / "a.zip"), write_package(tmp_path / "b" / "b.zip")
+    first, second = (write_package(ConfinedFolder(tmp_path), name) for name in ("a.zip", "b/b.zip"))
     assert first.read_bytes() == second.read_bytes()
     names = zipfile.ZipFile(first).namelist()
     assert {"parquetry/__init__.py", "parquetry/runtime/main.py", "parquetry/runtime/spark/upsert.py"} <= set(
