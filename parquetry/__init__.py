@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from parquetry.compiler.revisions import RevisionError
     from parquetry.compiler.running import RunResult
+    from parquetry.confined_folder import LinkInTheWayError
     from parquetry.declared import Plan, Project, load
     from parquetry.project.project_file import UndeclaredVariableError
     from parquetry.project.selection import SelectionError
@@ -73,6 +74,7 @@ __all__ = [
     "JobFailedError",
     "KeyScope",
     "KeyUnavailableError",
+    "LinkInTheWayError",
     "LockHeldError",
     "MissingJavaError",
     "MissingSourceError",

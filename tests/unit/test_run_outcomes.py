@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import tempfile
 
@@ -182,8 +184,11 @@ def test_results_that_a_full_disk_does_not_take_are_shown_and_their_file_is_name
     folder, monkeypatch, capsys
 ):
     place = folder.root / "target" / "runs" / "r1" / "results.json"
-    place.parent.mkdir(parents=True)
-    place.symlink_to("/dev/full")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("parquetry.confined_folder.os.replace", full)
     monkeypatch.setattr("parquetry.compiler.launch.new_run_id", lambda: "r1")
     done = lambda _: lambda job: JobResult(table=job.table, job=job.name, services=SERVED)  # noqa: E731
     monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: done)
@@ -193,5 +198,22 @@ def test_results_that_a_full_disk_does_not_take_are_shown_and_their_file_is_name
     said = capsys.readouterr()
     assert {job["table"] for job in json.loads(said.out)["jobs"]} == set(TABLES)
     assert f"{place} cannot be written: No space left on device; what the run committed stands" in said.err
-    assert not place.exists()
-    assert not place.is_symlink()
+    assert [*place.parent.iterdir()] == []
+
+
+@pytest.mark.parametrize("path", ["results.json", ""])
+def test_results_are_not_written_through_a_link(folder, monkeypatch, capsys, tmp_path, path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "results.json").write_text("precious")
+    place = folder.root / "target" / "runs" / "r1" / path
+    place.parent.mkdir(parents=True)
+    place.symlink_to(outside / path)
+    monkeypatch.setattr("parquetry.compiler.launch.new_run_id", lambda: "r1")
+    done = lambda _: lambda job: JobResult(table=job.table, job=job.name, services=SERVED)  # noqa: E731
+    monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: done)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["run", "-p", str(folder.root), "--format", "json"])
+    assert ended.value.code == 1
+    assert "is a link" in capsys.readouterr().err
+    assert (outside / "results.json").read_text() == "precious"
