@@ -31,7 +31,7 @@ def _layout(file: Path) -> LayoutReport:
             partitions=tuple(_partition(entry) for entry in document["partitions"]),
             queries=(),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             f"{file} is no saved layout; write one with `parquetry inspect TABLE --out FILE`"
         ) from error

@@ -1,0 +1,135 @@
+"""What strangers write: projects, histories, tables and saved documents that were changed at thousands of places.
+
+A case is repeated by its number: ``python -m tests.support.hostile --case 1234``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from parquetry.cli.main import command_line
+from tests.support.hostile.corpus import CASES, LOOKS, MUTATORS, SHARES, Case
+from tests.support.hostile.pool import ROOT, Result, run
+from tests.support.hostile.sandbox import Sandbox, snapshot, touched
+
+FEW = range(7, CASES, 83)
+"""Of every kind some."""
+
+PIECE = 500
+OPEN = ("'\\x", "'\\u", "a workflow command")
+"""What is still printed as it is."""
+
+
+def check(result: Result, cases: int) -> None:
+    faults = [fault for fault in result.faults if not fault.what.startswith(OPEN)]
+    assert not faults, "\n\n".join(map(str, faults[:10]))
+    assert result.cases == cases
+    assert result.commands >= 2 * cases
+
+
+def test_some_of_what_strangers_write_is_refused_and_harms_nothing():
+    check(run(FEW, processes=1, commands=2), len(FEW))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(0, CASES, PIECE))
+def test_ten_thousand_cases_are_refused_and_harm_nothing(first):
+    """No answer within 10 seconds ends the process of a case, and is a fault when it happens again."""
+    result = run(range(first, first + PIECE), processes=1, commands=4)
+    print(
+        f"cases {first} to {first + PIECE - 1}: {result.commands} commands, the slowest took {result.slowest:.1f} s"
+    )
+    check(result, PIECE)
+
+
+def test_there_are_cases_of_every_kind():
+    kinds = [Case(number).kind for number in FEW]
+    assert {kind: kinds.count(kind) > 5 for kind in SHARES} == dict.fromkeys(MUTATORS, True)
+    assert set(LOOKS) == set(MUTATORS)
+
+
+def test_a_snapshot_tells_of_content_links_modes_and_what_is_new_or_gone(tmp_path):
+    sandbox = Sandbox(tmp_path / "sandbox")
+    sandbox.furnish()
+    victim = sandbox.root / "victim.yml"
+    before = snapshot(sandbox.root)
+    kept = victim.stat()
+    victim.write_text("x" * kept.st_size, encoding="utf-8")
+    os.utime(victim, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    (sandbox.root / "home/victim.yml").chmod(0o600)
+    (sandbox.root / "work/victim.yml").unlink()
+    (sandbox.root / "lake/link").symlink_to("victim.yml")
+    (sandbox.root / "tmp/new").mkdir()
+    found = touched(before, snapshot(sandbox.root), may=["tmp"])
+    assert found == ["home/victim.yml", "lake/link", "victim.yml", "work/victim.yml"]
+    assert touched(before, before, may=[]) == []
+
+
+WATCHED = {
+    "import subprocess; subprocess.run(['true'])": "started true",
+    "import subprocess; subprocess.run(['git', '--version'], stdout=-3)": None,
+    "import os; os.system('true')": "os.system",
+    "import os; os.posix_spawn('/bin/true', ['true'], {})": "os.posix_spawn",
+    "open('elsewhere', 'w')": "open elsewhere",
+    "import pathlib; pathlib.Path('elsewhere').unlink(missing_ok=True)": "os.remove elsewhere",
+    "import os; os.symlink('x', 'elsewhere')": "os.symlink elsewhere",
+    "import os; os.rename('nowhere', 'elsewhere')": "os.rename elsewhere",
+    "import os; os.mkdir('elsewhere/a/b')": "os.mkdir elsewhere/a/b",
+    "import socket; socket.create_connection(('127.0.0.1', 9))": "socket.getaddrinfo",
+    "import socket; socket.socket().connect(('127.0.0.1', 9))": "socket.connect",
+    "open('/dev/null', 'w'); open('allowed/x', 'w')": None,
+    "open('/etc/passwd')": None,
+}
+
+
+@pytest.mark.parametrize("code", WATCHED)
+def test_the_watch_sees_what_a_command_does(tmp_path, code):
+    (tmp_path / "allowed").mkdir()
+    program = (
+        "import contextlib, json, pathlib, sys\n"
+        "from tests.support.hostile.watch import Watch\n"
+        "watch = Watch()\n"
+        "watch.install()\n"
+        "with watch.over(may_write=[pathlib.Path('allowed')], hosts=()) as seen:\n"
+        "    with contextlib.suppress(OSError):\n"
+        "        exec(sys.argv[1])\n"
+        "print(json.dumps(seen))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seen = json.loads(done.stdout)
+    expected = WATCHED[code]
+    assert len(seen) == (expected is not None), seen
+    assert all(
+        thing.startswith(str(expected).replace("elsewhere", str(tmp_path / "elsewhere"))) for thing in seen
+    )
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize("content", [DEEP, "[" * 100_000, '{"table": ' * 50_000, "", "\ud800"])
+def test_a_layout_that_nobody_can_read_is_refused(tmp_path, content):
+    file = tmp_path / "layout.json"
+    file.write_bytes(content.encode("utf-8", errors="surrogatepass"))
+    project = tmp_path / "shop"
+    CliRunner().invoke(command_line, ["init", str(project)])
+    git = ["git", "-C", str(project), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "x"]):
+        subprocess.run([*git, *arguments], check=True)
+    done = CliRunner().invoke(
+        command_line, ["diff", "--base", "HEAD", "--state", str(file), "--project", str(project)]
+    )
+    assert (done.exit_code, "is no saved layout" in done.stderr) == (2, True), done.output
