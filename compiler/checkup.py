@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
+from parquetry import shell
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.instants import pending_seconds
 from parquetry.compiler.locks import held_lock
@@ -91,13 +92,15 @@ def _package(name: str) -> Check:
     try:
         return Check(name=name, ok=True, found=version(name))
     except PackageNotFoundError:
-        return Check(name=name, ok=False, found=f"is not installed; run `pip install {name}`")
+        return Check(
+            name=name, ok=False, found=f"is not installed; run {shell.named('pip', 'install', name)}"
+        )
 
 
 def _extra(name: str) -> Check:
     """A package that not everybody needs: the checks of tables say where one that is missing is needed."""
     extra, needed_for = _EXTRAS[name]
-    remedy = f"for {needed_for} run `pip install 'parquetry[{extra}]'`"
+    remedy = f"for {needed_for} run {shell.named('pip', 'install', f'parquetry[{extra}]')}"
     try:
         import_module(name)
         return Check(name=name, ok=True, found=version(name))
@@ -181,11 +184,11 @@ def _lock(workspace: Workspace, table: ResolvedTable) -> str:
     if lock.abandoned:
         return (
             f"; the next write of parquetry removes the lock of a dead one ({lock.holder}, held for {age}), "
-            f"Hudi's writers wait for that: `parquetry unlock {table.name}` removes it now"
+            f"Hudi's writers wait for that: {shell.named('parquetry', 'unlock', table.name)} removes it now"
         )
     if lock.instant is None and lock.age_seconds > DEFAULT_TIMING.foreign_lock_seconds:
         raise LockHeldError(
             f"{lock.path} is held by {lock.holder} for {age}, longer than a write waits; "
-            f"release it with `parquetry unlock {table.name}` when that program has ended"
+            f"release it with {shell.named('parquetry', 'unlock', table.name)} when that program has ended"
         )
     return f"; locked by {lock.holder} for {age}"

@@ -77,7 +77,7 @@ def render_layout(
         measured=tuple(measured),
         warnings=report.warnings,
     )
-    return environment().get_template("layout.html.j2").render(page=page)
+    return environment(page=True).get_template("layout.html.j2").render(page=page)
 
 
 def size_bars(sizes: Sequence[int], *, size: Callable[[float], str]) -> tuple[SizeBar, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from parquetry import shell
 from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import EXPIRES_AFTER_MS, Action, Blocked, Change, Evidence, Intent, Plan
 from parquetry.compiler.words import document as words_of
@@ -63,7 +64,8 @@ def decode(text: str | bytes, *, name: str) -> Plan:
             f"{name} is no saved plan; write one with `parquetry plan --out FILE`"
         ) from error
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
-        raise StalePlanError(f"{name} is no saved plan; write one with `parquetry plan --out {name}`")
+        again = shell.named("parquetry", "plan", "--out", name)
+        raise StalePlanError(f"{name} is no saved plan; write one with {again}")
     if document.get("version") != PLAN_VERSION:
         raise StalePlanError(
             f"{name} is a plan of version {document.get('version')!r}, this parquetry reads {PLAN_VERSION}; "

@@ -55,7 +55,7 @@ class PlanPage:
 
 def render_page(page: PlanPage) -> str:
     """The page's HTML, with its style inside and no script."""
-    return environment().get_template("plan.html.j2").render(page=page)
+    return environment(page=True).get_template("plan.html.j2").render(page=page)
 
 
 def plan_page(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parquetry import shell
 from parquetry.compiler.plan import Change, RecipeStep
 from parquetry.compiler.spec_yaml import flow
 from parquetry.runtime.spec import TableSpec
@@ -46,14 +47,15 @@ def copy_recipe(
     folder, slash, _ = file.rpartition("/")
     copied = f"{folder}{slash}{copy}.yml"
     operation = "upsert" if spec.record_key else "insert"
-    restored = () if applied_commit is None else (f"git checkout {applied_commit[:12]} -- {file}",)
+    git = ("git", "checkout", (applied_commit or "")[:12], "--", shell.pathspec(file))
+    restored = () if applied_commit is None else (shell.line(*git),)
     applied = "" if restored else f": {'; '.join(map(_undone, changes))}"
     elsewhere = ", another location" if names_location else ""
-    source = f"{{name: old, format: hudi, path: {location}, operation: {operation}}}"
+    source = f"{{name: old, format: hudi, path: {flow(location)}, operation: {operation}}}"
     return (
         RecipeStep(
             text=f"Keep the wanted spec as {copied}, and put the applied one back at {file}{applied}.",
-            commands=(f"cp {file} {copied}", *restored),
+            commands=(shell.line("cp", shell.place(file), shell.place(copied)), *restored),
         ),
         RecipeStep(
             text=f"In {copied} write `name: {copy}`{elsewhere} and `sources: [{source}]`, with a `select` "
@@ -62,15 +64,15 @@ def copy_recipe(
         RecipeStep(
             text="Make the new table and fill it; run again until it has caught up.",
             commands=(
-                f"parquetry apply --select {copy}",
-                f"parquetry run --select {copy} --only ingest",
-                f"parquetry inspect {copy}",
+                shell.line("parquetry", "apply", "--select", copy),
+                shell.line("parquetry", "run", "--select", copy, "--only", "ingest"),
+                shell.line("parquetry", "inspect", copy),
             ),
         ),
         RecipeStep(
             text=f"Swap: move the other sources of {name} to {copied}, let readers use {copy}, and forget "
             f"{name}; its data stays until you delete it.",
-            commands=(f"rm {file}", "parquetry apply"),
+            commands=(shell.line("rm", shell.place(file)), "parquetry apply"),
         ),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import Action, Blocked, Change, Step
 from parquetry.compiler.words import document, flatten
+from parquetry.printable import quoted
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.spec import TableSpec
 
@@ -79,12 +80,6 @@ def scalar(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(scalar(item) for item in value)}]"
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def quoted(text: str) -> str:
-    """The text between double quotes, for YAML and for terminals: what cannot be seen is escaped."""
-    escaped = json.dumps(text, ensure_ascii=False)
-    return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08x}" for sign in escaped)
 
 
 def _is_plain(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from parquetry import shell
 from parquetry.compiler.masking import masked_by
 from parquetry.compiler.rereading import read_again
 from parquetry.errors import UsageError
@@ -104,7 +105,8 @@ def _partition(
             )
         return partitions[0] if partitions else ""
     if wanted not in partitions:
-        raise UsageError(f"table {table} has no partition {wanted!r}; `parquetry inspect {table}` lists them")
+        lists = shell.named("parquetry", "inspect", shell.place(table))
+        raise UsageError(f"table {table} has no partition {wanted!r}; {lists} lists them")
     return wanted
 
 

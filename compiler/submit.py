@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from parquetry import shell
 from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.scripts import render_job
 from parquetry.compiler.secrets import references
@@ -55,8 +56,8 @@ class SparkSubmit:
         if not document:
             raise JobFailedError(
                 "spark-submit ended well, but the job left no result: "
-                f"`parquetry timeline {job.table}` says what it committed; in cluster mode let spark-submit "
-                "wait for the application's end",
+                f"{shell.named('parquetry', 'timeline', job.table)} says what it committed; "
+                "in cluster mode let spark-submit wait for the application's end",
                 exit_code=1,
             )
         return from_json_value(JobResult, document, place="result of spark-submit")

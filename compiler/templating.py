@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jinja2
 
+from parquetry.printable import visible
 
-def environment(**filters: Callable[..., str]) -> jinja2.Environment:
+
+def environment(*, page: bool = False, **filters: Callable[..., str]) -> jinja2.Environment:
     """The templates of the package, with these filters beside Jinja's own.
 
-    What goes into a page is escaped for HTML; what goes into Python is not, and passes a filter.
+    What goes into a page is escaped for HTML; what goes into Python is not, and passes a filter. On a
+    ``page`` characters that nobody sees are shown as escapes.
     """
     made = jinja2.Environment(
         loader=jinja2.PackageLoader("parquetry.templates", ""),
@@ -21,4 +25,10 @@ def environment(**filters: Callable[..., str]) -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.filters.update(filters)
+    if page:
+        made.finalize = _seen
     return made
+
+
+def _seen(value: Any) -> Any:
+    return visible(value) if type(value) is str else value

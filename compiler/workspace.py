@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from parquetry import project
+from parquetry import project, shell
 from parquetry.compiler.errors import SpecError, UnappliedError, UnknownTableError, UnnamedPlaceError
 from parquetry.compiler.git import GitWorkTree, work_tree
 from parquetry.compiler.observation import Observation
@@ -81,7 +81,7 @@ class Workspace:
         """What to raise for a table that nothing was applied to at this target."""
         return UnappliedError(
             f"table {table.name} is not applied at {table.location}; "
-            f"run `parquetry apply --target {self.project.target.name}`"
+            f"run {shell.named('parquetry', 'apply', '--target', self.project.target.name)}"
         )
 
     def store_at(self, location: str) -> ObjectStore:

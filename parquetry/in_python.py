@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
+from parquetry import shell
 from parquetry.errors import ParquetryError
+
+_WORD: Final = r"""(\$?'(?:[^'\\]|\\.)*'|(?:[^\s'"\x60;,]|'[^']*'|"[^"\x60]*")+)"""
+"""A word of a command as :mod:`parquetry.shell` quotes it."""
+
+
+def _calling(call: str) -> Callable[[re.Match[str]], str]:
+    """What the word that was found is handed to, as Python writes it."""
+
+    def called(found: re.Match[str]) -> str:
+        words = shell.words_of(found[1])
+        return call.format(repr(words[0] if words else found[1]))
+
+    return called
+
 
 _REMEDIES = tuple(
     (re.compile(pattern), call)
     for pattern, call in (
         (r"name the project's folder with --project", "give its folder to parquetry.load()"),
-        (r"give --project (\S+)", r"load \1"),
+        (rf"give --project {_WORD}", r"load \1"),
         (r"give the right --project and --target", "load the right project and target"),
         (r"--var \(or PARQUETRY_VAR\) gives", "variables= gives"),
         (r"--var (\S+) must be", r"variables= must give \1 as"),
@@ -24,13 +40,16 @@ _REMEDIES = tuple(
         (r"run \x60parquetry run[^\x60]*\x60", "call run() on the project"),
         (r"\x60parquetry apply[^\x60]*\x60", "plan().apply()"),
         (r"\x60parquetry run[^\x60]*\x60", "run()"),
-        (r"\x60parquetry plan --out \S+\x60", "Plan.save()"),
+        (r"\x60parquetry plan --out [^\x60]*\x60", "Plan.save()"),
         (r"\x60parquetry timeline [^\x60]*\x60", "Table.timeline()"),
         (r"\x60parquetry inspect [^\x60]*\x60", "Table.inspect()"),
         (r"with \x60parquetry doctor --accept-loss [^\x60]*\x60", "with Table.accept_loss()"),
         (r"run \x60parquetry service clean [^\x60]*\x60", "call Table.clean()"),
-        (r"\x60parquetry service rollback \S+ ([^\x60 ]+)\x60", r"Table.rollback('\1')"),
-        (r"\x60parquetry service savepoint \S+ --delete ([^\x60 ]+)\x60", r"Table.delete_savepoint('\1')"),
+        (rf"\x60parquetry service rollback \S+ {_WORD}\x60", _calling("Table.rollback({})")),
+        (
+            rf"\x60parquetry service savepoint \S+ --delete {_WORD}\x60",
+            _calling("Table.delete_savepoint({})"),
+        ),
     )
 )
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from parquetry.project.unseen import refused
+
 _PRIMITIVES = {
     "boolean": "boolean",
     "int": "int",
@@ -50,7 +52,7 @@ def columns_of(schema: Any) -> list[dict[str, Any]]:
         nullable, inner = _optional(field.get("type"), field["name"])
         column = {"name": field["name"], "type": _type(inner, field["name"], 0), "nullable": nullable}
         if isinstance(field.get("doc"), str):
-            column["description"] = field["doc"]
+            column["description"] = _seen(field["doc"], "description")
         columns.append(column)
     return columns
 
@@ -64,7 +66,16 @@ def _fields(record: Mapping[str, Any], place: str) -> list[Mapping[str, Any]]:
         if not isinstance(field, Mapping) or not isinstance(field.get("name"), str):
             message = f"{place} has a field without a name"
             raise AvroProblem(message)
+        _seen(field["name"], "name")
     return fields
+
+
+def _seen(text: str, what: str) -> str:
+    """The text; AvroProblem where it holds a character that nobody sees."""
+    if wrong := refused(text, (what,)):
+        message = f"the {what} of a field holds the character U+{ord(wrong):04X}, which nobody sees"
+        raise AvroProblem(message)
+    return text
 
 
 def _optional(schema: Any, place: str) -> tuple[bool, Any]:

@@ -39,9 +39,10 @@ _ALL = (
     _code(
         "PQ003",
         "Not text",
-        "Project files are UTF-8 text without control characters. A byte order mark at the start is "
-        "accepted.",
-        "Save the file as UTF-8.",
+        "Project files are UTF-8 text without control characters, without signs that turn a line round, "
+        "and with ends of lines that every editor shows (LF, or CR and LF). A byte order mark at the start "
+        "is accepted.",
+        "Save the file as UTF-8, and remove the character that is named.",
     ),
     _code(
         "PQ004",
@@ -126,6 +127,15 @@ _ALL = (
         "The file is valid YAML, but `fmt` cannot write it anew without changing what it means: a key that "
         "spans lines is the usual reason. The file was left as it is.",
         "Write each key as `key: value` on a line of its own.",
+    ),
+    _code(
+        "PQ017",
+        "Character that nobody sees",
+        "A name, a place or a setting holds a control character, an end of a line or another character that "
+        "nobody sees, written as an escape or given by a variable. What is reviewed would not be what is "
+        "declared. Texts for people and SQL may have several lines and tabs, options of readers any "
+        "character of ASCII.",
+        "Remove the character; a text over several lines is folded into one by `>-`.",
     ),
     _code(
         "PQ101",

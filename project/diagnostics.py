@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
 
+from parquetry.printable import one_line, visible
 from parquetry.project.codes import CODES
 from parquetry.project.source import START, SourceText, Span
 from parquetry.project.workflow_commands import workflow_command
@@ -221,7 +222,7 @@ def render_github(diagnostics: Sequence[Diagnostic], *, prefix: str = "") -> str
 
 def _block(found: Diagnostic) -> str:
     mark = "warning: " if found.severity is Severity.WARNING else ""
-    head = f"{found.file}:{found.line}:{found.column}: {found.code} {mark}{_one_line(found.message)}"
+    head = f"{one_line(found.file)}:{found.line}:{found.column}: {found.code} {mark}{one_line(found.message)}"
     if not found.snippet:
         return head
     width = max(4, len(str(found.snippet[-1][0])) + 1)
@@ -246,9 +247,5 @@ def _without_key(lines: Sequence[str], number: int) -> str:
 
 
 def _visible(text: str) -> str:
-    """The line with tabs as one blank, so that carets stand below what they mean."""
-    return text.replace("\t", " ")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """The line with tabs as one blank, so that carets stand below what they mean; no escapes."""
+    return visible(text.replace("\t", " "))

@@ -33,7 +33,11 @@ _YAML_TAGS = "tag:yaml.org,2002:"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BARE_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
 _TEMPLATE_VALUE = re.compile(r"[:,\[-]\s*\{\{")
-_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_NOT_TEXT = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\ufefe\uff00-\ufffd"
+    "\U00010000-\U000dffff\U000e0080-\U0010ffff]|\r(?!\n)"
+)
+"""Control characters, what turns a line round, and ends of lines that YAML knows and editors do not."""
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from parquetry import shell
 from parquetry.project.diagnostics import Diagnostic, diagnostic
 from parquetry.project.document import MAX_BYTES
 from parquetry.project.source import SourceText
@@ -94,7 +95,11 @@ class FilesOnDisk:
             f"there is no {PROJECT_FILE} in {self.root}" if is_folder else f"there is no folder {self.root}"
         )
         above = next((folder for folder in self.root.parents if (folder / PROJECT_FILE).is_file()), None)
-        hint = "name the project's folder with --project" if above is None else f"give --project {above}"
+        hint = (
+            "name the project's folder with --project"
+            if above is None
+            else f"give {shell.line('--project', str(above))}"
+        )
         return diagnostic("PQ001", summary, source=SourceText(path=PROJECT_FILE, text=""), hint=hint)
 
 

@@ -16,6 +16,7 @@ from jinja2 import Undefined, UndefinedError, nodes
 from jinja2.environment import TemplateExpression
 from jinja2.exceptions import SecurityError
 
+from parquetry import shell
 from parquetry.project.diagnostics import did_you_mean
 from parquetry.project.template_syntax import (
     MAX_TEXT,
@@ -198,7 +199,7 @@ def _evaluate(text: str, scope: Scope, *, mask: bool) -> Any:
             return default[0]
         if known is None:
             return f"${{{name}}}"
-        hint = f"set it: export {name}=..."
+        hint = f"set it: {shell.line('export', f'{name}=...')}"
         raise TemplateProblem("PQ204", f"environment variable '{name}' is not set", hint)
 
     names = {"var": var, "env_var": env_var, "target": scope.target}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
@@ -18,6 +19,7 @@ from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
 
 _TEMPLATE = r"\{[{%#]"
+_END = re.compile(r"((?:^|[^\\])(?:\\\\)*)\$")
 
 
 class UnwritableError(ParquetryError):
@@ -40,6 +42,17 @@ def _unique_items(_: Validator, unique: object, instance: Any, __: Any) -> Itera
             yield ValidationError("an entry is there twice")
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern as JSON Schema means it: ``$`` is the end, and not before a last end of a line."""
+    return re.compile(_END.sub(r"\1\\Z", pattern))
+
+
+def _pattern(_: Validator, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not _compiled(pattern).search(instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
 def _is_whole(_: object, instance: object) -> bool:
     """A number that was written whole: ``1e3`` would stay 1000.0 wherever it is recorded."""
     return isinstance(instance, int) and not isinstance(instance, bool)
@@ -48,7 +61,7 @@ def _is_whole(_: object, instance: object) -> bool:
 _extend: Callable[..., type[Validator]] = extend
 _FastValidator = _extend(
     Draft202012Validator,
-    {"uniqueItems": _unique_items},
+    {"uniqueItems": _unique_items, "pattern": _pattern},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole),
 )
 

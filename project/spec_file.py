@@ -13,6 +13,7 @@ from parquetry.project.schema import Kind
 from parquetry.project.schema_errors import violations
 from parquetry.project.source import SourceText
 from parquetry.project.template_syntax import TemplateProblem, is_template
+from parquetry.project.unseen import unseen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +51,22 @@ def spec_file(document: Document, kind: Kind, reading: Reading) -> SpecFile | No
         return None
     value, unknown = rendered(document.root, source=document.source, reading=reading, report=found.append)
     reported = {entry.span.start for entry in found}
-    wrong = violations(kind, masked(value), node=document.root, source=document.source)
+    hidden = list(unseen(value, node=document.root, source=document.source))
+    places = {(entry.path, entry.diagnostic.span.start) for entry in hidden}
+    wrong = [
+        *hidden,
+        *(
+            entry
+            for entry in violations(kind, masked(value), node=document.root, source=document.source)
+            if (entry.path, entry.diagnostic.span.start) not in places
+        ),
+    ]
     # A placeholder that the schema does not accept is no mistake: its real value may be right.
-    mistakes = (entry.diagnostic for entry in wrong if entry.of_structure or entry.path not in unknown)
+    mistakes = (
+        entry.diagnostic
+        for entry in wrong
+        if entry.of_structure or entry.path not in unknown or entry in hidden
+    )
     found.extend(entry for entry in mistakes if entry.span.start not in reported)
     dropped = {_unusable(entry.path, entry.diagnostic.code) for entry in wrong}
     dropped.update(_unusable(path, "PQ201") for path, placeholder in unknown.items() if not placeholder)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from parquetry.printable import visible
+
 
 def workflow_command(kind: str, properties: Mapping[str, object], message: str) -> str:
     """The line, without its end; ``kind`` is ``error``, ``warning`` or ``notice``."""
@@ -15,6 +17,7 @@ def workflow_command(kind: str, properties: Mapping[str, object], message: str) 
 
 
 def _data(text: str) -> str:
+    text = visible(text).replace("##[", r"#\x23[")
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

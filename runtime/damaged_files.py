@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from parquetry import shell
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import WriteOutcome
@@ -92,7 +93,7 @@ def remedy(handle: TableHandle) -> str:
     """What to do about a damaged file."""
     return (
         "restore the file from a copy, or the table to a savepoint, or give its rows up with "
-        f"`parquetry doctor --accept-loss {handle.store.uri}`"
+        + shell.named("parquetry", "doctor", "--accept-loss", handle.store.uri)
     )
 
 

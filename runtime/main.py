@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
+from parquetry.printable import visible, without_commands
 from parquetry.runtime.applied import check_owned, read_identity
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import is_due
@@ -280,7 +281,7 @@ def _leave(store: ObjectStore, report: str, said: Mapping[str, Any]) -> None:
 
 
 def _failure(error: ParquetryError) -> dict[str, Any]:
-    sys.stderr.write(f"error: {error}\n")
+    sys.stderr.write(without_commands(visible(f"error: {error}\n")))
     return {"error": str(error), "exit_code": error.exit_code}
 
 

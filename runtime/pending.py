@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from parquetry import shell
 from parquetry.runtime.claims import (
     Claim,
     Session,
@@ -165,7 +166,7 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
         if group in groups and time in unclaimed:
             return (
                 f"file group {group[1]} of partition {group[0]!r} waits for the clustering {time}; let Hudi "
-                f"carry that out, or undo it with `parquetry service rollback TABLE {time}`"
+                f"carry that out, or undo it with {_rollback(time)}"
             )
     return None
 
@@ -206,7 +207,7 @@ def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Tim
         if beat is None or store.now_ms() - beat.modified_ms > longest_ms:
             raise ConflictError(
                 f"{store.uri}: another program began the write {instant.time} and shows no sign of life; "
-                f"when it has ended, undo it with `parquetry service rollback TABLE {instant.time}`"
+                f"when it has ended, undo it with {_rollback(instant.time)}"
             )
 
 
@@ -259,8 +260,13 @@ def _blocked(timeline: Timeline, instant: Instant) -> ConflictError:
     remedy = "let Hudi finish it by running a write of its own"
     if instant.action is Action.ROLLBACK:
         victim = timeline.rollback_plan(instant.time).instant.time
-        remedy = f"finish it with `parquetry service rollback TABLE {victim}` when its program has ended"
+        remedy = f"finish it with {_rollback(victim)} when its program has ended"
     return ConflictError(
         f"{timeline.store.uri}: another program's {instant.action} {instant.time} is in progress; "
         f"try again, or {remedy}"
     )
+
+
+def _rollback(time: str) -> str:
+    """The command that undoes a write."""
+    return shell.named("parquetry", "service", "rollback", "TABLE", time)

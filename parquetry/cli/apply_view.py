@@ -10,6 +10,7 @@ from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import kind_of
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.applying import ActionResult, ApplyResult
+from parquetry.printable import one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,7 @@ class ApplyView:
         if not outcome.results:
             return "Nothing to apply."
         lines = [_line(result, outcome, paint) for result in outcome.results]
-        run = self.carried.into("parquetry run")
+        run = self.carried.into("parquetry", "run")
         done = sum(result.applied is not None for result in outcome.results)
         lines += ["", f"{count(done, 'table')} applied." + (f" Next: {run}" if done else "")]
         return "\n".join(lines)
@@ -52,10 +53,11 @@ def _line(result: ActionResult, outcome: ApplyResult, paint: Paint) -> str:
     """One table; the error that the command ends with is told on stderr alone."""
     name = paint.bold(result.action.table)
     if result.applied is None:
-        why = "" if result.error is outcome.failure else f": {result.error}"
+        why = "" if result.error is outcome.failure else f": {one_line(str(result.error))}"
         return f"{paint.bad('failed')}   {name}{why}"
     if result.error is not None:
-        return f"{paint.warn('applied')}  {name}: {kind_of(result.action)}; rewriting failed: {result.error}"
+        why = f"rewriting failed: {one_line(str(result.error))}"
+        return f"{paint.warn('applied')}  {name}: {kind_of(result.action)}; {why}"
     if result.applied.created:
         return f"{paint.good('created')}  {name}"
     evolved = f", schema evolved at {result.applied.instant}" if result.applied.instant else ""

@@ -10,6 +10,7 @@ from parquetry.cli.asking import is_terminal
 from parquetry.cli.carried import Carried
 from parquetry.cli.output import Output
 from parquetry.cli.plan_view import PlanView
+from parquetry.cli.values import shown_values
 from parquetry.cli.workspaces import now_ms
 from parquetry.compiler.applying import check_fits
 from parquetry.compiler.plan import Plan
@@ -49,15 +50,15 @@ def approved_plan(
         if plan.plan_id != approved:
             raise StalePlanError(
                 f"the plan is {plan.plan_id} now, {approved} was approved; "
-                f"review the new one with `{carried.into('parquetry plan')}`"
+                f"review the new one with {carried.named('parquetry', 'plan')}"
             )
         return plan
-    output.note(PlanView(applying=True, carried=carried).text(plan, output.paint))
+    output.note(PlanView(applying=True, carried=carried).text(shown_values(plan), output.paint))
     if ask and plan.intent.actions and not plan.intent.blocked:
         if not is_terminal():
             raise click.UsageError(
                 "nobody can be asked here: give --auto-approve, or a PLANFILE saved by "
-                f"`{carried.into('parquetry plan --out PLANFILE')}`"
+                f"{carried.named('parquetry', 'plan', '--out', 'PLANFILE')}"
             )
         click.confirm("Apply this plan?", abort=True, err=True)
     return plan

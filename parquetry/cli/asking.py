@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from parquetry.printable import one_line
+
 
 def is_terminal() -> bool:
     """Whether somebody can answer."""
@@ -18,4 +20,4 @@ def confirm(question: str, *, auto_approve: bool) -> None:
         return
     if not is_terminal():
         raise click.UsageError("nobody can be asked here: give --auto-approve")
-    click.confirm(question, abort=True, err=True)
+    click.confirm(one_line(question), abort=True, err=True)

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from parquetry import shell
 from parquetry.runtime.personal_data import MASK
 from parquetry.runtime.secret_values import without_secrets
 from parquetry.version import VERSION
@@ -38,7 +39,7 @@ def masked(text: str, environment: Mapping[str, str]) -> str:
 
 
 def _head(arguments: Sequence[str]) -> Iterator[str]:
-    yield f"command: parquetry {' '.join(_masked_variables(arguments))}"
+    yield f"command: {shell.line('parquetry', *_masked_variables(arguments))}"
     yield f"parquetry {VERSION}, Python {platform.python_version()}, {platform.platform()}"
     yield ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
 

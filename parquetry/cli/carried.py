@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from parquetry import shell
 
 _NAMED: Final = re.compile(r"`(parquetry ([a-z]+)[^`\n]*)`")
 _SELECTING: Final = frozenset({"plan", "apply", "run", "drift"})
@@ -27,8 +28,16 @@ class Carried:
     variables: tuple[tuple[str, str], ...] = ()
     base: str | None = None
 
-    def into(self, command: str) -> str:
+    def into(self, *words: str) -> str:
         """The command, to be typed in the same place, for the same project, target and tables."""
+        return shell.line(*words, *self._options(words))
+
+    def named(self, *words: str) -> str:
+        """The same between backticks."""
+        return shell.named(*words, *self._options(words))
+
+    def _options(self, words: tuple[str, ...]) -> tuple[str, ...]:
+        """What the command with these words lacks."""
         options = (
             *(() if self.directory is None else (("--project", str(self.directory)),)),
             *(() if self.target is None else (("--target", self.target),)),
@@ -36,22 +45,21 @@ class Carried:
             *(("--exclude", value) for value in self.exclude),
             *(("--var", f"{name}={value}") for name, value in self.variables),
         )
-        there = command.split()
-        if self.base is not None and there[1:2] == ["plan"] and "--untrusted" not in there:
-            command = " ".join(
-                [command, "--untrusted", *(["--base", shlex.quote(self.base)] if self.base else [])]
-            )
-        return " ".join([command, *(shlex.join(pair) for pair in options if pair[0] not in there)])
+        untrusted = self.base is not None and words[1:2] == ("plan",) and "--untrusted" not in words
+        base = ("--untrusted", *(("--base", self.base) if self.base else ())) if untrusted else ()
+        return (*base, *(word for pair in options if pair[0] not in words for word in pair))
 
     def told(self, text: str) -> str:
         """The text with the commands that it names between backticks made to be about the same."""
 
         def carrying(named: re.Match[str]) -> str:
             command, verb = named.groups()
-            if verb in _WITHOUT_PROJECT:
+            words = shell.words_of(command)
+            if verb in _WITHOUT_PROJECT or words is None:
                 return named[0]
             carried = self if verb in _SELECTING else self.without_selection()
-            return f"`{carried.into(command)}`"
+            options = carried._options(words)  # noqa: SLF001 - its own class
+            return f"`{command} {shell.named(*options)[1:]}" if options else named[0]
 
         return _NAMED.sub(carrying, text)
 
@@ -62,4 +70,11 @@ class Carried:
     def recipe(self, commands: tuple[str, ...]) -> tuple[str, ...]:
         """A recipe's commands, to be typed in the project's directory: ours for the same target."""
         there = replace(self.without_selection(), directory=None)
-        return tuple(there.into(line) if line.startswith("parquetry ") else line for line in commands)
+        return tuple(map(there._completed, commands))  # noqa: SLF001 - its own class
+
+    def _completed(self, command: str) -> str:
+        words = shell.words_of(command)
+        if words is None or words[:1] != ("parquetry",):
+            return command
+        options = self._options(words)
+        return f"{command} {shell.line(*options)}" if options else command

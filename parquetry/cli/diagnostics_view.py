@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
 from parquetry.project import LoadResult
-from parquetry.project.diagnostics import errors, render_github, render_json, render_text
+from parquetry.project.diagnostics import errors, render_json, render_text
 
 
 class DiagnosticsView:
@@ -28,17 +27,6 @@ class DiagnosticsView:
     def json(self, outcome: LoadResult) -> Any:
         """The same as plain values."""
         return render_json(outcome.diagnostics, files=outcome.files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GithubView(DiagnosticsView):
-    """Annotations for a pull request; ``prefix`` leads from the repository to the project."""
-
-    prefix: str
-
-    def text(self, outcome: LoadResult, paint: Paint) -> str:  # noqa: ARG002  # annotations have no colour
-        """One workflow command per finding."""
-        return render_github(outcome.diagnostics, prefix=self.prefix).rstrip("\n")
 
 
 def path_in_repository(directory: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from parquetry import shell
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
 from parquetry.compiler.drift import CODES, Drift, TableDrift
@@ -44,7 +45,7 @@ def _help(drift: Drift, table: TableDrift) -> str:
     if drift.restorable:
         return "`parquetry apply` puts it back"
     place = table.location if ":" in table.location or "/" in table.location else f"./{table.location}"
-    return f"`parquetry adopt {place}` accepts it into the spec"
+    return f"{shell.named('parquetry', 'adopt', place)} accepts it into the spec"
 
 
 def _summary(outcome: Sequence[TableDrift], paint: Paint) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import click
 
+from parquetry.cli.styles import printable
 from parquetry.cli.telling import tell, wanted_format
 from parquetry.errors import ParquetryError
 from parquetry.runtime.spark_log import forget_log, kept_log
@@ -27,12 +29,21 @@ DIAGNOSED = 1
 INTERRUPTED = 130
 
 
+class _Printable(logging.Formatter):
+    """Warnings on stderr: what libraries and tables say there is text."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) -> int:
     """Run ``body``; returns the exit code, which is what the body returned when that is a number.
 
     ``arguments`` are those of the command line, which say how messages are to look.
     """
     forget_log()
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Printable())
     log_format = wanted_format(sys.argv[1:] if arguments is None else arguments)
     for name in ("stdin", "stdout", "stderr"):
         # Closed by whoever started us, as `>&-` and some schedulers do.
@@ -93,6 +104,9 @@ def _stopped(stop: BaseException, log_format: str) -> int:
         case click.ClickException() if log_format == "json":
             return _fail(stop.format_message(), stop.exit_code, log_format)
         case click.ClickException():
+            stop.message = printable(stop.message)
+            if isinstance(stop, click.FileError):
+                stop.ui_filename = printable(stop.ui_filename)
             stop.show()
             return stop.exit_code
         case click.Abort() if not isinstance(stop.__cause__ or stop.__context__, KeyboardInterrupt):
@@ -112,7 +126,7 @@ def _failed(failure: ParquetryError, log_format: str) -> int:
     if not isinstance(failure, SpecError):
         return _fail(str(failure), failure.exit_code, log_format)
     if log_format != "json":
-        click.echo(str(failure), err=True)
+        click.echo(printable(str(failure)), err=True)
         return failure.exit_code
     for found in failure.diagnostics:
         place = {"file": found.file, "line": found.line, "column": found.column}

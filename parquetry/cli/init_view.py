@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
+from parquetry import shell
 from parquetry.cli.output import Paint
 from parquetry.compiler.scaffold import REQUIREMENTS, Scaffold
 
@@ -17,7 +17,11 @@ class InitView:
         """The files, then the next command."""
         lines = [f"project {paint.bold(outcome.name)} in {outcome.directory}", ""]
         lines += [f"{paint.good('wrote')}  {path}" for path in outcome.files]
-        there = "" if outcome.directory == Path() else f"cd {shlex.quote(str(outcome.directory))} && "
+        there = (
+            ""
+            if outcome.directory == Path()
+            else f"{shell.line('cd', shell.place(str(outcome.directory)))} && "
+        )
         if outcome.installs is None:
             lines += ["", f"For the workflow: name in {REQUIREMENTS} where pip gets parquetry from."]
         return "\n".join([*lines, "", f"Next: {there}parquetry plan --out target/plan.json"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from parquetry import shell
 from parquetry.cli.output import Paint
 from parquetry.compiler.locks import HeldLock
 from parquetry.compiler.words import elapsed
@@ -38,11 +39,12 @@ class ReleaseView:
 
 
 def _lines(lock: HeldLock, paint: Paint) -> str:
+    unlock = shell.named("parquetry", "unlock", shell.place(lock.table))
     advice = (
         f"its writer is dead: the next write of parquetry removes it; Hudi's writers wait for that, or for "
-        f"`parquetry unlock {lock.table}`"
+        f"{unlock}"
         if lock.abandoned
-        else f"wait for it to end; once its holder is really dead: `parquetry unlock {lock.table}`"
+        else f"wait for it to end; once its holder is really dead: {unlock}"
     )
     return (
         f"{paint.bold(lock.table)}  held by {lock.holder}\n"

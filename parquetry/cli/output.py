@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import dataclass, field
@@ -12,8 +11,11 @@ import click
 
 from parquetry.cli.carried import Carried
 from parquetry.cli.fitting import fitted
+from parquetry.cli.styles import printable, styled
 from parquetry.cli.telling import tell
+from parquetry.cli.values import shown_values
 from parquetry.errors import ParquetryError
+from parquetry.printable import json_text, without_commands, without_escapes
 
 _Outcome_contra = TypeVar("_Outcome_contra", contravariant=True)
 
@@ -26,26 +28,26 @@ class Paint:
 
     def bold(self, text: str) -> str:
         """Emphasised."""
-        return self._style(text, bold=True)
+        return self._style(text, "bold")
 
     def dim(self, text: str) -> str:
         """Of less importance."""
-        return self._style(text, dim=True)
+        return self._style(text, "dim")
 
     def good(self, text: str) -> str:
         """Done, added, small enough."""
-        return self._style(text, fg="green")
+        return self._style(text, "green")
 
     def warn(self, text: str) -> str:
         """To be looked at."""
-        return self._style(text, fg="yellow")
+        return self._style(text, "yellow")
 
     def bad(self, text: str) -> str:
         """Wrong, removed, blocked."""
-        return self._style(text, fg="red")
+        return self._style(text, "red")
 
-    def _style(self, text: str, **attributes: Any) -> str:
-        return click.style(text, **attributes) if self.enabled else text
+    def _style(self, text: str, style: str) -> str:
+        return styled(text, style) if self.enabled else text
 
 
 class View(Protocol[_Outcome_contra]):
@@ -62,7 +64,7 @@ class View(Protocol[_Outcome_contra]):
 
 def json_document(view: View[_Outcome_contra], outcome: _Outcome_contra) -> str:
     """The outcome's JSON as it is read by people too."""
-    return json.dumps(view.json(outcome), indent=2, ensure_ascii=False)
+    return json_text(view.json(outcome), indent=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +92,13 @@ class Output:
         if self.format == "json":
             click.echo(json_document(view, outcome))
         else:
-            text = view.text(outcome, self.paint)
-            said = text if verbatim else fitted(self.carried.told(text))
+            if verbatim:
+                said = printable(view.text(outcome, self.paint), escaped=without_escapes)
+            else:
+                text = printable(view.text(shown_values(outcome), self.paint))
+                said = fitted(self.carried.told(text))
             if said:  # an empty line would be a name to whoever reads `ls --format name`
-                click.echo(said, color=self.paint.enabled)
+                click.echo(without_commands(said), color=self.paint.enabled)
 
     def note(self, message: str, **facts: Any) -> None:
         """Tell what is going on, on stderr, unless the user wants quiet."""

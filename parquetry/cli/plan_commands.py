@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from parquetry import shell
 from parquetry.cli.carried import Carried
 from parquetry.compiler.plan import Plan
 
@@ -39,7 +40,7 @@ def commands_again(plan: Plan) -> tuple[str, ...]:
     A branch that nobody trusts is merged before it is applied.
     """
     carried = carried_by(plan)
-    again = (carried.into("parquetry plan"),)
+    again = (carried.into("parquetry", "plan"),)
     if plan.is_empty or plan.intent.blocked or plan.evidence.options.base is not None:
         return again
-    return (*again, f"{carried.into('parquetry apply')} --approved {plan.plan_id}")
+    return (*again, f"{carried.into('parquetry', 'apply')} {shell.line('--approved', plan.plan_id)}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from parquetry import shell
+from parquetry.cli.markdown import code, code_html, fenced, inline
 from parquetry.cli.outlook_words import due_entries
 from parquetry.cli.plan_commands import carried_by, commands_again, told
 from parquetry.cli.plan_words import (
@@ -32,7 +33,7 @@ from parquetry.compiler.plan import Action, Blocked, Change, Plan, TableFigures
 from parquetry.compiler.review import yaml_diff
 
 _ROOM_FOR_NOTE = 200
-_LEAST_FENCE = 3
+_NOT_IN_MARKERS = re.compile(r"[^\w-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,10 @@ def render_markdown(plan: Plan, *, max_bytes: int) -> str:
     """
     plan = told(plan, carried_by(plan))
     intent = plan.intent
-    top = f"<!-- parquetry:plan project={intent.project} target={intent.target} -->\n"
+    project, target = (_NOT_IN_MARKERS.sub("-", name) for name in (intent.project, intent.target))
+    top = f"<!-- parquetry:plan project={project} target={target} -->\n"
     blocked_by = f", {blocked_text(plan)}" if intent.blocked else ""
-    top += f"### parquetry plan for `{intent.target}`{blocked_by}: {_inline(summary(plan))}\n"
+    top += f"### parquetry plan for {code(intent.target)}{blocked_by}: {inline(summary(plan))}\n"
     footer = _footer(plan, room=max_bytes // 2)
     room = max_bytes - _size(top) - _size(footer) - _ROOM_FOR_NOTE
     rows, rows_left = _fitting([_row(action, plan) for action in intent.actions], room - _size(_HEADER))
@@ -79,21 +81,21 @@ def _row(action: Action, plan: Plan) -> str:
     queries = [] if figures is None else query_rows(figures)
     gains = "; ".join(f"{name}: {rows} rows, {size}" for name, _, rows, size in queries)
     now = cost_text(action, None if figures is None else figures.debt).split(";")[0].removeprefix("now ")
-    cells = (f"`{action.table}`", fields, kind_of(action), now, debt, files, gains)
-    return f"{_inline_row(cells)}\n"
+    cells = (code(action.table), *map(inline, (fields, kind_of(action), now, debt, files, gains)))
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _blocked(blocked: Blocked, plan: Plan) -> str:
     carried = carried_by(plan)
     lines = [
-        f"\n#### Blocked: `{blocked.table}` {blocked.code}\n",
-        f"{_inline(blocked.reason)}.\n",
-        f"**What to do:** {_inline(blocked.remedy)}\n",
+        f"\n#### Blocked: {code(blocked.table)} {inline(blocked.code)}\n",
+        f"{inline(blocked.reason)}.\n",
+        f"**What to do:** {inline(blocked.remedy)}\n",
     ]
     for number, step in enumerate(blocked.recipe, start=1):
-        lines.append(f"{number}. {_inline(step.text)}")
+        lines.append(f"{number}. {inline(step.text)}")
         if step.commands:
-            lines.append(_indented(_fenced("\n".join(carried.recipe(step.commands)), "sh")))
+            lines.append(_indented(fenced("\n".join(carried.recipe(step.commands)), "sh")))
     if blocked.changes:
         lines.append(_details("The change", "\n".join((_diff(blocked), *_changes(blocked.changes)))))
     return "\n".join(lines) + "\n"
@@ -101,48 +103,48 @@ def _blocked(blocked: Blocked, plan: Plan) -> str:
 
 def _warnings(plan: Plan) -> Iterator[str]:
     for warning in plan.evidence.warnings:
-        place = f"`{warning.origin}` " if warning.origin else ""
-        yield f"\n> **warning** {place}{warning.code} {_inline(warning.message)}\n"
+        place = f"{code(warning.origin)} " if warning.origin else ""
+        yield f"\n> **warning** {place}{inline(warning.code)} {inline(warning.message)}\n"
 
 
 def _sections(plan: Plan) -> Iterator[_Section]:
     for action in plan.intent.actions:
-        parts = [f"{_inline(line)}\n" for line in place_lines(action)]
+        parts = [f"{inline(line)}\n" for line in place_lines(action)]
         said = (*sql_lines(action, plan), steps_line(action))
-        parts += [_diff(action), *_changes(action.changes), *(f"{_inline(line)}\n" for line in said)]
+        parts += [_diff(action), *_changes(action.changes), *(f"{inline(line)}\n" for line in said)]
         figures = plan.evidence.figures.get(action.table)
         if figures is not None and figures.files:
             parts.append(_figures(figures, action.spec.sizing.max_file_size_bytes))
         fields = f", {count(len(action.changes), 'field')}" if action.changes else ""
-        title = f"<code>{html.escape(action.table)}</code>: {kind_of(action)}{fields}"
+        title = f"{code_html(action.table)}: {kind_of(action)}{fields}"
         yield _Section(action.change_class.rank, "\n" + _details(title, "\n".join(parts)))
     due = due_entries(plan)
     if due:
-        body = "".join(f"- `{table}`: {_inline(text)}\n" for table, text in due)
+        body = "".join(f"- {code(table)}: {inline(text)}\n" for table, text in due)
         yield _Section(0, "\n" + _details("What the next run finds to do", body))
     drift = plan.evidence.drift
     if drift:
-        lines = [
-            f"- `{d.path}`: {_inline(value_text(d.old))} -> {_inline(value_text(d.live))}" for d in drift
-        ]
+        lines = [f"- {code(d.path)}: {inline(f'{value_text(d.old)} -> {value_text(d.live)}')}" for d in drift]
         yield _Section(0, "\n" + _details(f"Drift: {count(len(drift), 'field')}", "\n".join(lines) + "\n"))
 
 
 def _changes(changes: Sequence[Change]) -> Iterator[str]:
     """A list of the places that changes come from, with what else is said of them."""
     said = [(change.path, [change.origin or "", *change_notes(change)]) for change in changes]
-    lines = [f"- `{path}`: {_inline('; '.join(filter(None, notes)))}\n" for path, notes in said if any(notes)]
+    lines = [
+        f"- {code(path)}: {inline('; '.join(filter(None, notes)))}\n" for path, notes in said if any(notes)
+    ]
     if lines:
         yield "".join(lines)
 
 
 def _figures(figures: TableFigures, largest: int) -> str:
-    lines = [f"{files_line(figures)}\n"]
+    lines = [f"{inline(files_line(figures))}\n"]
     if figures.queries:
         cells = [_inline_row(row) for row in (QUERY_HEADER, *query_rows(figures))]
         lines += [cells[0], "|---|---:|---:|---:|", *cells[1:]]
     if note := query_note(figures):
-        lines += ["", f"{_inline(note[0].upper() + note[1:])}."]
+        lines += ["", f"{inline(note[0].upper() + note[1:])}."]
     tenths = len(figures.sizes_before) - 1
     rows = [
         f"| {_bucket(index, tenths)} | {before} | {after} |"
@@ -160,7 +162,7 @@ def _figures(figures: TableFigures, largest: int) -> str:
 
 
 def _inline_row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(map(_inline, cells))} |"
+    return f"| {' | '.join(map(inline, cells))} |"
 
 
 def _bucket(index: int, tenths: int) -> str:
@@ -169,7 +171,7 @@ def _bucket(index: int, tenths: int) -> str:
 
 def _diff(entry: Action | Blocked) -> str:
     lines = [f"{sign}{text}" for sign, text in yaml_diff(entry)]
-    return _fenced("\n".join(lines), "diff") if lines else ""
+    return fenced("\n".join(lines), "diff") if lines else ""
 
 
 def _details(title: str, body: str) -> str:
@@ -179,12 +181,14 @@ def _details(title: str, body: str) -> str:
 def _footer(plan: Plan, *, room: int) -> str:
     """What the plan is, and the commands that make and apply it; too long ones without their selection."""
     intent = plan.intent
-    made = f"plan `{plan.plan_id}`, parquetry {intent.parquetry}"
-    commit = commit_text(plan)
+    made = f"plan {code(plan.plan_id)}, parquetry {inline(intent.parquetry)}"
+    said = commit_text(plan)
+    commit = said if said.removeprefix("commit ").isalnum() else inline(said)
     commands = "\n".join(commands_again(plan))
     if _size(commands) > room:
-        commands = f"parquetry plan --target {intent.target} # with --select, --exclude, --var as in the plan"
-    return f"\n---\n{made}{f', {commit}' if commit else ''}\n\n{_fenced(commands, 'sh')}"
+        plain = shell.line("parquetry", "plan", "--target", intent.target)
+        commands = f"{plain} # with --select, --exclude, --var as in the plan"
+    return f"\n---\n{made}{f', {commit}' if commit else ''}\n\n{fenced(commands, 'sh')}"
 
 
 def _note(*, rows_left: int, blocked_left: int, details_left: int) -> str:
@@ -227,18 +231,5 @@ def _size(text: str) -> int:
     return len(text.encode())
 
 
-def _fenced(text: str, language: str) -> str:
-    """A block of code that nothing in the text can end."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(_LEAST_FENCE, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}\n"
-
-
 def _indented(text: str) -> str:
-    return "".join(f"   {line}\n" for line in text.splitlines())
-
-
-def _inline(text: str) -> str:
-    """Text within a line or a cell: one line, no HTML, no cell's end, and nobody is called by it."""
-    escaped = html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
-    return escaped.replace("@", "&#64;")
+    return "".join(f"   {line}\n" for line in text.split("\n") if line)

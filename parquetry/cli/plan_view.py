@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from parquetry import shell
 from parquetry.cli.carried import Carried
 from parquetry.cli.fitting import bound, terminal_width, unbound
 from parquetry.cli.outlook_words import changes_layout, outlook_lines
@@ -87,14 +87,14 @@ class PlanView:
         if plan.intent.actions and not self.applying:
             return [f"Next: {self._apply()}"]
         if plan.is_empty and plan.evidence.has_due:
-            return [f"Next: {self.carried.into('parquetry run')}"]
+            return [f"Next: {self.carried.into('parquetry', 'run')}"]
         return []
 
     def _apply(self) -> str:
         """A saved plan is applied as a whole."""
         if self.saved is None:
-            return self.carried.into("parquetry apply")
-        return self.carried.without_selection().into(f"parquetry apply {shlex.quote(str(self.saved))}")
+            return self.carried.into("parquetry", "apply")
+        return self.carried.without_selection().into("parquetry", "apply", shell.place(str(self.saved)))
 
 
 def _headline(plan: Plan, paint: Paint) -> str:
@@ -164,7 +164,7 @@ def _blocked(blocked: Blocked, paint: Paint, carried: Carried) -> Iterator[str]:
     yield from _wrapped(f"what to do: {blocked.remedy}")
     for number, step in enumerate(blocked.recipe, start=1):
         if number == 1 and carried.directory is not None:
-            yield f"         $ cd {shlex.quote(str(carried.directory))}"
+            yield f"         $ {shell.line('cd', shell.place(str(carried.directory)))}"
         yield from _recipe_step(number, step, carried)
 
 

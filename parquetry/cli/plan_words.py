@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, assert_never
 
+from parquetry import shell
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.changes import CODES
 from parquetry.compiler.plan import (
@@ -19,8 +20,8 @@ from parquetry.compiler.plan import (
     Step,
     TableFigures,
 )
-from parquetry.compiler.review import quoted
 from parquetry.compiler.words import format_size
+from parquetry.printable import quoted
 
 _ABSENT = "(none)"
 _SHORT_COMMIT = 12
@@ -127,9 +128,8 @@ def excluded_lines(table: str, excluded: ExcludedFiles) -> list[str]:
     """The files that clustering leaves, each with its reason, and how many more there are."""
     lines = [f"{file.path}: {file.detail}" for file in excluded.files]
     if more := excluded.total - len(excluded.files):
-        lines.append(
-            f"and {count(more, 'file')} more; `parquetry service cluster {table} --plan-only -v` names all"
-        )
+        named = shell.named("parquetry", "service", "cluster", table, "--plan-only", "-v")
+        lines.append(f"and {count(more, 'file')} more; {named} names all")
     return lines
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from parquetry.cli.output import Output
+from parquetry.printable import one_line
 from parquetry.runtime.spark_log import kept_log
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def working(output: Output, what: str) -> Iterator[None]:
     if _wants_bar(output):
         try:
             with _bar() as bar:
-                bar.add_task(what, total=None)
+                bar.add_task(one_line(what), total=None)
                 yield
         except BaseException:
             _note_log(output)
@@ -89,7 +90,7 @@ class JobProgress:
         """The job begins."""
         self._started = time.monotonic()
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], description=f"{job.table} {job.name}")
+            self._bar.update(self._bar.task_ids[0], description=one_line(f"{job.table} {job.name}"))
         else:
             self._output.note(f"{job.table} {job.name}: started", table=job.table, job=job.name)
 
@@ -118,7 +119,12 @@ def _bar() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 

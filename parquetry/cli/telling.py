@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import click
+
+from parquetry.cli.styles import printable
+from parquetry.printable import json_text
 
 _OPTION = "--log-format"
 _VARIABLE = "PARQUETRY_LOG_FORMAT"
@@ -18,10 +20,10 @@ def tell(message: str, *, log_format: str, level: str = "info", **facts: Any) ->
     """Write one line; as JSON it has time (UTC), level, message and the facts."""
     if log_format == "json":
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = json.dumps({"time": now, "level": level, "message": message, **facts}, ensure_ascii=False)
+        line = json_text({"time": now, "level": level, "message": message, **facts})
         click.echo(line, err=True)
     else:
-        click.echo(f"error: {message}" if level == "error" else message, err=True)
+        click.echo(printable(f"error: {message}" if level == "error" else message), err=True)
 
 
 def wanted_format(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> str:

@@ -18,10 +18,12 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     project file, the policies, and the files of these tables.
     """
     from parquetry.cli.declarations import validated
-    from parquetry.cli.diagnostics_view import DiagnosticsView, GithubView, path_in_repository
-    from parquetry.project.diagnostics import errors
+    from parquetry.cli.diagnostics_view import DiagnosticsView, path_in_repository
+    from parquetry.project.diagnostics import errors, render_github
 
     result = validated(request)
-    github = GithubView(prefix=path_in_repository(request.directory))
-    output.show(github if output.format == "github" else DiagnosticsView(), result, verbatim=True)
+    if output.format == "github":
+        click.echo(render_github(result.diagnostics, prefix=path_in_repository(request.directory)), nl=False)
+    else:
+        output.show(DiagnosticsView(), result, verbatim=True)
     return 1 if errors(result.diagnostics) else 0

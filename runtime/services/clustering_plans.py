@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from parquetry import shell
 from parquetry.runtime.claims import (
     Claim,
     Heartbeat,
@@ -242,5 +243,5 @@ def check_waiting(table: TableHandle, instant: str, timing: Timing) -> None:
         who = "another program" if claim is None else str(claim.owner)
         raise ConflictError(
             f"{store.uri}: {who} is carrying out the clustering {instant}; wait for its end, or undo it with "
-            f"`parquetry service rollback TABLE {instant}`"
+            f"{shell.named('parquetry', 'service', 'rollback', 'TABLE', instant)}"
         )

@@ -143,7 +143,7 @@ def test_a_bug_leaves_a_report_with_versions_and_without_secrets(monkeypatch, ca
     assert path.stat().st_mode & 0o077 == 0
     for secret in ("s3cr3t-value", "tok-12345", "hunter22", "hunter33", "pw99-word"):
         assert secret not in text + line["message"]
-    assert "command: parquetry plan --var key=*** --var=a=*** -t dev" in text
+    assert "command: parquetry plan --var 'key=***' '--var=a=***' -t dev" in text
     assert re.search(r"^parquetry \d+\.\d+\.\d+, Python 3\.", text, flags=re.MULTILINE)
     assert re.search(r"pyarrow \d+", text)
     assert "Traceback (most recent call last)" in text

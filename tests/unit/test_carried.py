@@ -67,8 +67,8 @@ def named_commands(text):
 
 
 def test_what_was_typed_is_typed_again():
-    assert shlex.split(CARRIED.into("parquetry run")) == ["parquetry", "run", *TYPED]
-    assert Carried().into("parquetry run") == "parquetry run"
+    assert shlex.split(CARRIED.into("parquetry", "run")) == ["parquetry", "run", *TYPED]
+    assert Carried().into("parquetry", "run") == "parquetry run"
 
 
 def test_commands_between_backticks_carry_what_they_take_and_once():

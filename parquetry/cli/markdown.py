@@ -1,0 +1,70 @@
+"""Texts in GitHub's Markdown of which nothing but our own marks becomes a mark.
+
+What a branch or a table says must not show an image, lead anywhere, call anybody, refer to an issue or
+end the block that it stands in. GitHub leaves code alone, so what could do that is shown as code.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Final
+
+from parquetry.printable import one_line, visible
+
+_LEAST_FENCE: Final = 3
+_SPAN: Final = re.compile(r"`([^`]+)`|[^\s`]+|`+")
+_MARK: Final = re.compile(r"[\\`*{}\[\]<>|~&@#$!^]|(?<![^\W_])_|_(?![^\W_])")
+"""A sign that Markdown or HTML knows; an underscore within a word is none."""
+_LEADS: Final = re.compile(r"://|www\.|mailto:|xmpp:|\bGH-\d|:[\w+-]+:|\b[0-9a-f]{7,40}\b", re.IGNORECASE)
+"""What GitHub makes a link or a picture of: addresses, issues, emoji, commits."""
+_RISKY: Final = re.compile(r"[`|\\<>&@]|!\[|\][(\[:]|#\d|://|www\.|\bapproved\b", re.IGNORECASE)
+_ENDS: Final = re.compile(r"[.,;]*$")
+_BEGINS_BLOCK: Final = re.compile(r"[-+=]+|\d+[.)]")
+_ARROW: Final = "->"
+
+
+def code(text: str) -> str:
+    """The text as code, on one line, also in a cell of a table.
+
+    What could be a mark were it not for the backticks around it has no backticks alone to rely on.
+    """
+    text = one_line(text)
+    if not text:
+        return ""
+    return code_html(text) if _RISKY.search(text) else f"`{text}`"
+
+
+def code_html(text: str) -> str:
+    """The same as an element, in which no sign means anything."""
+    signs = (sign if sign.isalnum() or sign in " -,/=" else f"&#{ord(sign)};" for sign in one_line(text))
+    return f"<code>{''.join(signs)}</code>"
+
+
+def inline(text: str) -> str:
+    """Prose that may hold texts of others: on one line, commands between backticks as code."""
+    return _SPAN.sub(_word, one_line(text))
+
+
+def fenced(text: str, language: str) -> str:
+    """A block of code that nothing in the text can end."""
+    text = visible(text)
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(_LEAST_FENCE, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}\n"
+
+
+def _word(found: re.Match[str]) -> str:
+    word, text = found[0], found.string
+    if word == _ARROW:
+        return html.escape(word)
+    begins_block = found.start() == 0 and _BEGINS_BLOCK.fullmatch(word)
+    if found[1] is None and not (_MARK.search(word) or _LEADS.search(word) or begins_block):
+        return word
+    beside = text[max(found.start() - 1, 0) : found.start()] + text[found.end() : found.end() + 1]
+    as_code = code_html if "`" in beside else code
+    if found[1] is not None:
+        return as_code(found[1])
+    end = _ENDS.search(word)
+    assert end is not None, "it matches nothing too"
+    return f"{as_code(word[: end.start()])}{end[0]}"

@@ -1,0 +1,32 @@
+"""Colours on a terminal, told from the escapes that a text of others may hold."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from parquetry.printable import visible, without_commands
+
+_OURS: Final = str(10**9 + secrets.randbelow(10**9))
+"""A parameter that terminals ignore and nobody guesses; it never leaves the process."""
+_STYLE: Final = re.compile(rf"\x1b\[([0-9]+);{_OURS}m")
+_CODES: Final = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
+_PLAIN: Final = 0
+
+
+def styled(text: str, style: str) -> str:
+    """The text between escapes that :func:`printable` keeps."""
+    return f"\x1b[{_CODES[style]};{_OURS}m{text}\x1b[{_PLAIN};{_OURS}m"
+
+
+def printable(text: str, *, escaped: Callable[[str], str] = visible) -> str:
+    """A text as it may be printed: of all escapes in it, those of :func:`styled` alone.
+
+    ``escaped`` makes the texts between them visible.
+    """
+    parts = _STYLE.split(text)  # texts, and between them the codes
+    return without_commands(
+        "".join(escaped(part) if place % 2 == 0 else f"\x1b[{part}m" for place, part in enumerate(parts))
+    )

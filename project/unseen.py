@@ -1,0 +1,78 @@
+"""Characters that nobody sees: which of them a value may hold, and where.
+
+A value is shown to whoever reviews it, on a terminal, in a comment, in a log. Escapes, signs that turn a
+line round and ends of lines in a name would show something else than what is declared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from parquetry.project.diagnostics import diagnostic
+from parquetry.project.document import Node, Path
+from parquetry.project.interpolate import Secret
+from parquetry.project.schema_errors import Violation, spoken
+from parquetry.project.source import SourceText
+
+_NEVER: Final = "\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f"
+_INVISIBLE: Final = "\x00-\x1f\xad\u061c\u180e\u200b-\u200f\u2060-\u206f\ufeff\ufff9-\ufffb"
+_IN_NAMES: Final = re.compile(f"[{_INVISIBLE}{_NEVER}]")
+_IN_TEXTS: Final = re.compile(f"[\x00-\x08\x0b-\x1f{_NEVER}]")
+_IN_OPTIONS: Final = re.compile(f"[{_NEVER}]")
+_TEXTS: Final = frozenset(
+    {"description", "owner", "reason", "select", "where", "generated", "delete_when", "expression"}
+)
+_SETTINGS: Final = frozenset({"vars", "conf", "storage"})
+"""What is handed on as it is, such as certificates, and read where it is used."""
+_OPTIONS: Final = "options"
+"""Options of readers: separators may be any character of ASCII."""
+
+
+def unseen(value: Any, *, node: Node, source: SourceText) -> Iterator[Violation]:
+    """A finding for each key and value below a node that holds such a character."""
+    for path, text, is_key in _texts(value, ()):
+        wrong = refused(text, path, is_key=is_key)
+        if wrong is None:
+            continue
+        what = f"key of {spoken(path[:-1]) or 'the file'}" if is_key else spoken(path)
+        found = diagnostic(
+            "PQ017",
+            f"{what} holds the character U+{ord(wrong):04X}, which nobody sees",
+            source=source,
+            span=node.key_span(path) if is_key else node.at(path).span,
+            hint="remove it"
+            if wrong not in "\n\t"
+            else "write it on one line: '>-' folds lines, '|' does not",
+        )
+        yield Violation(path=path, diagnostic=found)
+
+
+def refused(text: str, path: Path, *, is_key: bool = False) -> str | None:
+    """The first character that the text at a path must not hold; None where all may stand there."""
+    steps = set(path[:-1])
+    if is_key:
+        unwanted = _IN_NAMES
+    elif _OPTIONS in steps:
+        unwanted = _IN_OPTIONS
+    else:
+        unwanted = _IN_TEXTS if (path[-1:] and path[-1] in _TEXTS) or steps & _SETTINGS else _IN_NAMES
+    found = unwanted.search(text)
+    return None if found is None else found[0]
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
+    """Every text below a value with its path, keys too."""
+    match value:
+        case str():
+            yield path, value, False
+        case Secret():
+            yield path, value.reveal(), False
+        case dict():
+            for key, child in value.items():
+                yield (*path, key), key, True
+                yield from _texts(child, (*path, key))
+        case list():
+            for index, child in enumerate(value):
+                yield from _texts(child, (*path, index))

@@ -1,0 +1,166 @@
+"""A command that is printed is what a shell takes it for, whatever names and places it holds."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import parquetry
+from parquetry import shell
+from parquetry.cli.carried import Carried
+from parquetry.cli.main import command_line
+from parquetry.in_python import in_python
+from tests.support.project_folder import ORDERS, ProjectFolder
+
+HOSTILE = (
+    "tables/a;curl evil|sh;#",
+    "a b",
+    "$(id)",
+    "`id`",
+    "it's",
+    'say "x"',
+    "a\nb",
+    "a\x1b[31mb\r",
+    "-rf",
+    "--output=x",
+    "~/x",
+    "*",
+    "##[error]x",
+    "::error::x",
+    "a\\b\\",
+    "a\u202eb",
+    "é\u0085",
+    "$'x'",
+    "!x",
+    "{a,b}",
+    "",
+)
+ROOT = Path(parquetry.__file__).parents[1]
+
+
+def typed(line):
+    """The words that bash makes of a line."""
+    done = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {line}"],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"LC_ALL": "C.UTF-8"},
+    )
+    return [word.decode() for word in done.stdout.split(b"\0")[:-1]]
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_a_shell_reads_the_words_that_were_meant(word):
+    for line in (shell.line("git", word, "x"), shell.named("git", word, "x")[1:-1]):
+        assert typed(line) == ["git", word, "x"]
+        assert line.isprintable()
+        assert "##[" not in line
+    assert "`" not in shell.named("git", word)[1:-1]
+    if word.isprintable():
+        assert shlex.split(shell.line("git", word, "x")) == ["git", word, "x"]
+
+
+def test_a_byte_of_a_file_name_that_is_no_text_is_typed_as_it_is():
+    name = os.fsdecode(b"a\xffb\x80")
+    done = subprocess.run(["bash", "-c", f"printf %s {shell.line(name)}"], capture_output=True, check=True)
+    assert done.stdout == b"a\xffb\x80"
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_what_was_typed_is_carried_as_one_word(word):
+    carried = Carried(directory=Path("/x", word), select=(word,), variables=(("v", word),))
+    options = ["--project", str(Path("/x", word)), "--select", word, "--var", f"v={word}"]
+    assert typed(carried.into("parquetry", "run")) == ["parquetry", "run", *options]
+    (span,) = re.findall("`([^`]*)`", carried.told("run `parquetry run` again"))
+    assert typed(span) == ["parquetry", "run", *options]
+    (line,) = carried.recipe((shell.line("parquetry", "inspect", word),))
+    assert typed(line) == ["parquetry", "inspect", word, "--var", f"v={word}"]
+
+
+def test_a_span_whose_quotes_do_not_end_gets_nothing_appended():
+    text = "a reason: `parquetry apply '` and more"
+    assert Carried(target="x; id").told(text) == text
+
+
+def git(root, *arguments):
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "-C", str(root), *who, *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("name", ["a;curl evil|sh;#", "-rf", "$(id)", "x `id`", "*", "say 'a' \"b\""])
+def test_a_recipe_is_typed_safely_whatever_the_folder_is_called(tmp_path, monkeypatch, name):
+    folder = ProjectFolder.create(tmp_path / name)
+    below = folder.root / "tables" / name
+    below.mkdir()
+    (folder.root / "tables/orders.yml").rename(below / "orders.yml")
+    git(folder.root, "init", "-q")
+    git(folder.root, "add", "-A")
+    git(folder.root, "commit", "-q", "-m", "one")
+    monkeypatch.chdir(tmp_path)
+    project = ["--project", f"./{name}"]
+    runner = CliRunner()
+    assert runner.invoke(command_line, ["apply", "--auto-approve", *project]).exit_code == 0
+    folder.write(f"tables/{name}/orders.yml", ORDERS | {"partition_by": ["items"]})
+    file, copied = f"tables/{name}/orders.yml", f"tables/{name}/orders_v2.yml"
+    pathspec = f":(literal){file}" if "*" in name else file
+    runner.invoke(command_line, ["plan", *project, "--out", "plan.json"])
+    for shape in ("text", "markdown"):
+        said = runner.invoke(command_line, ["show", "plan.json", "--format", shape]).output
+        lines = [line.strip().removeprefix("$ ") for line in said.splitlines()]
+        commands = [shlex.split(line) for line in lines if re.match(r"(cd|cp|rm|git) ", line)]
+        assert ["cp", file, copied] in commands, said
+        assert ["rm", file] in commands, shape
+        (restored,) = [words for words in commands if words[0] == "git"]
+        assert (restored[:2], restored[3:]) == (["git", "checkout"], ["--", pathspec]), shape
+        assert re.fullmatch("[0-9a-f]{12}", restored[2])
+    git(folder.root, *restored[1:])
+    assert "partition_by:\n- city\n" in (below / "orders.yml").read_text()
+
+
+def test_remedies_that_name_what_was_given_are_quoted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = "not a plan;id"
+    Path(file).write_text("{}")
+    ProjectFolder.create(tmp_path / "shop")
+    answer = CliRunner().invoke(command_line, ["apply", file, "--project", "shop"])
+    said = " ".join(answer.output.split())
+    (named,) = re.findall("`(parquetry plan [^`]*)`", said)
+    assert shlex.split(named) == ["parquetry", "plan", "--out", file, "--project", "shop"]
+    answer = CliRunner().invoke(command_line, ["init", "new;id"])
+    (line,) = [line for line in answer.output.splitlines() if line.startswith("Next: ")]
+    assert shlex.split(line)[:3] == ["Next:", "cd", "new;id"]
+
+
+def test_python_is_told_calls_with_the_word_as_a_literal():
+    for time, call in (("2026", "'2026'"), ("20 26;id", "'20 26;id'"), ("it's", '"it\'s"')):
+        named = shell.named("parquetry", "service", "rollback", "TABLE", time)
+        assert in_python(f"undo it with {named}") == f"undo it with Table.rollback({call})"
+
+
+_PROGRAM = r"(?:git|rm|cp|cd|export|spark-submit|parquetry [a-z]+|pip install)"
+_BY_HAND = re.compile(rf"`{_PROGRAM} [^`]*\0|^{_PROGRAM} (?:-\S+ )*\0(?! failed)")
+
+
+def _written(node):
+    """The text of an f-string with a NUL for each value."""
+    return "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
+
+
+def test_no_command_is_put_together_by_hand():
+    """Values reach a command through parquetry.shell alone."""
+    found = []
+    for room in ("parquetry", "compiler", "project", "runtime"):
+        for file in sorted((ROOT / room).rglob("*.py")):
+            found += [
+                f"{file.relative_to(ROOT)}:{node.lineno}: {_written(node)!r}"
+                for node in ast.walk(ast.parse(file.read_text("utf-8")))
+                if isinstance(node, ast.JoinedStr) and _BY_HAND.search(_written(node))
+            ]
+    assert found == []
