@@ -144,8 +144,8 @@ def test_python_is_told_calls_with_the_word_as_a_literal():
         assert in_python(f"undo it with {named}") == f"undo it with Table.rollback({call})"
 
 
-_PROGRAM = r"(?:git|rm|cp|cd|export|spark-submit|parquetry [a-z]+|pip install)"
-_BY_HAND = re.compile(rf"`{_PROGRAM} [^`]*\0|^{_PROGRAM} (?:-\S+ )*\0(?! failed)")
+_PROGRAM = r"(?:git (?:-\S+ )*[a-z-]+|rm|cp|cd|export|spark-submit|parquetry [a-z]+|pip install)"
+_BY_HAND = re.compile(rf"`{_PROGRAM} [^`]*\0|^{_PROGRAM} (?:-\S+ )*\0")
 
 
 def _written(node):
