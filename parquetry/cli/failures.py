@@ -105,9 +105,9 @@ def _stopped(stop: BaseException, log_format: str) -> int:
         case click.ClickException() if log_format == "json":
             return _fail(stop.format_message(), stop.exit_code, log_format)
         case click.ClickException():
-            said = io.StringIO()
-            stop.show(said)
-            click.echo(printable(said.getvalue()), nl=False, err=True)
+            shown = io.StringIO()
+            stop.show(shown)
+            click.echo(printable(shown.getvalue()), nl=False, err=True)
             return stop.exit_code
         case click.Abort() if not isinstance(stop.__cause__ or stop.__context__, KeyboardInterrupt):
             tell("declined", log_format=log_format, exit_code=DIAGNOSED)
