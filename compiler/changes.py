@@ -43,6 +43,7 @@ CODES = {
     "SC503": "the table uses a feature with which it cannot be written safely",
     "SC504": "the location holds a table that is applied for another target",
     "SC505": "the applied record, or table.json, is not as parquetry wrote it",
+    "SC506": "another spec is applied than is declared",
     "SC507": "the branch is not trusted, and its base does not name what the table needs",
     "SC601": "an allow entry allows nothing that this plan changes",
 }

@@ -167,6 +167,13 @@ TEXTS: Mapping[str, CodeText] = {
         "Find out who wrote it. Restore the file from a copy; or delete an applied record, then plan and "
         "apply again.",
     ),
+    "SC506": _text(
+        "`run`, services and writes by the project's name act by the applied record, which whoever can write "
+        "to the table can replace. So they stop where the project declares another spec: a change that was "
+        "merged and not applied, or a record that nobody applied.",
+        "Look at `parquetry plan`. Apply the change if it is yours, or run from the commit that was applied; "
+        "`--applied` goes by the record all the same. If it is nobody's, find out who wrote to the table.",
+    ),
     "SC507": _text(
         "The plan is that of an untrusted branch (`plan --untrusted`). Its author chose a location, an "
         "option of storage, a plug-in or a key that the base does not name, and the reviewer has the "

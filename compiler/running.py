@@ -1,4 +1,4 @@
-"""`run`: ingest what is due, then do the services that are due, by applied records only."""
+"""`run`: ingest what is due, then do the services that are due, by applied records that are declared too."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from parquetry.compiler.declared_rules import check_declared
 from parquetry.compiler.errors import UnexpectedError, UnsavedResultsError
 from parquetry.compiler.observation import Observation, check_files, observe
 from parquetry.compiler.workspace import Workspace, job, spec_of
@@ -120,6 +121,7 @@ def run_tables(
     prepare: Callable[[tuple[JobPlan, ...]], Launch],
     observer: Observer,
     diagnose: Diagnose,
+    applied: bool = False,
 ) -> RunResult:
     """Run the selected tables' jobs one after the other.
 
@@ -127,7 +129,7 @@ def run_tables(
     ones; the others go on, also after a bug, of which ``diagnose`` says what to tell. The results are left
     in ``target/runs/<run id>/results.json``; where that cannot be written, the result says so.
     """
-    planned = [_jobs(workspace, table, only, diagnose) for table in workspace.tables]
+    planned = [_jobs(workspace, table, only, diagnose, applied=applied) for table in workspace.tables]
     all_jobs = tuple(plan for jobs in planned for plan in jobs if isinstance(plan, JobPlan))
     launch = prepare(all_jobs)
     observer.planned(all_jobs)
@@ -139,17 +141,20 @@ def run_tables(
     return replace(result, unsaved=unsaved)
 
 
-def cluster_job(workspace: Workspace, table: ResolvedTable) -> JobPlan:
+def cluster_job(workspace: Workspace, table: ResolvedTable, *, applied: bool = False) -> JobPlan:
     """The job that pays a table's clustering debt by its applied spec, whatever its trigger.
 
     UnappliedError when nothing is applied, ForeignTableError for a table of another project or target, and
     the errors of opening the table.
     """
-    return _job(workspace, table, _applied(workspace, table), JobKind.CLUSTER)
+    return _job(workspace, table, _applied(workspace, table, believed=applied), JobKind.CLUSTER)
 
 
-def _applied(workspace: Workspace, table: ResolvedTable) -> Observation:
-    """The table, with an applied spec; ForeignTableError for another project's, else UnappliedError."""
+def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> Observation:
+    """The table, with an applied spec; ForeignTableError for another project's, else UnappliedError.
+
+    Unless the record is ``believed``, StalePlanError where another spec is applied than is declared.
+    """
     observation = observe(workspace.store(table))
     if observation is not None:
         observation.check_owner(workspace.owner)
@@ -157,6 +162,8 @@ def _applied(workspace: Workspace, table: ResolvedTable) -> Observation:
         raise workspace.unapplied(table)
     if observation.handle.fault is not None:
         raise CorruptTableError(observation.handle.fault)
+    if not believed:
+        check_declared(observation, spec_of(table))
     return observation
 
 
@@ -238,9 +245,9 @@ def _attempt(table: str, name: str, body: Callable[[], _Found], diagnose: Diagno
 
 
 def _jobs(
-    workspace: Workspace, table: ResolvedTable, only: Only | None, diagnose: Diagnose
+    workspace: Workspace, table: ResolvedTable, only: Only | None, diagnose: Diagnose, *, applied: bool
 ) -> tuple[JobPlan | JobOutcome, ...]:
-    observation = _attempt(table.name, _OPEN, lambda: _applied(workspace, table), diagnose)
+    observation = _attempt(table.name, _OPEN, lambda: _applied(workspace, table, believed=applied), diagnose)
     if isinstance(observation, JobOutcome):
         return (observation,)
     assert observation.handle.spec is not None, "what is applied has a spec"

@@ -20,7 +20,15 @@ from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.diagnostics import one_of
 from parquetry.project.model import Budget
 from parquetry.project.model import SparkSettings as SparkTarget
-from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, digest_of
+from parquetry.runtime.job import (
+    JobKind,
+    JobPlan,
+    Requirements,
+    SparkSettings,
+    TableOwner,
+    digest_of,
+    rules_digest,
+)
 from parquetry.runtime.source_files import join_base
 from parquetry.runtime.spec import Source, TableSpec
 from parquetry.runtime.storage import ObjectStore, open_store
@@ -70,6 +78,10 @@ class Workspace:
     def owner(self) -> TableOwner:
         """Whose the tables have to be that are named in this project."""
         return TableOwner(project=self.project.name, target=self.project.target.name)
+
+    def writer(self, table: ResolvedTable) -> TableOwner:
+        """Whose a table has to be to be changed, and that it is to be written by what is declared."""
+        return replace(self.owner, rules=rules_digest(spec_of(table)))
 
     def owner_of(self, observation: Observation) -> TableOwner:
         """Whose a table has to be to be planned: one applied for a target that was renamed may be any's."""

@@ -126,8 +126,11 @@ class Project:
             saved = plan_workspace(self._workspace, now_ms=time.time_ns() // 1_000_000)
         return Plan(_plan=saved, _workspace=self._workspace)
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str, *, applied: bool = False) -> Table:
         """A table of the project, by its name.
+
+        It is read by what is applied to it. Whatever changes it raises StalePlanError where another spec is
+        applied than is declared, unless ``applied`` says to go by the record.
 
         UnknownTableError, which names the nearest one, when the project declares no such table, and
         UnappliedError while nothing is applied at its location. ForeignTableError, now or by any method of
@@ -139,18 +142,25 @@ class Project:
             if not is_there(store):
                 raise self._workspace.unapplied(declared)
             check_owned(store, self._workspace.owner)
-        return Table(store, owner=self._workspace.owner)
+            owner = self._workspace.owner if applied else self._workspace.writer(declared)
+        return Table(store, owner=owner)
 
     def run(
-        self, *, only: str | None = None, spark: SparkSession | None = None, check: bool = True
+        self,
+        *,
+        only: str | None = None,
+        applied: bool = False,
+        spark: SparkSession | None = None,
+        check: bool = True,
     ) -> RunResult:
         """Ingest what is due, then cluster, clean and archive what is due, as ``parquetry run`` does.
 
-        ``only`` is ``ingest`` or ``services``, UsageError for any other. ``spark`` carries out what reads
-        rows; without it a session is started, or spark-submit called, as the target asks. The result has
-        one outcome per job, in order. When a job fails the other tables go on; then its error is raised,
-        PartialFailureError where something was committed. With ``check=False`` the result is given back
-        instead, and its ``failure`` is that error.
+        ``only`` is ``ingest`` or ``services``, UsageError for any other. A table to which another spec is
+        applied than is declared is left alone, unless ``applied`` says to go by the record. ``spark``
+        carries out what reads rows; without it a session is started, or spark-submit called, as the target
+        asks. The result has one outcome per job, in order. When a job fails the other tables go on; then its
+        error is raised, PartialFailureError where something was committed. With ``check=False`` the result
+        is given back instead, and its ``failure`` is that error.
         """
         if only is not None and only not in set(Only):
             parts = " or ".join(repr(str(part)) for part in Only)
@@ -166,6 +176,7 @@ class Project:
                 else lambda _: lambda job: execute(job, session=lambda _: spark),
                 observer=_Silent(),
                 diagnose=_bug,
+                applied=applied,
             )
             if check and result.failure is not None:
                 raise result.failure

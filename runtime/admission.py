@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from parquetry.runtime.applied import check_rules
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.key_generator import KeyGenerator
 from parquetry.runtime.readable import check_readable
@@ -26,13 +27,15 @@ _MILLISECONDS: Final = '"timestamp-millis"'
 def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None:
     """Raises UnsupportedTableError when writing is not safe: place, value and one remedy.
 
-    CorruptTableError where the table's identity or applied record is not to be acted by.
+    CorruptTableError where the table's identity or applied record is not to be acted by, StalePlanError where
+    it is not to be written by that spec.
 
     An instant up to :data:`MAX_CLOCK_SKEW_MS` ahead of ``now_ms`` is the caller's to wait for, see
     :func:`ahead_ms`; one further ahead is refused.
     """
     if handle.fault is not None:
         raise CorruptTableError(handle.fault)
+    check_rules(handle.store.uri, handle.owner, handle.applied, handle.spec)
     check_readable(handle.store, handle.config)
     for problem in writing_problems(handle.config):
         raise UnsupportedTableError(f"{handle.store.uri}: {problem}")

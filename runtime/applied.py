@@ -21,7 +21,7 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.git_commit import commit_named
-from parquetry.runtime.job import TableOwner, digest_of
+from parquetry.runtime.job import TableOwner, digest_of, rules_digest
 from parquetry.runtime.sidecars import SIDECAR_FOLDER
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
@@ -38,6 +38,9 @@ RECORD_FORMAT: Final = 2
 
 RECORD_CODE: Final = "SC505"
 """What messages begin with that refuse to act by a record."""
+
+DRIFT_CODE: Final = "SC506"
+"""What messages begin with where the applied spec is not the declared one."""
 
 _RENEW: Final = "restore it from a copy, or delete it, plan and apply again"
 _NUMBER_WIDTH: Final = 20
@@ -133,6 +136,24 @@ def check_faults(identity: TableIdentity | None, applied: AppliedRecord | None) 
         raise CorruptTableError(fault)
 
 
+def check_rules(
+    place: str, owner: TableOwner | None, applied: AppliedRef | None, spec: TableSpec | None
+) -> None:
+    """StalePlanError where the applied spec is not the one that the owner opened the table for.
+
+    A record that anybody may have written who can write to the table is acted by only where the project
+    declares the same.
+    """
+    if owner is None or owner.rules is None or applied is None or spec is None:
+        return
+    if rules_digest(spec) != owner.rules:
+        raise StalePlanError(
+            f"{DRIFT_CODE} {place}: record {applied.number} is applied, and its spec is not the one that the "
+            "project declared when this began; run again if it was applied meanwhile, else look at "
+            "`parquetry plan`: apply it, or find out who wrote the record"
+        )
+
+
 def fault_of(identity: TableIdentity | None, applied: AppliedRecord | None) -> str | None:
     """Why nobody is to act by what the table says of itself; None where one may."""
     faults = (found.fault for found in (identity, applied) if found is not None)
@@ -202,16 +223,20 @@ def read_applied(store: ObjectStore) -> AppliedRecord | None:
     return _record_from_bytes(store.read(path), max(numbers), place=f"{store.uri}/{path}")
 
 
-def read_newer(store: ObjectStore, applied: AppliedRef | None) -> AppliedRecord | None:
+def read_newer(
+    store: ObjectStore, applied: AppliedRef | None, *, owner: TableOwner | None
+) -> AppliedRecord | None:
     """The newest applied record if there is one after that; one request when there is none.
 
-    For those who act by it: CorruptTableError where nobody is to.
+    For those who act by it: CorruptTableError where nobody is to, StalePlanError where the owner is not to.
     """
     number = 0 if applied is None else applied.number
     if store.stat(_applied_path(number + 1)) is None:
         return None
     newer = read_applied(store)
     check_faults(None, newer)
+    if newer is not None:
+        check_rules(store.uri, owner, newer.ref, newer.spec)
     return newer
 
 

@@ -40,10 +40,15 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOwner:
-    """For whom a table is opened by its name: a project, at one of its targets. None asks for no target."""
+    """For whom a table is opened by its name: a project, at one of its targets. None asks for no target.
+
+    ``rules`` is the digest of what it is to be written by (:func:`rules_digest`); None takes the applied spec
+    whatever it is.
+    """
 
     project: str
     target: str | None
+    rules: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +108,8 @@ class JobPlan:
 
     @property
     def owner(self) -> TableOwner:
-        """Whose the job's table has to be."""
-        return TableOwner(project=self.project, target=self.target)
+        """Whose the job's table has to be, and that it is to be written by the job's spec."""
+        return TableOwner(project=self.project, target=self.target, rules=rules_digest(self.spec))
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -160,6 +165,17 @@ def canonical_json(value: Any) -> str:
 def digest_of(value: Any) -> str:
     """``sha256:`` and the hex digest of the value's canonical JSON."""
     return "sha256:" + hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def rules_digest(spec: TableSpec) -> str:
+    """The digest of all by which a table is written: of a spec without what is only said about the table."""
+    document = spec.to_json()
+    columns = [{**column, "description": None} for column in document["columns"]]
+    extra = {key: value for key, value in document["extra"].items() if key not in _SAID}
+    return digest_of({**document, "columns": columns, "extra": extra})
+
+
+_SAID = ("description", "owner", "tags")
 
 
 def resolve_environment(

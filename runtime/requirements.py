@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.runtime.applied import AppliedRef, check_faults, check_owner, read_applied, read_identity
+from parquetry.runtime.applied import (
+    AppliedRef,
+    check_faults,
+    check_owner,
+    check_rules,
+    read_applied,
+    read_identity,
+)
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, TableOwner
@@ -67,6 +74,8 @@ def _check_applied(
     project = identity.project if identity else None
     check_owner(store.uri, owner, project=project, applied=applied.ref if applied else None)
     check_faults(identity, applied)
+    if applied is not None:
+        check_rules(store.uri, owner, applied.ref, applied.spec)
     table_id = identity.table_id if identity else None
     if requirements.table_id is not None and table_id != requirements.table_id:
         raise StalePlanError(

@@ -259,7 +259,7 @@ def _applied_meanwhile(transaction: Transaction, outcome: WriteOutcome) -> str |
     them. Columns that came are missing from them, as they are from any older file.
     """
     table = transaction.table
-    newer = read_newer(transaction.store, table.applied)
+    newer = read_newer(transaction.store, table.applied, owner=table.owner)
     if newer is None:
         return None
     check_owner(transaction.store.uri, table.owner, project=table.project, applied=newer.ref)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from parquetry.runtime.table import TableHandle
 
 
-def opened(request: ProjectRequest, table: str) -> tuple[TableHandle, TableSpec | None]:
+def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:
     """The table of that name in the project, or at that path or URI; and the spec to mask its values by."""
     from parquetry.cli.workspaces import table_named
     from parquetry.compiler.masking import masked_by
 
-    named = table_named(request, table)
+    named = table_named(request, table, applied=applied)
     handle = named.open()
     return handle, masked_by(handle.spec, named.declared)
 
@@ -49,7 +49,9 @@ def _budget(request: ProjectRequest, table: str) -> int:
     return workspace_of(request).project.target.budget.services_bytes
 
 
-def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) -> ClusteringResult:
+def run_clustering(
+    request: ProjectRequest, table: str, *, instant: str | None, applied: bool
+) -> ClusteringResult:
     """What was done: a run within the target's budget, or the pending plan of an instant."""
     from parquetry.cli.workspaces import is_location, workspace_of
     from parquetry.compiler.launch import hide_pandas_warnings, launcher_for, new_run_id
@@ -63,13 +65,13 @@ def run_clustering(request: ProjectRequest, table: str, *, instant: str | None) 
     run_id = new_run_id()
     if not is_location(table):
         workspace = workspace_of(request)
-        job = cluster_job(workspace, workspace.table(table))
+        job = cluster_job(workspace, workspace.table(table), applied=applied)
         if instant is None:
             launch = launcher_for(workspace, run_id)((job,))
             return launch(job).clustering or ClusteringResult()
         settings = job.spark
         root, file = workspace.project.root, Path("target", "runs", run_id, NAME)
-    handle, _ = opened(request, table)
+    handle, _ = opened(request, table, applied=applied)
     root = root or Path(tempfile.mkdtemp(prefix="parquetry-"))
     log = keep_log(root / file, root=root)
     hide_pandas_warnings()

@@ -60,7 +60,7 @@ def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, 
             "--accept-loss and TABLE go together; --select says which tables are looked at"
         )
     refuse_selection("TABLE is the one that is meant")
-    named = table_named(request, table)
+    named = table_named(request, table, applied=True)
     handle = named.open()
     found = lost_rows(handle)
     loss = Loss(table=table, lost=found, shown_by=masked_by(handle.spec, named.declared))

@@ -10,13 +10,15 @@ from parquetry.cli.output import Output
 
 @click.command(name="run")
 @click.option("--only", type=click.Choice(("ingest", "services")), help="Only this part.")
+@click.option("--applied", is_flag=True, help="Go by what is applied, also where something else is declared.")
 @project_options
 @output_options("text", "json")
-def command(*, request: ProjectRequest, output: Output, only: str | None) -> int:
+def command(*, request: ProjectRequest, output: Output, only: str | None, applied: bool) -> int:
     """Ingest the declared sources, then cluster, clean and archive what is due.
 
-    What is run are the applied records: a spec that was not applied changes nothing. Each file
-    of a source is ingested exactly once, unless the source says `read: full`.
+    What is run are the applied records. A table to which another spec is applied than is declared
+    is left alone (SC506), unless --applied says to go by the record. Each file of a source is
+    ingested exactly once, unless the source says `read: full`.
     """
     from parquetry.cli.failures import diagnosed
     from parquetry.cli.progress import JobProgress
@@ -34,6 +36,7 @@ def command(*, request: ProjectRequest, output: Output, only: str | None) -> int
             prepare=launcher_for(workspace, run_id),
             observer=progress,
             diagnose=diagnosed,
+            applied=applied,
         )
     output.show(RunView(), result)
     for outcome in result.reasons:

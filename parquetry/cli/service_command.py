@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from parquetry.runtime.table import TableHandle
 
 
+_APPLIED = click.option(
+    "--applied", is_flag=True, help="Go by what is applied, also where something else is declared."
+)
+
+
 @click.group(name="service", cls=Grouped)
 def command() -> None:
     """Do one table service by hand. TABLE is a name in the project, or a path or URI."""
@@ -24,27 +29,29 @@ def command() -> None:
 
 @command.command("clean")
 @click.argument("table", shell_complete=completion.tables)
+@_APPLIED
 @table_options
 @output_options("text", "json")
-def clean_table(*, request: ProjectRequest, output: Output, table: str) -> int:
+def clean_table(*, request: ProjectRequest, output: Output, table: str, applied: bool) -> int:
     """Delete file versions that no retention rule asks for, and files that no commit names."""
     from parquetry.runtime.services.clean import clean
 
     with working(output, f"{table} clean"):
-        result = clean(_opened(request, table))
+        result = clean(_opened(request, table, applied=applied))
     return _report(output, result)
 
 
 @command.command("archive")
 @click.argument("table", shell_complete=completion.tables)
+@_APPLIED
 @table_options
 @output_options("text", "json")
-def archive_table(*, request: ProjectRequest, output: Output, table: str) -> int:
+def archive_table(*, request: ProjectRequest, output: Output, table: str, applied: bool) -> int:
     """Move old instants from the active timeline into the archive log."""
     from parquetry.runtime.services.archive import archive
 
     with working(output, f"{table} archive"):
-        result = archive(_opened(request, table))
+        result = archive(_opened(request, table, applied=applied))
     return _report(output, result)
 
 
@@ -60,7 +67,7 @@ def roll_back(
     """Undo the write INSTANT: a pending one, or the newest completed one."""
     from parquetry.runtime.services.rollback import rollback
 
-    handle = _opened(request, table)
+    handle = _opened(request, table, applied=True)
     confirm(f"Undo the write {instant} of {handle.config.name}?", auto_approve=auto_approve)
     with working(output, f"{table} rollback"):
         result = rollback(handle, instant)
@@ -80,7 +87,7 @@ def savepoint(
     """Protect the files of INSTANT from cleaning, by default of the newest write before unfinished ones."""
     from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 
-    handle = _opened(request, table)
+    handle = _opened(request, table, applied=True)
     if not delete:
         return _report(output, create_savepoint(handle, instant, comment=comment))
     if instant is None:
@@ -101,7 +108,7 @@ def restore_table(
     """Take back every write after SAVEPOINT; their rows are gone for good."""
     from parquetry.runtime.services.restore import restore
 
-    handle = _opened(request, table)
+    handle = _opened(request, table, applied=True)
     question = f"Take back every write of {handle.config.name} after {savepoint}?"
     confirm(question, auto_approve=auto_approve)
     with working(output, f"{table} restore"):
@@ -116,6 +123,7 @@ def restore_table(
 )
 @click.option("--schedule", is_flag=True, help="Leave the plan on the timeline, for --instant to carry out.")
 @click.option("--instant", help="Carry out the pending plan of that time, also one that Hudi has scheduled.")
+@_APPLIED
 @table_options
 @output_options("text", "json")
 def cluster_table(
@@ -126,6 +134,7 @@ def cluster_table(
     plan_only: bool,
     schedule: bool,
     instant: str | None,
+    applied: bool,
 ) -> int:
     """Rewrite small, oversize and unsorted files as the applied clustering policy asks.
 
@@ -139,26 +148,27 @@ def cluster_table(
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
     if schedule:
-        handle, shown_by = clustering.opened(request, table)
+        handle, shown_by = clustering.opened(request, table, applied=applied)
         planned = clustering.schedule(request, table, handle)
         output.show(ScheduledView(shown_by, verbose=output.verbose), planned)
     elif plan_only:
-        handle, shown_by = clustering.opened(request, table)
+        handle, shown_by = clustering.opened(request, table, applied=True)
         due = clustering.due_of(request, table, handle)
         view = DueClusteringView(outlook(handle, due), spec=shown_by, verbose=output.verbose)
         output.show(view, due)
     else:
         with working(output, f"{table} cluster"):
-            result = clustering.run_clustering(request, table, instant=instant)
-        shown_by = clustering.opened(request, table)[1] if result.left_out else None
+            result = clustering.run_clustering(request, table, instant=instant, applied=applied)
+        shown_by = clustering.opened(request, table, applied=True)[1] if result.left_out else None
         output.show(ClusteringView(shown_by), result)
     return 0
 
 
-def _opened(request: ProjectRequest, table: str) -> TableHandle:
+def _opened(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
+    """The table; what goes by no spec is done whichever is ``applied``."""
     from parquetry.cli.workspaces import table_named
 
-    return table_named(request, table).open()
+    return table_named(request, table, applied=applied).open()
 
 
 def _report(output: Output, result: object) -> int:

@@ -102,8 +102,12 @@ class NamedTable:
         return open_table(self.store, owner=self.owner)
 
 
-def table_named(request: ProjectRequest, table: str, *, must_exist: bool = True) -> NamedTable:
+def table_named(
+    request: ProjectRequest, table: str, *, must_exist: bool = True, applied: bool = False
+) -> NamedTable:
     """A table by its name in the project, or any table by its path or URI.
+
+    It is changed by what is ``applied`` to it, or only where that is what is declared.
 
     UnappliedError for a table of the project that is not there yet, unless it need not be;
     ForeignTableError for one that is another project's, or applied for another target.
@@ -120,11 +124,12 @@ def table_named(request: ProjectRequest, table: str, *, must_exist: bool = True)
     workspace = workspace_of(request)
     declared = workspace.table(table)
     store = workspace.store(declared)
+    owner = workspace.owner if applied else workspace.writer(declared)
     if is_there(store):
         check_owned(store, workspace.owner)
     elif must_exist:
         raise workspace.unapplied(declared)
-    return NamedTable(store=store, declared=spec_of(declared), owner=workspace.owner)
+    return NamedTable(store=store, declared=spec_of(declared), owner=owner)
 
 
 def plan_for(

@@ -26,7 +26,7 @@ def retention_of(table: TableHandle) -> RetentionPolicy:
 
     What was applied after the table was opened counts: what is deleted cannot be had back.
     """
-    newer = read_newer(table.store, table.applied)
+    newer = read_newer(table.store, table.applied, owner=table.owner)
     spec = table.spec if newer is None else newer.spec
     return RetentionPolicy() if spec is None else spec.retention
 

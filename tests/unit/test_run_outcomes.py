@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
     return folder
 
 
-def run(folder, monkeypatch, errors, *, services=None):
+def run(folder, monkeypatch, errors, *, services=None, options=()):
     """Exit code and the jobs of `run --format json`; ``errors`` are what the tables' first jobs raise."""
 
     def launch(job):
@@ -42,7 +42,7 @@ def run(folder, monkeypatch, errors, *, services=None):
 
     monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: lambda _: launch)
     with pytest.raises(SystemExit) as ended:
-        command_line.main(["run", "-p", str(folder.root), "--format", "json"])
+        command_line.main(["run", "-p", str(folder.root), "--format", "json", *options])
     (saved,) = (folder.root / "target" / "runs").glob("*/results.json")
     return ended.value.code, json.loads(saved.read_text())["jobs"]
 
@@ -176,7 +176,7 @@ def test_sql_that_fails_is_told_with_its_place_while_the_project_has_it(folder, 
     assert failed(jobs) == {"orders": said.replace(words, f"{words} ({place})")}
     declare(edited)
     shutil.rmtree(folder.root / "target")
-    code, jobs = run(folder, monkeypatch, {"orders": InvalidDataError(said)})
+    code, jobs = run(folder, monkeypatch, {"orders": InvalidDataError(said)}, options=["--applied"])
     assert (code, failed(jobs)) == (1, {"orders": said})
 
 

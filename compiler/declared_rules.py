@@ -1,0 +1,36 @@
+"""Whether a table is to be written by what is applied to it: what the project declares is the same."""
+
+from __future__ import annotations
+
+from parquetry.compiler.changes import spec_changes
+from parquetry.compiler.observation import Observation
+from parquetry.compiler.plan import ChangeClass
+from parquetry.runtime.applied import DRIFT_CODE
+from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.job import rules_digest
+from parquetry.runtime.spec import TableSpec
+
+_SHOWN = 10
+
+
+def check_declared(observation: Observation, declared: TableSpec) -> None:
+    """StalePlanError, with the fields, where another spec is applied to the table than is declared.
+
+    Of the one who wrote the record nothing is known but that they can write to the table. What is only said
+    about the table (descriptions, owner, tags) may differ.
+    """
+    spec, applied = observation.spec, observation.handle.applied
+    if spec is None or applied is None or rules_digest(spec) == rules_digest(declared):
+        return
+    changes = spec_changes(spec, declared, origin=lambda _: None)
+    paths = [change.path for change in changes if change.change_class is not ChangeClass.METADATA]
+    paths = paths or [change.path for change in changes] or ["its spec"]
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    plan = "" if applied.plan_id is None else f", by plan {applied.plan_id}"
+    commit = "" if applied.git_commit is None else f", from commit {applied.git_commit[:12]}"
+    raise StalePlanError(
+        f"{DRIFT_CODE} {observation.handle.store.uri}: record {applied.number}{plan}{commit} differs from "
+        f"what is declared here in {', '.join(paths[:_SHOWN])}{more}. Where the change is yours, apply it "
+        "(`parquetry plan`, `parquetry apply`), or run from the commit that was applied, or go by the record "
+        "(--applied); where it is nobody's, find out who wrote to the table"
+    )
