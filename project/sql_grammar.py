@@ -8,16 +8,18 @@ the grammar here is wider than Spark's, Spark finds the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parquetry.project.sql_tokens import Token, TokenKind
+from parquetry.sql_rules import SOURCE, why_table_function_is_refused
 
 Ends = Collection[int]
 Part = Callable[["_Way", int], Ends]
 """Gives the positions behind it, from a position."""
 Known = Callable[[tuple[str, ...]], bool]
 """Whether ``a.b.c`` names something, given as ``("a", "b", "c")``, lower-cased."""
+_Scope = tuple[str, int, int]
 
 # Beyond these Spark alone judges a text: reading it here would take too long.
 _MOST_STEPS = 100_000
@@ -48,11 +50,18 @@ _NO_ARGUMENTS = frozenset(
 
 @dataclass(slots=True)
 class _Way:
-    """What is known while a text is read: results by rule and position, and how far any rule came."""
+    """What is known while a text is read: results by rule and position, and how far any rule came.
+
+    With ``scopes``, which say from where to where a name of WITH holds, no relation but these and ``source``
+    is read, and without ``queries`` none at all; ``strayed`` is the last one that was in the way.
+    """
 
     found: Sequence[Token]
     known: Known | None = None
     bound: frozenset[str] = frozenset()
+    scopes: Sequence[_Scope] | None = None
+    queries: bool = True
+    strayed: tuple[int, str] = (-1, "")
     results: dict[tuple[str, int], Ends] = field(default_factory=dict)
     furthest: int = 0
     steps: int = 0
@@ -74,6 +83,19 @@ def misfit(found: Sequence[Token], *, query: bool = False) -> int | None:
     if query and not _BEYOND.isdisjoint(plain):
         return None
     return way.furthest
+
+
+def stray_relation(found: Sequence[Token], *, query: bool = False) -> str | None:
+    """What the text reads and may not, where it follows the grammar, but in no way without that; else None.
+
+    A query may read ``source`` and the names of its WITH where they hold: what is named is a relation, or a
+    function in the place of one. An expression reads nothing: ``a query`` is what it may not hold.
+    """
+    start = "query" if query else "expression"
+    way = _Way(found=found, scopes=_scopes(found), queries=query)
+    if _matches(way, start) or not _matches(_Way(found=found), start):
+        return None
+    return way.strayed[1] if query else "a query"
 
 
 def unknown_columns(found: Sequence[Token], known: Known) -> tuple[tuple[str, ...], ...]:
@@ -147,6 +169,52 @@ def _matches(way: _Way, start: str) -> bool:
         return len(way.found) in _rule(start)(way, 0)
     except (_TooLargeError, RecursionError):
         return True
+
+
+def _scopes(found: Sequence[Token]) -> Sequence[_Scope]:
+    """The names of WITH, lower-cased, each with the positions between which it can be read."""
+    closing: dict[int, int] = {}
+    around: list[int] = []
+    opened: list[int] = []
+    for at, token in enumerate(found):
+        around.append(opened[-1] if opened else -1)
+        if token.kind is TokenKind.SYMBOL and token.text == "(":
+            opened.append(at)
+        elif token.kind is TokenKind.SYMBOL and token.text == ")" and opened:
+            closing[opened.pop()] = at
+    scopes: list[_Scope] = []
+    for at, token in enumerate(found):
+        if token.text.lower() == "with" and token.kind is TokenKind.WORD:
+            end = closing.get(around[at], len(found))
+            scopes += [(name, start, end) for name, start in _named_queries(found, at + 1, closing)]
+    return scopes
+
+
+def _named_queries(found: Sequence[Token], at: int, closing: Mapping[int, int]) -> Iterator[tuple[str, int]]:
+    """The names behind a WITH, and from where each holds: behind its query, or within it if recursive."""
+
+    def is_at(position: int, *texts: str) -> bool:
+        return position < len(found) and found[position].text.lower() in texts
+
+    recursive = is_at(at, "recursive") and not is_at(at + 1, "as", "(")
+    at += recursive
+    while at < len(found) and found[at].is_name:
+        name, at = found[at].text.lower(), at + 1
+        opened = -1
+        while at in closing or is_at(at, "as", "max", "recursion", "level") or _is_number(found, at):
+            if at in closing:
+                opened, at = at, closing[at]
+            at += 1
+        if opened < 0:
+            return
+        yield name, opened if recursive else closing[opened]
+        if not is_at(at, ","):
+            return
+        at += 1
+
+
+def _is_number(found: Sequence[Token], at: int) -> bool:
+    return at < len(found) and found[at].kind is TokenKind.NUMBER
 
 
 def _bound(found: Sequence[Token]) -> frozenset[str]:
@@ -274,12 +342,44 @@ def _reference(way: _Way, at: int) -> Ends:
     return (end,) if called else ()
 
 
+def _relation(way: _Way, at: int) -> Ends:
+    """The name of a relation; only one that may be read, if that matters."""
+    ends = _names(way, at)
+    if way.scopes is None or not ends:
+        return ends
+    names, end = _chain(way.found, at)
+    name = names[0].lower()
+    if len(names) == 1 and (name == SOURCE or any(n == name and a < at < z for n, a, z in way.scopes)):
+        return ends
+    if end == len(way.found) or way.found[end].text != "(":
+        way.strayed = max(way.strayed, (end, ".".join(names)))
+    return ()
+
+
+def _row_function(way: _Way, at: int) -> Ends:
+    """The name of a function that makes rows; only one that may be called, if that matters."""
+    ends = _names(way, at)
+    if way.scopes is None or not ends:
+        return ends
+    names, end = _chain(way.found, at)
+    if why_table_function_is_refused(names) is None:
+        return ends
+    if end < len(way.found) and way.found[end].text == "(":
+        way.strayed = max(way.strayed, (end, f"{'.'.join(names)}()"))
+    return ()
+
+
+def _subquery(way: _Way, at: int) -> Ends:
+    """A query within brackets, where that may be."""
+    return _rule("query")(way, at) if way.queries else ()
+
+
 _name = _token(lambda token: token.is_name)
 _string = _kind(TokenKind.STRING)
 _expression = _rule("expression")
 _value = _rule("value")
 _type = _rule("type")
-_query = _rule("query")
+_query = _subquery
 _names = _then(_name, _many(_sign("."), _name))
 _alias = _then(
     _maybe(_word("as")),
@@ -329,10 +429,39 @@ _travel = _then(
     _value,
 )
 _option = _then(_either(_names, _string), _maybe(_sign("=")), _maybe(_value))
-_table = _either(
-    _then(_names, _maybe(_travel), _maybe(_word("with"), _bracketed(_listed(_option))), _maybe(_alias)),
-    _then(_names, _bracketed(_maybe(_listed(_argument))), _maybe(_alias)),
-    _then(_bracketed(_either(_query, _rule("relation"))), _maybe(_alias)),
+_sample = _maybe(
+    _word("tablesample"),
+    _bracketed(
+        _either(
+            _then(_expression, _maybe(_word("percent", "rows"))),
+            _then(
+                _word("bucket"),
+                _kind(TokenKind.NUMBER),
+                _word("out"),
+                _word("of"),
+                _kind(TokenKind.NUMBER),
+                _maybe(_word("on"), _expression),
+            ),
+        ),
+    ),
+    _maybe(_word("repeatable"), _bracketed(_expression)),
+)
+_values = _then(_word("values"), _listed(_expression))
+_past = _then(_names, _travel)
+_table = _then(
+    _maybe(_word("lateral")),
+    _either(
+        _then(
+            _either(_relation, lambda way, at: _past(way, at) if way.scopes is None else ()),
+            _maybe(_word("with"), _bracketed(_listed(_option))),
+        ),
+        _then(_row_function, _bracketed(_maybe(_listed(_argument)))),
+        _values,
+        _bracketed(_either(_query, _rule("relation"))),
+    ),
+    _sample,
+    _maybe(_alias),
+    _many(_rule("turned"), _maybe(_alias)),
 )
 _on = _either(_then(_word("on"), _expression), _then(_word("using"), _bracketed(_listed(_name))))
 _joined = _then(
@@ -345,7 +474,31 @@ _joined = _then(
 )
 _by = _word("by")
 _selected = _then(_word("select"), _maybe(_word("all", "distinct")), _listed(_item))
-_from = _then(_word("from"), _listed(_rule("relation")))
+_lateral_view = _then(
+    _word("lateral"),
+    _word("view"),
+    _maybe(_word("outer")),
+    _row_function,
+    _bracketed(_maybe(_listed(_argument))),
+    _maybe(_name),
+    _maybe(_maybe(_word("as")), _listed(_name)),
+)
+_from = _then(_word("from"), _listed(_rule("relation")), _many(_lateral_view))
+_in_brackets = _bracketed(_listed(_item))
+_group_by = _then(
+    _word("group"),
+    _by,
+    _either(
+        _word("all"),
+        _then(_listed(_either(_item, _rule("sets"))), _maybe(_rule("sets"))),
+    ),
+    _maybe(_word("with"), _word("cube", "rollup")),
+)
+_combined = _then(
+    _word("union", "except", "minus", "setminus", "intersect"),
+    _maybe(_word("all", "distinct")),
+    _rule("queried"),
+)
 
 _RULES: dict[str, Part] = {
     "expression": _then(_rule("operand"), _many(_word("and", "or"), _rule("operand"))),
@@ -473,38 +626,86 @@ _RULES: dict[str, Part] = {
     "query": _then(
         _maybe(
             _word("with"),
+            _maybe(_word("recursive")),
             _listed(
-                _then(_name, _maybe(_bracketed(_listed(_name))), _maybe(_word("as")), _bracketed(_query))
+                _then(
+                    _name,
+                    _maybe(_bracketed(_listed(_name))),
+                    _maybe(_word("max"), _word("recursion"), _word("level"), _kind(TokenKind.NUMBER)),
+                    _maybe(_word("as")),
+                    _bracketed(_query),
+                )
             ),
         ),
         _rule("queried"),
-        _many(
-            _word("union", "except", "minus", "setminus", "intersect"),
-            _maybe(_word("all", "distinct")),
-            _rule("queried"),
-        ),
+        _many(_combined),
         _maybe(
             _word("order"), _by, _either(_listed(_sorted), _then(_word("all"), _maybe(_word("asc", "desc"))))
         ),
         _maybe(_word("cluster"), _by, _listed(_expression)),
         _maybe(_word("distribute"), _by, _listed(_expression)),
         _maybe(_word("sort"), _by, _listed(_sorted)),
+        _maybe(_word("window"), _listed(_then(_name, _word("as"), _window))),
         _maybe(_word("limit"), _either(_word("all"), _expression)),
         _maybe(_word("offset"), _expression),
+        _many(_sign("|>"), _rule("piped")),
+    ),
+    "piped": _either(
+        _then(_selected, _maybe(_word("window"), _listed(_then(_name, _word("as"), _window)))),
+        _then(_word("extend"), _listed(_item)),
+        _then(_word("set"), _listed(_then(_name, _sign("=", "=="), _expression))),
+        _then(_word("drop"), _listed(_names)),
+        _then(_word("as"), _name),
+        _then(_word("where"), _expression),
+        _then(_word("order", "sort"), _by, _either(_listed(_sorted), _word("all"))),
+        _then(_word("cluster", "distribute"), _by, _listed(_expression)),
+        _then(_word("limit"), _either(_word("all"), _expression), _maybe(_word("offset"), _expression)),
+        _then(_word("offset"), _expression),
+        _then(_word("aggregate"), _maybe(_listed(_item)), _maybe(_group_by)),
+        _then(_rule("turned"), _maybe(_alias)),
+        _then(_lateral_view, _many(_lateral_view)),
+        _combined,
+        _joined,
+        _sample,
+    ),
+    "turned": _either(
+        _then(
+            _word("pivot"),
+            _bracketed(
+                _listed(_item),
+                _word("for"),
+                _either(_name, _bracketed(_listed(_name))),
+                _word("in"),
+                _in_brackets,
+            ),
+        ),
+        _then(
+            _word("unpivot"),
+            _maybe(_word("include", "exclude"), _word("nulls")),
+            _bracketed(
+                _either(_name, _bracketed(_listed(_name))),
+                _word("for"),
+                _name,
+                _word("in"),
+                _in_brackets,
+            ),
+        ),
+    ),
+    "sets": _then(
+        _word("grouping"),
+        _word("sets"),
+        _bracketed(_listed(_either(_bracketed(), _expression, _rule("sets")))),
     ),
     "queried": _either(
+        _values,
+        _then(_word("table"), _relation),
         _bracketed(_query),
         _then(_selected, _maybe(_from), _rule("restricted")),
         _then(_from, _maybe(_selected), _rule("restricted")),
     ),
     "restricted": _then(
         _maybe(_word("where"), _expression),
-        _maybe(
-            _word("group"),
-            _by,
-            _either(_word("all"), _listed(_expression)),
-            _maybe(_word("with"), _word("cube", "rollup")),
-        ),
+        _maybe(_group_by),
         _maybe(_word("having"), _expression),
         _maybe(_word("qualify"), _expression),
     ),

@@ -1,7 +1,8 @@
-"""SQL in specs is one expression or one SELECT, and cannot run code: checked without Spark.
+"""SQL in specs is one expression or one SELECT, and reads its source alone: checked without Spark.
 
-What could run code is refused even where it only looks so; the job checks Spark's own parse tree again
-before anything is executed. What is no SQL of Spark is refused where that is certain.
+What calls code of others is refused even where it only looks so. What reads another relation, or is no SQL of
+Spark, is refused where that is certain; the job checks Spark's own parse, by the same rules, before
+anything is computed.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from parquetry.project.sql_grammar import misfit
+from parquetry.project.sql_grammar import misfit, stray_relation
 from parquetry.project.sql_tokens import SqlProblem, Token, TokenKind, tokens
+from parquetry.sql_rules import MOST_CHARACTERS, SOURCE, why_function_is_refused
 
-_REFUSED_FUNCTIONS = frozenset({"reflect", "java_method", "try_reflect"})
 _BRACKETS = {")": "(", "]": "["}
 
 
@@ -26,10 +27,6 @@ def check_expression(text: str) -> list[Token]:
     found = _checked(text, line_comments=False)
     for token, depth in _with_depth(found):
         word = token.text.lower() if token.kind is TokenKind.WORD else ""
-        if word == "select":
-            raise SqlProblem(
-                "PQ601", "an expression is needed, not a SELECT", "compute it in the source's select"
-            )
         if depth == 0 and token.text == ",":
             raise SqlProblem("PQ601", "more than one expression", "join them, or remove the comma")
         if depth == 0 and word == "as":
@@ -60,6 +57,7 @@ def check_select(text: str) -> list[Token]:
 def _check_grammar(found: Sequence[Token], *, query: bool = False) -> None:
     wrong = misfit(found, query=query)
     if wrong is None:
+        _check_relations(found, query=query)
         return
     before = f" after {_shown(found[wrong - 1])}" if wrong else ""
     if wrong == len(found):
@@ -71,11 +69,25 @@ def _check_grammar(found: Sequence[Token], *, query: bool = False) -> None:
     )
 
 
+def _check_relations(found: Sequence[Token], *, query: bool) -> None:
+    stray = stray_relation(found, query=query)
+    if stray is None:
+        return
+    if query:
+        summary = f"'{stray}' is refused: a select reads {SOURCE} and what it names in WITH, nothing else"
+        raise SqlProblem("PQ602", summary, "join it where the source is produced")
+    summary = f"{stray} within an expression is refused: it reads no other rows"
+    raise SqlProblem("PQ602", summary, "compute it in the source's select")
+
+
 def _shown(token: Token) -> str:
     return token.text if token.kind is TokenKind.STRING else f"'{token.text}'"
 
 
 def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
+    if len(text) > MOST_CHARACTERS:
+        summary = f"the SQL has {len(text):,} characters, and {MOST_CHARACTERS:,} are read at most"
+        raise SqlProblem("PQ601", summary, "join with a table of the values instead")
     if "${" in text:
         hint = "Spark would replace it before it reads the SQL; use {{ var('name') }}"
         raise SqlProblem("PQ601", "'${' is not accepted in SQL", hint)
@@ -90,22 +102,43 @@ def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
             continue
         name = token.text.lower()
         if token.is_name and following.text == "(" and following.kind is TokenKind.SYMBOL:
-            if name in _REFUSED_FUNCTIONS:
-                raise SqlProblem(
-                    "PQ602",
-                    f"the function {name} is refused, as it runs code of the cluster's Java",
-                    "use a function of Spark SQL",
-                )
-            if name == "identifier" and token.kind is TokenKind.WORD:
-                raise SqlProblem(
-                    "PQ602", "IDENTIFIER() is refused, as it hides what is called", "write the name"
-                )
+            _check_call(found, index)
         if token.kind is TokenKind.WORD and name == "using" and following.kind is TokenKind.STRING:
             summary = "TRANSFORM ... USING is refused, as it runs a program on the cluster"
             raise SqlProblem("PQ602", summary, "use functions of Spark SQL")
     for _ in _with_depth(found):
         pass
     return found
+
+
+def _check_call(found: Sequence[Token], index: int) -> None:
+    """Raise where the name at ``index``, with a bracket behind it, is that of a function that is refused."""
+    if found[index].text.lower() == "identifier" and found[index].kind is TokenKind.WORD:
+        summary = "IDENTIFIER() is refused, as it hides what is called"
+        raise SqlProblem("PQ602", summary, "write the name")
+    first = index
+    while first >= 2 and found[first - 1].text == "." and found[first - 2].is_name:  # noqa: PLR2004
+        first -= 2
+    if first and found[first - 1].text == ".":
+        return
+    name = [token.text for token in found[first : index + 1 : 2]]
+    refused = why_function_is_refused(name, _arguments(found, index + 1))
+    if refused is not None:
+        summary = f"the function {'.'.join(name)} is refused, as {refused}"
+        raise SqlProblem("PQ602", summary, "use a function of Spark SQL")
+
+
+def _arguments(found: Sequence[Token], opened: int) -> int:
+    """How many arguments stand in the brackets that open there."""
+    depth = commas = 0
+    for token in found[opened:]:
+        if token.kind is not TokenKind.SYMBOL:
+            continue
+        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
+        commas += depth == 1 and token.text == ","
+        if not depth:
+            break
+    return commas + 1
 
 
 def _with_depth(found: Sequence[Token]) -> Iterator[tuple[Token, int]]:

@@ -14,6 +14,7 @@ from tests.support.hostile_sql import (
     HOSTILE_QUERIES,
     HOSTILE_QUERIES_OF_SPARK_4,
     ORDINARY_EXPRESSIONS,
+    ORDINARY_FOR_SPARK_ALONE,
     ORDINARY_QUERIES,
     ORDINARY_QUERIES_OF_SPARK_4,
 )
@@ -50,7 +51,10 @@ def test_ordinary_expressions_pass(spark, text):
     check_expression(spark, text, place="x")
 
 
-@pytest.mark.parametrize("text", [*ORDINARY_QUERIES, *(ORDINARY_QUERIES_OF_SPARK_4 if IS_4 else ())])
+@pytest.mark.parametrize(
+    "text",
+    [*ORDINARY_QUERIES, *ORDINARY_FOR_SPARK_ALONE, *(ORDINARY_QUERIES_OF_SPARK_4 if IS_4 else ())],
+)
 def test_ordinary_queries_pass(spark, text):
     check_query(spark, text, place="x")
 

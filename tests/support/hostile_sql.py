@@ -16,7 +16,6 @@ not exists (table foo)
 (from text.`FILE`) = 'x'
 (select max(value) from text.`FILE`) = 'x'
 (table foo) is null
-(values (1)) = 1
 (with a as (select 1) select * from a) = 1
 (select 1) = 1
 id = (select 1 from text.`s3a://bucket/x`)
@@ -267,8 +266,6 @@ select name from source distribute by name sort by name
 select transform(array(id), x -> x + 1) as xs, struct(id, name) as s from source
 select extract(year from current_date()) as y, trim(both from name) as t from source
 select *, 'insert into foo select * from bar' as note from source -- from foo
-from source select id where id > 1
-table source
 select id from (table source)
 select id is distinct from 1 as x from source
 select CAST(`id` AS bigint) AS order_id from source
@@ -279,12 +276,21 @@ select CAST(`id` AS bigint) AS order_id from source
 ORDINARY_QUERIES_OF_SPARK_4 = [
     line
     for line in r"""
-from source |> where id > 1 |> select id, upper(name) as name |> limit 10
-from source |> extend id + 1 as next |> set next = 2 |> drop name |> as t
-from source |> aggregate count(*) as n group by name |> order by n desc
-from source |> join source as b using (id) |> union all (table source)
+select * from source |> where id > 1 |> select id, upper(name) as name |> limit 10
+select * from source |> extend id + 1 as next |> set next = 2 |> drop name |> as t
+select * from source |> aggregate count(*) as n group by name |> order by n desc
+select * from source |> join source as b using (id) |> union all (table source)
 with recursive t as (select 1 as n union all select n + 1 from t where n < 5) select * from t
+select id from source qualify row_number() over (order by id) = 1
 select * from source where id in (select n from (with t as (select 1 as n) select * from t))
 """.splitlines()
     if line
+]
+
+# `select` has to begin with SELECT or WITH; elsewhere these are queries as well.
+ORDINARY_FOR_SPARK_ALONE = [
+    "from source select id where id > 1",
+    "table source",
+    "(select id from source) union all (select id from source)",
+    "values (1, 'x')",
 ]

@@ -1,10 +1,20 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from parquetry.project.sql_grammar import columns_read, selected_names, unknown_columns
 from parquetry.project.sql_guard import check_expression, check_select
 from parquetry.project.sql_tokens import SqlProblem, tokens
+from tests.support.hostile_sql import (
+    HOSTILE_EXPRESSIONS,
+    HOSTILE_QUERIES,
+    HOSTILE_QUERIES_OF_SPARK_4,
+    ORDINARY_EXPRESSIONS,
+    ORDINARY_QUERIES,
+    ORDINARY_QUERIES_OF_SPARK_4,
+)
 
 COLUMNS = ["departed_at", "distance", "origin", "day"]
 
@@ -59,7 +69,7 @@ def test_expressions(text):
         ("", "PQ601"),
         ("  -- x", "PQ601"),
         ("/* x */", "PQ601"),
-        ("exists (select 1 from t)", "PQ601"),
+        ("exists (select 1 from t)", "PQ602"),
         ("origin = '${env:PARQUETRY_SECRET_KEY}'", "PQ601"),
     ],
 )
@@ -73,13 +83,12 @@ def test_refused_expressions(text, code):
     "text",
     [
         "select * from source",
-        "SELECT a, b AS c FROM source s JOIN t USING (id) -- done",
+        "SELECT a, b AS c FROM source s JOIN source t USING (id) -- done",
         "with x as (select 1 as insert_time) select * from x",
         "select transform(xs, x -> x + 1) as ys from source",
         "select *, 'insert into' as note from source",
         "select s.a:b.c::string as b, s.a:d e from source s",
-        "select a from source timestamp as of '2026-01-01' s join t for timestamp as of current_date() on true",
-        "select a from source join t with ('split-size' = 5, depth 2) using (a)",
+        "select a from source join source with ('split-size' = 5, depth 2) using (a)",
         "select a from source |> where a > 1 |> limit 1",
     ],
 )
@@ -106,6 +115,48 @@ def test_refused_selects(text, code):
     with pytest.raises(SqlProblem) as caught:
         check_select(text)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("text", HOSTILE_EXPRESSIONS)
+def test_hostile_expressions_are_refused(text):
+    with pytest.raises(SqlProblem) as caught:
+        check_expression(text)
+    assert caught.value.code in ("PQ601", "PQ602")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", [*HOSTILE_QUERIES, *HOSTILE_QUERIES_OF_SPARK_4])
+def test_hostile_queries_are_refused(text):
+    with pytest.raises(SqlProblem) as caught:
+        check_select(text)
+    assert caught.value.code in ("PQ601", "PQ602")
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", ORDINARY_EXPRESSIONS)
+def test_ordinary_expressions_pass(text):
+    assert check_expression(text)
+
+
+@pytest.mark.parametrize("text", [*ORDINARY_QUERIES, *ORDINARY_QUERIES_OF_SPARK_4])
+def test_ordinary_queries_pass(text):
+    assert check_select(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("select * from csv.`/etc/passwd`", "csv./etc/passwd"),
+        ("select * from source join explode(array(1)) join foo", "foo"),
+        ("select * from source lateral view default.stolen(id) x", "default.stolen()"),
+        ("with a as (select 1) select * from (with b as (select 1) select * from b) x join b", "b"),
+    ],
+)
+def test_what_a_select_may_not_read_is_named(text, named):
+    with pytest.raises(
+        SqlProblem, match=f"^'{re.escape(named)}' is refused|function {re.escape(named[:-2])} is"
+    ):
+        check_select(text)
 
 
 @pytest.mark.parametrize(
