@@ -24,6 +24,7 @@ TABLE_FUNCTIONS: Final = frozenset(
 )
 """What may stand in FROM, or behind LATERAL VIEW: makes rows of its arguments alone."""
 
+_LONGEST_SHOWN: Final = 80
 _OF_SPARK: Final = frozenset({(), ("builtin",), ("system", "builtin"), ("session",), ("system", "session")})
 _RUNS_JAVA: Final = "it runs code of the cluster's Java"
 _OPENS_FILES: Final = "it opens files by their paths"
@@ -56,3 +57,9 @@ def why_table_function_is_refused(name: Sequence[str]) -> str | None:
     if refused is None and name[-1].lower() not in TABLE_FUNCTIONS:
         return f"in FROM and LATERAL VIEW only {', '.join(sorted(TABLE_FUNCTIONS))} are called"
     return refused
+
+
+def shown_name(parts: Sequence[str]) -> str:
+    """A name of SQL for a message: on one line, cut where it is long."""
+    name = "".join(letter if letter.isprintable() else "?" for letter in ".".join(parts)[:_LONGEST_SHOWN])
+    return f"{name}..." if len(name) == _LONGEST_SHOWN else name

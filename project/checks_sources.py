@@ -9,7 +9,7 @@ from parquetry.project.column_types import may_have_fields
 from parquetry.project.diagnostics import did_you_mean, some
 from parquetry.project.model import Operation, Source
 from parquetry.project.resolve import Resolution
-from parquetry.project.sql_grammar import columns_read, selected_names, unknown_columns
+from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql_guard import check_expression, check_select
 from parquetry.project.sql_tokens import SqlProblem, Token
 
@@ -87,11 +87,12 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
 
 def _check_sql(resolution: Resolution) -> None:
     generated = {c.name.lower(): c.name for c in resolution.table.columns if c.generated is not None}
+    effort = Effort.of_a_table()
     for column in resolution.table.columns:
         if column.generated is not None:
             path = f"columns.{column.name}.generated"
-            found = _guarded(resolution, check_expression, column.generated, path)
-            names = columns_read(found, generated)
+            found = _guarded(resolution, check_expression, column.generated, path, effort)
+            names = columns_read(found, generated, effort=effort)
             if names:
                 # All are computed at once, so that one would see another as null.
                 other = (
@@ -99,41 +100,50 @@ def _check_sql(resolution: Resolution) -> None:
                 )
                 summary = f"column '{column.name}' is generated from {other}"
                 resolution.report("PQ601", summary, path, "use columns that are not generated")
-            _check_names(resolution, found, path)
+            _check_names(resolution, found, path, effort)
     for source in resolution.table.sources:
         selected: frozenset[str] | None = None
         if source.select is not None:
-            found = _guarded(resolution, check_select, source.select, f"sources.{source.name}.select")
+            found = _guarded(resolution, check_select, source.select, f"sources.{source.name}.select", effort)
             selected = selected_names(found) if found else None
             _check_given(resolution, source, selected)
         if source.delete_when is not None:
             path = f"sources.{source.name}.delete_when"
-            found = _guarded(resolution, check_expression, source.delete_when, path)
+            found = _guarded(resolution, check_expression, source.delete_when, path, effort)
             if selected is not None and source.operation is Operation.UPSERT:
-                _check_selected(resolution, found, selected, path)
+                _check_selected(resolution, found, selected, path, effort)
     for query in resolution.table.queries:
         path = f"queries.{query.name}.where"
-        found = _guarded(resolution, check_expression, query.where, path)
-        _check_names(resolution, found, path, of_stored_rows=True)
+        found = _guarded(resolution, check_expression, query.where, path, effort)
+        _check_names(resolution, found, path, effort, of_stored_rows=True)
     for index, entry in enumerate(resolution.layered.value.get("tests", ())):
         if "expression" in entry:
             path = f"tests.{index}.expression"
-            found = _guarded(resolution, check_expression, entry["expression"], path)
-            _check_names(resolution, found, path, of_stored_rows=True)
+            found = _guarded(resolution, check_expression, entry["expression"], path, effort)
+            _check_names(resolution, found, path, effort, of_stored_rows=True)
 
 
 def _guarded(
-    resolution: Resolution, check: Callable[[str], list[Token]], text: str, path: str
+    resolution: Resolution,
+    check: Callable[[str, Effort], list[Token]],
+    text: str,
+    path: str,
+    effort: Effort,
 ) -> Sequence[Token]:
     try:
-        return check(text)
+        return check(text, effort)
     except SqlProblem as problem:
         resolution.report(problem.code, problem.summary, path, problem.hint)
         return ()
 
 
 def _check_names(
-    resolution: Resolution, found: Sequence[Token], path: str, *, of_stored_rows: bool = False
+    resolution: Resolution,
+    found: Sequence[Token],
+    path: str,
+    effort: Effort,
+    *,
+    of_stored_rows: bool = False,
 ) -> None:
     """Reports columns that the table lacks; ``of_stored_rows`` may name Hudi's, and the table itself."""
     if not found or not resolution.columns_known:
@@ -149,7 +159,7 @@ def _check_names(
         return chain[0] in types and may_have_fields(types[chain[0]], chain[1:])
 
     names = [column.name for column in resolution.table.columns]
-    for chain in unknown_columns(found, known):
+    for chain in unknown_columns(found, known, effort=effort):
         shown = ".".join(chain)
         if chain[0].lower() in types:
             summary = f"column '{chain[0]}' is {types[chain[0].lower()]}, which has no '{shown}'"
@@ -172,13 +182,13 @@ def _check_given(resolution: Resolution, source: Source, selected: frozenset[str
 
 
 def _check_selected(
-    resolution: Resolution, found: Sequence[Token], selected: frozenset[str], path: str
+    resolution: Resolution, found: Sequence[Token], selected: frozenset[str], path: str, effort: Effort
 ) -> None:
     def known(chain: tuple[str, ...]) -> bool:
         # A column that is selected as it is keeps the name of its table in front: `source.op`.
         return not selected.isdisjoint(chain[:2])
 
-    for chain in unknown_columns(found, known) if found else ():
+    for chain in unknown_columns(found, known, effort=effort) if found else ():
         hint = did_you_mean(chain[0], selected) or _columns_are(selected)
         resolution.report("PQ603", f"the source's select gives no column '{chain[0]}'", path, hint)
 

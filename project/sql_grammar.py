@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parquetry.project.sql_tokens import Token, TokenKind
-from parquetry.sql_rules import SOURCE, why_table_function_is_refused
+from parquetry.sql_rules import SOURCE, shown_name, why_table_function_is_refused
 
 Ends = Collection[int]
 Part = Callable[["_Way", int], Ends]
@@ -23,6 +23,7 @@ _Scope = tuple[str, int, int]
 
 # Beyond these Spark alone judges a text: reading it here would take too long.
 _MOST_STEPS = 100_000
+_MOST_STEPS_OF_A_TABLE = 300_000
 _MOST_TOKENS = 5_000
 # Each takes another reading of the text.
 _MOST_UNKNOWN = 5
@@ -49,6 +50,18 @@ _NO_ARGUMENTS = frozenset(
 
 
 @dataclass(slots=True)
+class Effort:
+    """How many more steps may be taken to read texts: those of one text, or all of a table together."""
+
+    left: int = _MOST_STEPS
+
+    @classmethod
+    def of_a_table(cls) -> Effort:
+        """What the texts of one table may take together."""
+        return cls(left=_MOST_STEPS_OF_A_TABLE)
+
+
+@dataclass(slots=True)
 class _Way:
     """What is known while a text is read: results by rule and position, and how far any rule came.
 
@@ -64,19 +77,19 @@ class _Way:
     strayed: tuple[int, str] = (-1, "")
     results: dict[tuple[str, int], Ends] = field(default_factory=dict)
     furthest: int = 0
-    steps: int = 0
+    effort: Effort = field(default_factory=Effort)
 
 
 class _TooLargeError(Exception):
     """The text is beyond what is read here."""
 
 
-def misfit(found: Sequence[Token], *, query: bool = False) -> int | None:
+def misfit(found: Sequence[Token], *, query: bool = False, effort: Effort | None = None) -> int | None:
     """Which token fits no more into an expression, or a query, of Spark SQL; None where all do, or may do.
 
     The number of tokens where too little is there.
     """
-    way = _Way(found=found)
+    way = _Way(found=found, effort=effort or Effort())
     if _matches(way, "query" if query else "expression"):
         return None
     plain = (token.text.lower() for token in found if token.kind in (TokenKind.WORD, TokenKind.SYMBOL))
@@ -85,43 +98,52 @@ def misfit(found: Sequence[Token], *, query: bool = False) -> int | None:
     return way.furthest
 
 
-def stray_relation(found: Sequence[Token], *, query: bool = False) -> str | None:
+def stray_relation(
+    found: Sequence[Token], *, query: bool = False, effort: Effort | None = None
+) -> str | None:
     """What the text reads and may not, where it follows the grammar, but in no way without that; else None.
 
     A query may read ``source`` and the names of its WITH where they hold: what is named is a relation, or a
     function in the place of one. An expression reads nothing: ``a query`` is what it may not hold.
     """
     start = "query" if query else "expression"
-    way = _Way(found=found, scopes=_scopes(found), queries=query)
-    if _matches(way, start) or not _matches(_Way(found=found), start):
+    effort = effort or Effort()
+    way = _Way(found=found, scopes=_scopes(found), queries=query, effort=effort)
+    if _matches(way, start) or not _matches(_Way(found=found, effort=effort), start):
         return None
     return way.strayed[1] if query else "a query"
 
 
-def unknown_columns(found: Sequence[Token], known: Known) -> tuple[tuple[str, ...], ...]:
+def unknown_columns(
+    found: Sequence[Token], known: Known, *, effort: Effort | None = None
+) -> tuple[tuple[str, ...], ...]:
     """Columns (with the fields behind them) without which the tokens are no expression, and not ``known``.
 
     Names that a lambda binds, functions without brackets, types and units are none.
     """
     bound = _bound(found)
-    if _matches(_Way(found=found, known=known, bound=bound), "expression"):
+    effort = effort or Effort()
+    if _matches(_Way(found=found, known=known, bound=bound, effort=effort), "expression"):
         return ()
     chains = dict.fromkeys(_chain(found, at)[0] for at, token in enumerate(found) if token.is_name)
 
     def is_needed(chain: tuple[str, ...]) -> bool:
-        without = _Way(found=found, known=lambda other: other != _lowered(chain), bound=bound)
+        without = _Way(found=found, known=lambda other: other != _lowered(chain), bound=bound, effort=effort)
         return not _matches(without, "expression")
 
     unknown = [chain for chain in chains if not known(_lowered(chain))]
     return tuple(chain for chain in unknown[:_MOST_UNKNOWN] if is_needed(chain))
 
 
-def columns_read(found: Sequence[Token], names: Collection[str]) -> frozenset[str]:
+def columns_read(
+    found: Sequence[Token], names: Collection[str], *, effort: Effort | None = None
+) -> frozenset[str]:
     """Those of these lower-cased columns that the expression cannot do without."""
     bound = _bound(found)
+    effort = effort or Effort()
 
     def is_read(name: str) -> bool:
-        without = _Way(found=found, known=lambda chain: chain[0] != name, bound=bound)
+        without = _Way(found=found, known=lambda chain: chain[0] != name, bound=bound, effort=effort)
         return not _matches(without, "expression")
 
     return frozenset(filter(is_read, {token.text.lower() for token in found if token.is_name} & set(names)))
@@ -252,8 +274,8 @@ def _rule(name: str) -> Part:
         key = (name, at)
         ends = way.results.get(key)
         if ends is None:
-            way.steps += 1
-            if way.steps > _MOST_STEPS:
+            way.effort.left -= 1
+            if way.effort.left < 0:
                 raise _TooLargeError
             ends = _RULES[name](way, at)
             way.results[key] = ends
@@ -352,7 +374,7 @@ def _relation(way: _Way, at: int) -> Ends:
     if len(names) == 1 and (name == SOURCE or any(n == name and a < at < z for n, a, z in way.scopes)):
         return ends
     if end == len(way.found) or way.found[end].text != "(":
-        way.strayed = max(way.strayed, (end, ".".join(names)))
+        way.strayed = max(way.strayed, (end, shown_name(names)))
     return ()
 
 
@@ -365,7 +387,7 @@ def _row_function(way: _Way, at: int) -> Ends:
     if why_table_function_is_refused(names) is None:
         return ends
     if end < len(way.found) and way.found[end].text == "(":
-        way.strayed = max(way.strayed, (end, f"{'.'.join(names)}()"))
+        way.strayed = max(way.strayed, (end, f"{shown_name(names)}()"))
     return ()
 
 

@@ -7,17 +7,17 @@ anything is computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from parquetry.project.sql_grammar import misfit, stray_relation
+from parquetry.project.sql_grammar import Effort, misfit, stray_relation
 from parquetry.project.sql_tokens import SqlProblem, Token, TokenKind, tokens
-from parquetry.sql_rules import MOST_CHARACTERS, SOURCE, why_function_is_refused
+from parquetry.sql_rules import MOST_CHARACTERS, SOURCE, shown_name, why_function_is_refused
 
 _BRACKETS = {")": "(", "]": "["}
 
 
-def check_expression(text: str) -> list[Token]:
+def check_expression(text: str, effort: Effort | None = None) -> list[Token]:
     """The tokens of exactly one expression.
 
     Raises:
@@ -31,11 +31,11 @@ def check_expression(text: str) -> list[Token]:
             raise SqlProblem("PQ601", "more than one expression", "join them, or remove the comma")
         if depth == 0 and word == "as":
             raise SqlProblem("PQ601", "an expression has no AS name", "remove AS and the name")
-    _check_grammar(found)
+    _check_grammar(found, effort)
     return found
 
 
-def check_select(text: str) -> list[Token]:
+def check_select(text: str, effort: Effort | None = None) -> list[Token]:
     """The tokens of exactly one SELECT, which may begin with WITH.
 
     Raises:
@@ -50,14 +50,14 @@ def check_select(text: str) -> list[Token]:
         statement = token.kind is TokenKind.WORD and token.text.lower() == "insert"
         if statement and following.text.lower() in ("into", "overwrite"):
             raise SqlProblem("PQ601", "a SELECT is needed, not an INSERT", "remove the INSERT")
-    _check_grammar(found, query=True)
+    _check_grammar(found, effort, query=True)
     return found
 
 
-def _check_grammar(found: Sequence[Token], *, query: bool = False) -> None:
-    wrong = misfit(found, query=query)
+def _check_grammar(found: Sequence[Token], effort: Effort | None, *, query: bool = False) -> None:
+    wrong = misfit(found, query=query, effort=effort)
     if wrong is None:
-        _check_relations(found, query=query)
+        _check_relations(found, effort, query=query)
         return
     before = f" after {_shown(found[wrong - 1])}" if wrong else ""
     if wrong == len(found):
@@ -69,8 +69,8 @@ def _check_grammar(found: Sequence[Token], *, query: bool = False) -> None:
     )
 
 
-def _check_relations(found: Sequence[Token], *, query: bool) -> None:
-    stray = stray_relation(found, query=query)
+def _check_relations(found: Sequence[Token], effort: Effort | None, *, query: bool) -> None:
+    stray = stray_relation(found, query=query, effort=effort)
     if stray is None:
         return
     if query:
@@ -94,6 +94,7 @@ def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
     found = tokens(text, line_comments=line_comments)
     if not found:
         raise SqlProblem("PQ601", "the SQL is empty", "write an expression")
+    arguments = _arguments(found)
     for index, token in enumerate(found):
         following = found[index + 1] if index + 1 < len(found) else None
         if token.text == ";" and token.kind is TokenKind.SYMBOL:
@@ -102,7 +103,7 @@ def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
             continue
         name = token.text.lower()
         if token.is_name and following.text == "(" and following.kind is TokenKind.SYMBOL:
-            _check_call(found, index)
+            _check_call(found, index, arguments.get(index + 1, 0))
         if token.kind is TokenKind.WORD and name == "using" and following.kind is TokenKind.STRING:
             summary = "TRANSFORM ... USING is refused, as it runs a program on the cluster"
             raise SqlProblem("PQ602", summary, "use functions of Spark SQL")
@@ -111,7 +112,7 @@ def _checked(text: str, *, line_comments: bool = True) -> list[Token]:
     return found
 
 
-def _check_call(found: Sequence[Token], index: int) -> None:
+def _check_call(found: Sequence[Token], index: int, arguments: int) -> None:
     """Raise where the name at ``index``, with a bracket behind it, is that of a function that is refused."""
     if found[index].text.lower() == "identifier" and found[index].kind is TokenKind.WORD:
         summary = "IDENTIFIER() is refused, as it hides what is called"
@@ -122,23 +123,27 @@ def _check_call(found: Sequence[Token], index: int) -> None:
     if first and found[first - 1].text == ".":
         return
     name = [token.text for token in found[first : index + 1 : 2]]
-    refused = why_function_is_refused(name, _arguments(found, index + 1))
+    refused = why_function_is_refused(name, arguments)
     if refused is not None:
-        summary = f"the function {'.'.join(name)} is refused, as {refused}"
+        summary = f"the function {shown_name(name)} is refused, as {refused}"
         raise SqlProblem("PQ602", summary, "use a function of Spark SQL")
 
 
-def _arguments(found: Sequence[Token], opened: int) -> int:
-    """How many arguments stand in the brackets that open there."""
-    depth = commas = 0
-    for token in found[opened:]:
+def _arguments(found: Sequence[Token]) -> Mapping[int, int]:
+    """How many arguments stand in the brackets that open at a position."""
+    commas: dict[int, int] = {}
+    opened: list[int] = []
+    for at, token in enumerate(found):
         if token.kind is not TokenKind.SYMBOL:
             continue
-        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
-        commas += depth == 1 and token.text == ","
-        if not depth:
-            break
-    return commas + 1
+        if token.text in ("(", "["):
+            commas[at] = 0
+            opened.append(at)
+        elif token.text in _BRACKETS and opened:
+            opened.pop()
+        elif token.text == "," and opened:
+            commas[opened[-1]] += 1
+    return {at: count + 1 for at, count in commas.items()}
 
 
 def _with_depth(found: Sequence[Token]) -> Iterator[tuple[Token, int]]:

@@ -21,6 +21,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.sql_rules import (
     MOST_CHARACTERS,
     SOURCE,
+    shown_name,
     why_function_is_refused,
     why_table_function_is_refused,
 )
@@ -168,10 +169,9 @@ class _Guard:
         if name == "UnresolvedRelation":
             parts = tuple(map(str, _drained(node.multipartIdentifier().iterator())))
             if len(parts) != 1 or self._cased(parts[0]) not in scope or node.isStreaming():
-                shown = ".".join(parts)
                 raise self._refused(
-                    f"{shown!r} is no relation of the query: it reads {SOURCE} and what it names in WITH "
-                    "alone; make it a source of a table of its own"
+                    f"'{shown_name(parts)}' is no relation of the query: it reads {SOURCE} and what it names in "
+                    "WITH alone; make it a source of a table of its own"
                 )
         if name == "UnresolvedTableValuedFunction":
             self._check_rows_of(_name_of(node.name()))
@@ -189,14 +189,16 @@ class _Guard:
             refused = why_function_is_refused(called, node.arguments().size())
             if refused is not None:
                 raise self._refused(
-                    f"the function {'.'.join(called)} is refused, as {refused}; use SQL functions"
+                    f"the function {shown_name(called)} is refused, as {refused}; use SQL functions"
                 )
             self._check_known(called)
 
     def _check_rows_of(self, name: tuple[str, ...]) -> None:
         refused = why_table_function_is_refused(name)
         if refused is not None:
-            raise self._refused(f"the function {'.'.join(name)} is refused, as {refused}; use one of Spark's")
+            raise self._refused(
+                f"the function {shown_name(name)} is refused, as {refused}; use one of Spark's"
+            )
 
     def _check_known(self, name: tuple[str, ...]) -> None:
         """A name that the session does not know is looked up in the catalog, which may load a jar for it."""
@@ -205,7 +207,7 @@ class _Guard:
         self._called.add(name)
         if self._catalog.lookupBuiltinOrTempFunction(name[-1]).isEmpty():
             raise self._refused(
-                f"there is no function {name[-1]!r} in Spark or in this session; correct its name"
+                f"there is no function '{shown_name(name)}' in Spark or in this session; correct its name"
             )
 
     def _unlisted(self, kind: str) -> InvalidDataError:

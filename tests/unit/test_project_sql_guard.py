@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import re
 
 import pytest
 
-from parquetry.project.sql_grammar import columns_read, selected_names, unknown_columns
+from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql_guard import check_expression, check_select
 from parquetry.project.sql_tokens import SqlProblem, tokens
 from tests.support.hostile_sql import (
@@ -195,6 +196,45 @@ def test_selects_that_go_wrong(text):
 def test_what_is_too_large_is_left_to_spark():
     assert check_expression(" and ".join(f"distance <> {number}" for number in range(2000)))
     assert check_expression("(" * 300 + "distance" + ")" * 300)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 10_000 + "1" + ")" * 10_000,
+        "(" * 99_000,
+        "f(" * 20_000 + "1" + ")" * 20_000,
+        "a.b(" * 20_000,
+        "a" + ".b" * 40_000 + "(1)",
+        "case when a then " * 4000 + "1" + " end" * 4000,
+        "not " * 20_000 + "a",
+        "1" + "+1" * 40_000,
+        "'" + "''" * 40_000,
+        "/*" * 40_000,
+        "a in (" + "1, " * 30_000 + "1)",
+        "1" * 1_000_000,
+        "x" + " " * 1_000_000,
+    ],
+    ids=lambda text: text[:8],
+)
+def test_no_text_takes_long(text):
+    for check in (check_expression, lambda text: check_select(f"select {text} from source")):
+        with contextlib.suppress(SqlProblem):
+            check(text)
+
+
+def test_all_texts_of_a_table_take_a_bounded_number_of_steps():
+    effort = Effort.of_a_table()
+    given = effort.left
+    long = " and ".join(f"column_{number} > {number}" for number in range(500))
+    for _ in range(100):
+        found = check_expression(long, effort)
+        unknown_columns(found, lambda _: False, effort=effort)
+        columns_read(found, {f"column_{number}" for number in range(500)}, effort=effort)
+    assert given - effort.left < given + 100 * 600  # one more where each reading stops
+    # What is beyond is left to Spark, as a single text that is too long is.
+    assert check_expression("exists (table foo)", effort)
 
 
 @pytest.mark.parametrize(
