@@ -170,8 +170,8 @@ class _Guard:
             parts = tuple(map(str, _drained(node.multipartIdentifier().iterator())))
             if len(parts) != 1 or self._cased(parts[0]) not in scope or node.isStreaming():
                 raise self._refused(
-                    f"'{shown_name(parts)}' is no relation of the query: it reads {SOURCE} and what it names in "
-                    "WITH alone; make it a source of a table of its own"
+                    f"'{shown_name(parts)}' is no relation of the query: it reads {SOURCE} and what it "
+                    "names in WITH alone; make it a source of a table of its own"
                 )
         if name == "UnresolvedTableValuedFunction":
             self._check_rows_of(_name_of(node.name()))
