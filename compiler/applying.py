@@ -13,6 +13,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
+from parquetry.runtime.git_commit import commit_named
 from parquetry.runtime.job import JobKind, JobPlan, digest_of
 from parquetry.runtime.main import JobResult, execute
 
@@ -81,6 +82,22 @@ def check_fits(plan: Plan, workspace: Workspace) -> None:
             f"the plan is for project {intent.project}, target {intent.target}; this is project "
             f"{project.name}, target {project.target.name}: give the right --project and --target"
         )
+
+
+def by_intent_alone(plan: Plan, workspace: Workspace, *, name: str) -> Plan:
+    """The saved plan that was approved by its id, with the checked-out commit in place of the file's.
+
+    The id covers neither: whoever may edit the file may write another commit into it, which applying records.
+    StalePlanError where the file's is not contained in the checked-out one, or no commit.
+    """
+    said = plan.intent.git_commit
+    if said is not None and (commit_named(said) is None or not workspace.tree.contains(said)):
+        raise StalePlanError(
+            f"{name} was edited, or made from a commit that the checked-out one does not contain "
+            f"({said[:12]}), and the plan's id, which was approved, does not cover the commit; approve the "
+            "whole file by the digest in it, or apply without the file"
+        )
+    return replace(plan, intent=replace(plan.intent, git_commit=workspace.tree.commit))
 
 
 def apply_plan(

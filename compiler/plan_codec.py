@@ -16,12 +16,14 @@ from parquetry.compiler.plan import EXPIRES_AFTER_MS, Action, Blocked, Change, E
 from parquetry.compiler.words import document as words_of
 from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
+from parquetry.runtime.git_commit import is_shown_as_commit
 from parquetry.runtime.job import canonical_json, digest_of
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 
 PLAN_FORMAT = "parquetry/plan"
 PLAN_VERSION = 1
 
+_CLOCKS_DIFFER_MS = 3_600_000
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 
 
@@ -97,6 +99,9 @@ def _check_sense(plan: Plan) -> None:
     """Raise what follows from values that no plan has, before somebody shows or applies them."""
     if not 0 <= plan.evidence.created_ms <= _LATEST_MS:
         raise ValueError(f"created_ms is {plan.evidence.created_ms}")
+    commit = plan.intent.git_commit
+    if commit is not None and not is_shown_as_commit(commit):
+        raise ValueError("its git_commit is no commit")
     for action in plan.intent.actions:
         words_of(action.spec)
         ClusteringSpec.of_extra(action.spec.extra, action.spec.sizing)
@@ -105,8 +110,18 @@ def _check_sense(plan: Plan) -> None:
             raise ValueError(f"the figures of {table} count sizes in different ways")
 
 
+def digest_in(text: str | bytes) -> str:
+    """The digest of everything else in a file that :func:`decode` has read."""
+    digest: str = parsed_json(text)["digest"]
+    return digest
+
+
 def check_age(plan: Plan, now_ms: int, *, name: str) -> None:
-    """Raise :class:`StalePlanError` for a plan older than seven days."""
+    """Raise :class:`StalePlanError` for a plan older than seven days, or not made yet."""
+    if plan.evidence.created_ms > now_ms + _CLOCKS_DIFFER_MS:
+        raise StalePlanError(
+            f"{name} says that it is made at a time to come: it was edited, or a clock is wrong; plan again"
+        )
     if now_ms - plan.evidence.created_ms > EXPIRES_AFTER_MS:
         days = (now_ms - plan.evidence.created_ms) // 86_400_000
         raise StalePlanError(f"{name} is {days} days old, plans are good for 7; plan again")

@@ -16,7 +16,8 @@ from parquetry.cli.output import Output
 @click.option(
     "--approved",
     metavar="PLAN_ID",
-    help="Go on only if this is the plan: that of PLANFILE, or what is planned again.",
+    help="Go on only if this is the plan: that of PLANFILE, or what is planned again. The digest in PLANFILE "
+    "approves all of the file.",
 )
 @project_options
 @output_options("text", "json")

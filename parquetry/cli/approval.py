@@ -12,9 +12,9 @@ from parquetry.cli.output import Output
 from parquetry.cli.plan_view import PlanView
 from parquetry.cli.values import shown_values
 from parquetry.cli.workspaces import now_ms
-from parquetry.compiler.applying import check_fits
+from parquetry.compiler.applying import by_intent_alone, check_fits
 from parquetry.compiler.plan import Plan
-from parquetry.compiler.plan_codec import check_age, decode
+from parquetry.compiler.plan_codec import check_age, decode, digest_in
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.unmasking import unmasked
 from parquetry.compiler.workspace import Workspace
@@ -24,15 +24,21 @@ from parquetry.runtime.errors import StalePlanError
 def saved_plan(file: Path, workspace: Workspace, *, approved: str | None) -> Plan:
     """The plan in ``file``, whole.
 
-    StalePlanError when it is too old, not for what is here, or another one than was approved.
+    ``approved`` is the digest in the file, over all of it, or the plan's id: then nothing is used that the id
+    does not cover. StalePlanError when it is too old, not for what is here, or another one than was approved.
     """
-    plan = decode(file.read_bytes(), name=str(file))
-    if approved not in (None, plan.plan_id):
+    content = file.read_bytes()
+    plan = decode(content, name=str(file))
+    digest = digest_in(content)
+    if approved not in (None, plan.plan_id, digest):
         raise StalePlanError(
-            f"{file} is {plan.plan_id}, {approved} was approved; give the file of that plan, or plan again"
+            f"{file} is {plan.plan_id} (the whole file {digest}), {approved} was approved: it was edited, or "
+            "is another plan; give the file of that plan, or plan again"
         )
     check_age(plan, now_ms(), name=str(file))
     check_fits(plan, workspace)
+    if approved == plan.plan_id:
+        plan = by_intent_alone(plan, workspace, name=str(file))
     return unmasked(plan, workspace)
 
 
