@@ -28,9 +28,9 @@ from parquetry.project.template_syntax import (
     parsed,
     reads_warehouse,
 )
+from parquetry.secret_names import SECRET_PREFIX, is_secret_name
 
 MASK = "***"
-PRIVATE_PREFIX = "PARQUETRY_SECRET_"
 _TYPES = "look at the types of what it reads"
 _OWN_PREFIX = "PARQUETRY_"
 
@@ -88,8 +88,7 @@ class Declared:
     elsewhere: str | None = None
 
     def __contains__(self, name: str) -> bool:
-        is_own = name.startswith(_OWN_PREFIX) and not name.startswith(PRIVATE_PREFIX)
-        return is_own or name in self.names
+        return name in self.names or (name.startswith(_OWN_PREFIX) and not is_secret_name(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +149,7 @@ def _is_hidden(name: str, scope: Scope) -> bool:
     """Whether a variable was read that is not to be seen: one that is not set has no value to hide."""
     if scope.environment is None or name in scope.declared:
         return False
-    return name.startswith(PRIVATE_PREFIX) or name in scope.environment
+    return name.startswith(SECRET_PREFIX) or name in scope.environment
 
 
 def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: Declared) -> None:
@@ -158,7 +157,7 @@ def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: Declare
         if site is Site.SPEC:
             hint = "declare a variable under vars and read that"
             raise TemplateProblem("PQ203", f"env_var('{name}') is accepted only under targets", hint)
-        if name.startswith(PRIVATE_PREFIX):
+        if name.startswith(SECRET_PREFIX):
             if site is Site.COMMAND_LINE:
                 summary = f"secret '{name}' would be on a command line, which every user of the machine reads"
                 hint = "set it under spark.conf, where the job reads it, or in a file that is named here"

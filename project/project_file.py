@@ -13,7 +13,7 @@ from parquetry.project import settings
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, one_of
 from parquetry.project.document import Document, Node
 from parquetry.project.document import Path as DocumentPath
-from parquetry.project.interpolate import PRIVATE_PREFIX, Declared, Scope, Secret, Site, TargetView, render
+from parquetry.project.interpolate import Declared, Scope, Secret, Site, TargetView, render
 from parquetry.project.layers import merge
 from parquetry.project.locations import LocationProblem, absolute, normalised
 from parquetry.project.model import AllowEntry, Budget, Launcher, Layer, Origin, SparkSettings, Target
@@ -23,13 +23,10 @@ from parquetry.project.schema import Kind
 from parquetry.project.source import START, Span
 from parquetry.project.spec_file import SpecFile, masked, spec_file
 from parquetry.project.template_syntax import TemplateProblem, is_template
+from parquetry.secret_names import is_secret_name
 
 _UNKNOWN_WAREHOUSE = "${warehouse}"
 _CONF = ("--conf", "-c")
-_SECRET_NAME = re.compile(
-    rf"^{PRIVATE_PREFIX}|SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|ACCESS_KEY|API_KEY|PRIVATE_KEY",
-    re.IGNORECASE,
-)
 _CREDENTIAL = re.compile(r"key|secret|token|password|user|credential", re.IGNORECASE)
 _ADDRESS = re.compile(
     r"endpoint|prox|host|ur[il]|address|master|jars|packages|repositor|path|dir", re.IGNORECASE
@@ -228,7 +225,7 @@ def _declared_environment(root: Node, report: Callable[..., None]) -> frozenset[
     for entry in node.children.values() if node and isinstance(node.value, list) else ():
         if not isinstance(entry.value, str):
             continue
-        if _SECRET_NAME.search(entry.value):
+        if is_secret_name(entry.value):
             hint = "leave it out: under storage and spark it may be read all the same, and is printed as ***"
             report("PQ211", f"'{entry.value}' is declared, and named like a secret", entry.span, hint)
         else:

@@ -14,21 +14,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from parquetry.runtime.personal_data import MASK
+from parquetry.secret_names import is_secret_name
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """An environment variable in the text of a reference."""
 
-_NAME: Final = re.compile(
-    r"secret|token|passw(?:or)?d|passphrase|credential|(?:access|account|api|private|sas)[._-]?key"
-    r"|connection[._-]?string|^key$",
-    re.IGNORECASE,
-)
-_ALWAYS: Final = "PARQUETRY_SECRET_"
-# Flags, and names of classes and files.
-_HARMLESS: Final = re.compile(
-    r"(?:providers?|enabled|class|factory|file|path|store|type|algorithm|duration|interval|bits|length)$",
-    re.IGNORECASE,
-)
 _IN_URL: Final = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 _SHORTEST: Final = 4
 _SHORTEST_LINE: Final = 16
@@ -38,13 +28,6 @@ _HIDDEN: Final[set[str]] = set()
 def hide(names: Iterable[str]) -> None:
     """Keep the values of these variables out of messages too, from now on: they were read for credentials."""
     _HIDDEN.update(names)
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether what an environment variable or an option of that name holds is secret."""
-    if name.startswith(_ALWAYS):
-        return True
-    return _NAME.search(name) is not None and _HARMLESS.search(name) is None
 
 
 def without_secrets(

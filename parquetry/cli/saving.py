@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from parquetry.compiler.git import repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.folder import PROJECT_FILE
 
@@ -14,8 +15,8 @@ from parquetry.project.folder import PROJECT_FILE
 def save(file: Path, text: str, *, option: str, project: Path) -> None:
     """Write a document to the file that ``option`` names; folders are made.
 
-    It goes where the user says, links and all, but below the project's own `target`, where links are not the
-    user's: LinkInTheWayError.
+    It goes where the user says, links and all, but in the project and its repository, where links are
+    not the user's: LinkInTheWayError.
 
     A file that is there is replaced when it begins like the document: click.UsageError for any other,
     and for ``-``. click.FileError when it cannot be written.
@@ -41,10 +42,15 @@ def save(file: Path, text: str, *, option: str, project: Path) -> None:
 
 
 def _own_folder(place: Path, project: Path) -> ConfinedFolder | None:
-    """The project's folder, where a file is to lie below its `target`."""
+    """The folder that a stranger may have filled, where a file is to lie in it."""
     folder = project.parent if project.name == PROJECT_FILE else project
-    roots = (Path(os.path.normpath(folder.absolute())), folder.resolve())
-    return next((ConfinedFolder(root) for root in roots if place.is_relative_to(root / "target")), None)
+    repository = repository_root(folder.resolve())
+    roots = (
+        *([repository] if repository else []),
+        Path(os.path.normpath(folder.absolute())),
+        folder.resolve(),
+    )
+    return next((ConfinedFolder(root) for root in roots if place.is_relative_to(root)), None)
 
 
 def _begins_alike(file: Path, text: str) -> bool:

@@ -171,6 +171,8 @@ def test_storage_is_reached_as_the_base_says_or_not_at_all(shop, storage):
         "s3a://LAKE/shop/orders",
         "/etc",
         "file:///etc/ssl",
+        "s3://lake/shop/../other",
+        "file:///lake/shop/%2e%2e/%2e%2e/etc",
     ],
 )
 def test_a_place_that_the_base_does_not_name_is_not_opened(shop, location):
@@ -311,6 +313,26 @@ def test_commands_that_open_things_refuse_the_project_of_a_stranger(shop):
         assert parquetry(*command, "-p", shop.root, PARQUETRY_UNTRUSTED="1").returncode == 0, command
     done = parquetry("plan", "--base", "HEAD", "-p", shop.root)
     assert (done.returncode, "add --untrusted" in done.stderr) == (2, True)
+
+
+def test_a_plan_is_not_saved_through_a_link_of_the_branch(shop, tmp_path):
+    as_base(shop)
+    victim = tmp_path / "config.json"
+    for content in ('{"auths": {}}', "", None):
+        (shop.root / "plan.json").unlink(missing_ok=True)
+        if content is None:
+            victim.unlink()
+        else:
+            victim.write_text(content)
+        (shop.root / "plan.json").symlink_to(victim)
+        done = parquetry("plan", "--untrusted", "--out", "plan.json", "-p", ".", cwd=shop.root)
+        assert (done.returncode, "is a link" in done.stderr) == (2, True), done.stderr
+        assert (victim.read_text() if victim.exists() else None) == content
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (tmp_path / "link").symlink_to(mine)
+    assert parquetry("plan", "--out", tmp_path / "link" / "plan.json", "-p", shop.root).returncode == 0
+    assert (mine / "plan.json").exists()
 
 
 def test_what_the_base_names_is_planned_as_ever(tmp_path):

@@ -195,7 +195,7 @@ def test_a_secret_that_is_not_shown_masks_the_whole_text():
     assert (str(secret), secret.reveal()) == (MASK, "yes")
 
 
-@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "PATH"])
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "PATH", "PARQUETRY_LAKE_TOKEN"])
 def test_what_is_not_declared_is_read_for_credentials_alone_and_masked(name):
     scope = with_environment(**{name: "hunter2"})
     for text in (f"{{{{ env_var('{name}') }}}}", f"{{{{ env_var('{name}', 'x') }}}}"):
