@@ -13,11 +13,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from parquetry.project.explanation import Explanation
 from parquetry.runtime.personal_data import MASK, pii_columns
 from parquetry.runtime.spec import Source, TableSpec
 
 _LITERAL: Final = f"'{MASK}'"
 _ADJACENT = re.compile(rf"(?:{re.escape(_LITERAL)})+")
+_SQL_KEYS: Final = frozenset({"select", "where", "generated", "delete_when", "expression"})
+_CHOSEN_PARTITIONS: Final = ("clustering.plan.partitions.selected", "clustering.plan.partitions.regex")
 _TOKEN = re.compile(
     r"""
     (?P<comment>--[^\r\n]*|/\*.*?(?:\*/|\Z))
@@ -42,6 +45,32 @@ def masked_sql(text: str, pii: Collection[str]) -> str:
     if not names & set(pii):
         return text
     return _ADJACENT.sub(_LITERAL, "".join(_shown(match) for match in found))
+
+
+def masked_explanation(explanation: Explanation) -> Explanation:
+    """What is explained of a table without literals of such SQL, in every layer that says something."""
+    table = explanation.table
+    pii = frozenset(column.name.lower() for column in table.columns if column.pii)
+    if not pii:
+        return explanation
+    hides_partitions = any(column.lower() in pii for column in table.partition_by)
+
+    def shown(path: str, value: Any) -> Any:
+        above, _, key = path.rpartition(".")
+        if isinstance(value, str) and key in _SQL_KEYS:
+            return masked_sql(value, pii)
+        chooses = (above if key.isdecimal() else path).startswith(_CHOSEN_PARTITIONS)
+        return MASK if chooses and hides_partitions else value
+
+    return replace(
+        explanation,
+        settings=tuple(
+            replace(entry, value=shown(entry.path, entry.value)) for entry in explanation.settings
+        ),
+        layers=tuple(
+            replace(entry, value=shown(explanation.path, entry.value)) for entry in explanation.layers
+        ),
+    )
 
 
 def masked(spec: TableSpec) -> TableSpec:

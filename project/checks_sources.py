@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from parquetry.project.checks_columns import DELETE_FLAG
 from parquetry.project.column_types import may_have_fields
 from parquetry.project.diagnostics import did_you_mean, some
+from parquetry.project.interpolate import MASK
 from parquetry.project.model import Operation, Source
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
@@ -23,6 +25,8 @@ _META_COLUMNS = frozenset(
         "_hoodie_file_name",
     }
 )
+
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
 
 
 def check_sources(resolution: Resolution) -> None:
@@ -133,8 +137,27 @@ def _guarded(
     try:
         return check(text, effort)
     except SqlProblem as problem:
-        resolution.report(problem.code, problem.summary, path, problem.hint)
+        hint = problem.hint and _without_values(resolution, problem.hint, text)
+        resolution.report(problem.code, _without_values(resolution, problem.summary, text), path, hint)
         return ()
+
+
+def _without_values(resolution: Resolution, message: str, text: str) -> str:
+    """A message about SQL without the words that it quotes of it, where these may be personal data.
+
+    So it is where the SQL names a column with ``pii: true``; names of columns stay.
+    """
+    columns = resolution.table.columns
+    if not any(column.pii and column.name.lower() in text.lower() for column in columns):
+        return message
+    names = {column.name.lower() for column in columns}
+
+    def shown(quoted: re.Match[str]) -> str:
+        word = quoted[0][1:-1]
+        is_known = word.lower() in names or not any(map(str.isalnum, word))
+        return quoted[0] if is_known else f"'{MASK}'"
+
+    return _QUOTED.sub(shown, message)
 
 
 def _check_names(
@@ -159,14 +182,16 @@ def _check_names(
         return chain[0] in types and may_have_fields(types[chain[0]], chain[1:])
 
     names = [column.name for column in resolution.table.columns]
+    text = " ".join(token.text for token in found)
     for chain in unknown_columns(found, known, effort=effort):
         shown = ".".join(chain)
         if chain[0].lower() in types:
             summary = f"column '{chain[0]}' is {types[chain[0].lower()]}, which has no '{shown}'"
-            resolution.report("PQ603", summary, path, "name one of its fields")
+            hint = "name one of its fields"
         else:
+            summary = f"the table has no column '{chain[0]}'"
             hint = did_you_mean(chain[0], names) or _columns_are(names)
-            resolution.report("PQ603", f"the table has no column '{chain[0]}'", path, hint)
+        resolution.report("PQ603", _without_values(resolution, summary, text), path, hint)
 
 
 def _check_given(resolution: Resolution, source: Source, selected: frozenset[str] | None) -> None:
@@ -188,9 +213,11 @@ def _check_selected(
         # A column that is selected as it is keeps the name of its table in front: `source.op`.
         return not selected.isdisjoint(chain[:2])
 
+    text = " ".join(token.text for token in found)
     for chain in unknown_columns(found, known, effort=effort) if found else ():
         hint = did_you_mean(chain[0], selected) or _columns_are(selected)
-        resolution.report("PQ603", f"the source's select gives no column '{chain[0]}'", path, hint)
+        summary = f"the source's select gives no column '{chain[0]}'"
+        resolution.report("PQ603", _without_values(resolution, summary, text), path, hint)
 
 
 def _columns_are(names: Iterable[str]) -> str:

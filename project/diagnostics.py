@@ -11,7 +11,7 @@ from typing import Any
 
 from parquetry.printable import one_line, visible
 from parquetry.project.codes import CODES
-from parquetry.project.source import START, SourceText, Span
+from parquetry.project.source import SQL_KEY, START, SourceText, Span
 from parquetry.project.workflow_commands import workflow_command
 
 _MOST_CANDIDATES = 200
@@ -96,12 +96,13 @@ def diagnostic(
     """A finding in ``source`` with its snippet; the code decides the severity.
 
     Without ``shows_lines`` there is no snippet: what stands there may be a secret. What looks like an
-    encryption key is shown by no snippet.
+    encryption key is shown by no snippet, nor is SQL in a file that declares personal data.
     """
     lines = source.lines if source.text and shows_lines else []
     first = max(1, span.start.line - 1)
     snippet = tuple(
-        (number, _without_key(lines, number)) for number in range(first, min(span.start.line, len(lines)) + 1)
+        (number, _shown_line(source, lines, number))
+        for number in range(first, min(span.start.line, len(lines)) + 1)
     )
     return Diagnostic(
         code=code,
@@ -236,6 +237,17 @@ def _block(found: Diagnostic) -> str:
         carets = "^" * max(1, min(end, len(text) + 1) - start)
         lines.append(f" {'':>{width}} | {' ' * (start - 1)}{carets}")
     return "\n".join(lines)
+
+
+def _shown_line(source: SourceText, lines: Sequence[str], number: int) -> str:
+    """A line, counted from 1, without what may be a key or personal."""
+    if not source.declares_pii:
+        return _without_key(lines, number)
+    if number in source.lines_within_sql:
+        return "..."
+    line = _without_key(lines, number)
+    begin = SQL_KEY.search(line)
+    return line if begin is None else f"{line[: begin.end()]} ..."
 
 
 def _without_key(lines: Sequence[str], number: int) -> str:

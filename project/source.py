@@ -10,6 +10,10 @@ from typing import NamedTuple
 # What libyaml counts as the end of a line, so that our line numbers and its marks agree.
 LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
+SQL_KEY = re.compile(r"""(?<![\w-])["']?(?:select|where|generated|delete_when|expression)["']?\s*:(?=\s|$)""")
+"""A key of SQL, whose literals may be values of the columns that it names."""
+_PII = re.compile(r"""\bpii["']?\s*:\s*(?!["']?false\b)""")
+
 
 class Position(NamedTuple):
     """A place between two characters; line and column count from 1."""
@@ -28,6 +32,17 @@ class Span(NamedTuple):
 START = Span(Position(1, 1), Position(1, 1))
 
 
+class _Opened(NamedTuple):
+    """A line that deeper ones may belong to; a bare key has items of a list at its own indent too."""
+
+    indent: int
+    is_sql: bool
+    is_bare: bool
+
+    def holds(self, indent: int, *, is_item: bool) -> bool:
+        return self.indent < indent or (self.indent == indent and is_item and self.is_bare)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceText:
     """A file's path relative to the project ('/'-separated) and its decoded text."""
@@ -39,6 +54,31 @@ class SourceText:
     def lines(self) -> list[str]:
         """The lines without their ends."""
         return LINE_END.split(self.text)
+
+    @cached_property
+    def declares_pii(self) -> bool:
+        """Whether the file says of a column that it holds personal data, also where it cannot be parsed."""
+        return _PII.search(self.text) is not None
+
+    @cached_property
+    def lines_within_sql(self) -> frozenset[int]:
+        """The lines below a key of SQL that its value goes on in, by their indents: also of a broken file."""
+        found: list[int] = []
+        above: list[_Opened] = []
+        for number, line in enumerate(self.lines, start=1):
+            text = line.lstrip(" ")
+            if not text:
+                continue
+            indent, is_item = len(line) - len(text), text.startswith("-")
+            while above and not above[-1].holds(indent, is_item=is_item):
+                above.pop()
+            is_within = bool(above) and above[-1].is_sql
+            if is_within:
+                found.append(number)
+            key = SQL_KEY.search(line)
+            is_bare = key is not None and not line[key.end() :].strip()
+            above.append(_Opened(indent, is_within or key is not None, is_bare))
+        return frozenset(found)
 
     def position(self, offset: int) -> Position:
         """The place of the character at ``offset``."""

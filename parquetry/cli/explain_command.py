@@ -23,6 +23,7 @@ def command(*, request: ProjectRequest, output: Output, subject: str) -> int:
     from parquetry.cli.declarations import offline_project
     from parquetry.cli.explain_view import CodeView, ExplanationView
     from parquetry.compiler.explaining import explain_code, is_code
+    from parquetry.compiler.masking import masked_explanation
     from parquetry.compiler.workspace import table_named
     from parquetry.project.explanation import explain_table
 
@@ -31,5 +32,5 @@ def command(*, request: ProjectRequest, output: Output, subject: str) -> int:
         return 0
     name, _, path = subject.partition(".")
     table = table_named(offline_project(request), name)
-    output.show(ExplanationView(), explain_table(table, path))
+    output.show(ExplanationView(), masked_explanation(explain_table(table, path)))
     return 0

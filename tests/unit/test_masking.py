@@ -455,3 +455,89 @@ def test_a_service_that_fails_after_a_write_hides_them(personal, caplog, monkeyp
     assert warning.endswith("p=***/1_0-0-0_2.parquet cannot be deleted")
     assert "p=***/1_0" in caplog.text
     assert "p=Ada" not in caplog.text
+
+
+SECRET = "Ada42"
+PERSONAL = [
+    {"name": "order_id", "type": "bigint", "nullable": False},
+    {"name": "person", "type": "string", "pii": True},
+    {"name": "twin", "type": "string", "generated": f"concat(person, '{SECRET}')"},
+]
+CONDITIONS = {
+    "columns": PERSONAL,
+    "ordering": None,
+    "partition_by": None,
+    "sources": [
+        {
+            "name": "landing",
+            "format": "csv",
+            "path": "landing/*.csv",
+            "operation": "upsert",
+            "select": f"SELECT *, person = '{SECRET}' AS known FROM source",
+            "drop": ["known"],
+            "delete_when": f"person = '{SECRET}'",
+        }
+    ],
+    "queries": [{"name": "q", "where": f"person = '{SECRET}'"}],
+    "tests": [{"expression": f"person <> '{SECRET}'"}],
+}
+
+
+def answered(*arguments):
+    return CliRunner().invoke(command_line, [*arguments]).output
+
+
+@pytest.mark.parametrize("shape", ["text", "json"])
+def test_explain_and_validate_show_no_literals_of_masked_conditions(tmp_path, shape):
+    folder = ProjectFolder.create(tmp_path)
+    folder.orders(**CONDITIONS)
+    place = ["-p", str(folder.root), "--format", shape]
+    for subject in ("orders", "orders.sources", "orders.queries.q.where", "orders.columns.twin.generated"):
+        said = answered("explain", subject, *place)
+        assert "person" in said
+        assert SECRET not in said, subject
+    folder.orders(**CONDITIONS, partitioning={"hive_style": True})
+    assert SECRET not in answered("validate", *place)
+    assert "SECRET" not in answered("ls", *place)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"queries": [{"name": "q", "where": f"person = {SECRET} 5 7"}]},
+        {"queries": [{"name": "q", "where": f"person = {SECRET}"}]},
+        {"queries": [{"name": "q", "where": f"person = '{SECRET}"}]},
+        {"queries": [{"name": "q", "where": f"person = ('{SECRET}'"}]},
+        {"queries": [{"name": "q", "where": f"person = '{SECRET}'", "unknown": 1}]},
+        {"queries": [{"name": "q", "where": [SECRET]}]},
+        {"queries": [{"name": "q", "where": f"person =\n  '{SECRET}' 'x' 5"}]},
+        {"queries": [{"name": "q", "where": f"reflect(person, '{SECRET}')"}]},
+        {"columns": [*PERSONAL[:2], PERSONAL[2] | {"generated": f"concat(person '{SECRET}')"}]},
+        {"sources": [CONDITIONS["sources"][0] | {"select": f"SELECT {SECRET} x y, person FROM source"}]},
+        {"sources": [CONDITIONS["sources"][0] | {"delete_when": f"person IN ('{SECRET}' 5)"}]},
+        {"tests": [{"expression": f"person <> '{SECRET}' 9"}]},
+    ],
+)
+def test_findings_in_masked_conditions_name_places_and_no_values(tmp_path, changes):
+    folder = ProjectFolder.create(tmp_path)
+    folder.orders(**CONDITIONS | changes)
+    for shape in ("text", "json", "github"):
+        said = answered("validate", "-p", str(folder.root), "--format", shape)
+        assert "orders.yml" in said
+        assert SECRET not in said
+    assert SECRET not in answered("plan", "-p", str(folder.root))
+    text = (folder.root / "tables/orders.yml").read_text()
+    for broken in (
+        f"queries: [{{name: q, where: \"person = '{SECRET}'\"}}]",
+        f"\twhere: person = '{SECRET}'",
+    ):
+        (folder.root / "tables/orders.yml").write_text(f"{text}\n{broken}\n")
+        assert SECRET not in answered("validate", "-p", str(folder.root))
+
+
+def test_findings_quote_the_words_of_other_tables(tmp_path):
+    folder = ProjectFolder.create(tmp_path)
+    folder.orders(queries=[{"name": "q", "where": "city = 'Rome' 5"}])
+    said = answered("validate", "-p", str(folder.root))
+    assert "'5' does not fit after 'Rome'" in said
+    assert "where: city = 'Rome' 5" in said
