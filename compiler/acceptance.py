@@ -81,6 +81,7 @@ def _record(
             project=workspace.project.name,
             target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
+            signing_keys=workspace.signing_keys,
         )
     except ParquetryError:
         ConfinedFolder(root).write(file, before)

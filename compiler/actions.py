@@ -7,6 +7,7 @@ from dataclasses import replace
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Action, Change, ChangeClass, Step
 from parquetry.compiler.plan_inputs import Declared, PlanContext, Undeclared
+from parquetry.compiler.signatures import SIGNATURE_PATH
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.spec import TableSpec
 from parquetry.version import VERSION
@@ -53,8 +54,8 @@ def _steps(
     first = (Step.RESTORE,) if any(change.code == "SC102" for change in changes) else ()
     classes = {change.change_class for change in changes}
     evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
-    is_retargeted = any(change.path == "target" for change in changes)
-    if observation.spec == spec and observation.is_applied and not is_retargeted:
+    is_recorded_anew = any(change.path in ("target", SIGNATURE_PATH) for change in changes)
+    if observation.spec == spec and observation.is_applied and not is_recorded_anew:
         return (*first, *evolving)
     rewriting = (Step.REWRITE,) if ChangeClass.REWRITE in classes else ()
     return (*first, *evolving, Step.RECORD, *rewriting)

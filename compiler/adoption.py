@@ -114,6 +114,7 @@ def _adopt(
             project=workspace.project.name,
             target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
+            signing_keys=workspace.signing_keys,
         )
     except ParquetryError:
         ConfinedFolder(workspace.project.root).delete(file)

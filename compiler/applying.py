@@ -137,6 +137,7 @@ def _apply(
         target=plan.intent.target,
         plan_id=plan.plan_id,
         git_commit=plan.intent.git_commit,
+        signing_keys=workspace.signing_keys,
     )
     try:
         applied = apply_change(workspace.store_at(action.location), change)

@@ -20,6 +20,7 @@ CODES = {
     "SC003": "a forgotten table is declared again",
     "SC101": "a name, a description, an owner, a tag or the name of the target changed",
     "SC102": "another program changed a property of the table; it is put back",
+    "SC103": "the applied record is signed anew, or not any more",
     "SC201": "a limit, a schedule, a source or another rule changed",
     "SC251": "the clustering policy changed, and existing files are rewritten when it is applied",
     "SC301": "a nullable column was added",
@@ -45,6 +46,7 @@ CODES = {
     "SC505": "the applied record, or table.json, is not as parquetry wrote it",
     "SC506": "another spec is applied than is declared",
     "SC507": "the branch is not trusted, and its base does not name what the table needs",
+    "SC508": "no declared key signed the applied record",
     "SC601": "an allow entry allows nothing that this plan changes",
 }
 

@@ -52,6 +52,13 @@ TEXTS: Mapping[str, CodeText] = {
         "differently.",
         "`parquetry drift` says when it was written. `parquetry apply` puts it back; turn off what wrote it.",
     ),
+    "SC103": _text(
+        "The newest applied record has no signature, or one by a former key, and `applied.signing_key` is "
+        "declared; or it is signed, and none is declared any more. Who can write to the table can take a "
+        "signature away, but not make one.",
+        "If the key was just declared or exchanged, apply. Else look at the other changes of the table in "
+        "this plan, and find out who wrote the record.",
+    ),
     "SC201": _text(
         "A rule for coming writes and services changed: sizes, retention, clustering, sources, queries or "
         "tests. Files that are there stay as they are until writes and services come to them; the plan "
@@ -180,6 +187,14 @@ TEXTS: Mapping[str, CodeText] = {
         "credentials that would be used. The table was not looked at.",
         "Read the change. If it is as it should be, let the base have it first (merge the change of "
         "`parquetry.yml` by itself), or plan the branch without --untrusted, as one of your own.",
+    ),
+    "SC508": _text(
+        "`applied.signing_key` is declared, and the applied record has no signature by it or by a former "
+        "key. `run` does nothing by it; `plan` blocks the table where the signature is wrong, and plans to "
+        "sign where there is none.",
+        "Find out who wrote the record or table.json, or whether the table was moved. Restore both from a "
+        "copy, or delete the record, plan and apply again. Name a key that was exchanged under "
+        "`applied.former_signing_keys`.",
     ),
     "SC601": _text(
         "The allow entry names a change that this plan does not have: it was applied, or the code or the "

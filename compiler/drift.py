@@ -15,12 +15,18 @@ from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
 from parquetry.runtime.column_types import ColumnType, parse_type
 from parquetry.runtime.creation import VERSION_KEY
 from parquetry.runtime.damaged_files import damaged_files, remedy
-from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError
+from parquetry.runtime.errors import (
+    CorruptTableError,
+    ForeignTableError,
+    KeyUnavailableError,
+    UnsupportedTableError,
+)
 from parquetry.runtime.job import TableOwner
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.personal_data import masked_path
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_drift import differing_properties
+from parquetry.runtime.signing import check_signed
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle
@@ -99,7 +105,11 @@ def table_drift(
         observation = observe(store)
         if observation is not None and owner is not None:
             observation.check_owner(owner)
-        found = () if observation is None else (*observed_drift(observation), *_damage(observation))
+        found = (
+            ()
+            if observation is None
+            else (*_signature(observation, owner), *observed_drift(observation), *_damage(observation))
+        )
     except (UnsupportedTableError, CorruptTableError) as refusal:
         return TableDrift(table=table, location=location, is_applied=True, drifts=(unusable(refusal),))
     except ForeignTableError as refusal:
@@ -152,6 +162,17 @@ def unusable(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
 def _record(handle: TableHandle) -> Iterator[Drift]:
     if handle.fault is not None:
         yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=handle.fault)
+
+
+def _signature(observation: Observation, owner: TableOwner | None) -> Iterator[Drift]:
+    """A signature that is not by a declared key; nothing where the keys are not here."""
+    handle = observation.handle
+    try:
+        check_signed(handle.store.uri, handle.seal, () if owner is None else owner.keys)
+    except CorruptTableError as wrong:
+        yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=str(wrong))
+    except KeyUnavailableError:
+        return
 
 
 def _properties(observation: Observation, spec: TableSpec) -> Iterator[Drift]:

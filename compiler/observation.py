@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from parquetry.compiler.masking import masked_by
-from parquetry.runtime.applied import Foreign, check_owner, fault_of, foreign, read_applied, read_identity
+from parquetry.runtime.applied import (
+    Foreign,
+    check_owner,
+    fault_of,
+    foreign,
+    read_applied,
+    read_identity,
+    seal_of,
+)
 from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
 from parquetry.runtime.creation import first_commit, refuse_lost_properties
 from parquetry.runtime.damaged_files import damaged_files, refuse_damage
@@ -105,6 +113,7 @@ def observe(store: ObjectStore) -> Observation | None:
         table_id=identity.table_id if identity else None,
         project=identity.project if identity else None,
         fault=fault_of(identity, applied),
+        seal=seal_of(store, identity, applied),
     )
     return Observation(
         handle=handle,

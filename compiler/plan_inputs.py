@@ -61,7 +61,8 @@ class PlanContext:
 
     ``is_declared_since`` is asked where the applied spec comes from a commit that the checked-out one does
     not contain: whether one that it contains declares the same.
-    ``owner_of`` says whose a live table has to be.
+    ``owner_of`` says whose a live table has to be. ``signing_keys`` refer to the keys of applied records;
+    those of an untrusted branch are not asked for (``checks_signatures``).
     """
 
     project: str
@@ -71,6 +72,8 @@ class PlanContext:
     is_declared_since: Callable[[Observation], bool]
     owner_of: Callable[[Observation], TableOwner]
     byte_ceiling: int | None = None
+    signing_keys: tuple[str, ...] = ()
+    checks_signatures: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

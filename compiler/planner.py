@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -35,6 +36,7 @@ from parquetry.compiler.refusals import (
     refuse_unusable,
 )
 from parquetry.compiler.returning import with_returning
+from parquetry.compiler.signatures import refuse_wrong, resigning, unchecked
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec import TableSpec
 from parquetry.version import VERSION
@@ -56,7 +58,8 @@ def make_plan(
     tables = tuple(declared)
     outcomes: list[Action | Blocked] = []
     figures: dict[str, TableFigures] = {}
-    unchecked: dict[str, tuple[str, ...]] = {}
+    unchecked_sql: dict[str, tuple[str, ...]] = {}
+    signatures: list[PlanWarning] = []
     for table in tables:
         try:
             outcome, seen = _planned(table, context, reader)
@@ -67,7 +70,10 @@ def make_plan(
         if outcome is not None:
             outcomes.append(outcome)
         if isinstance(outcome, Action) and (texts := _unchecked_sql(outcome, reader.observe(table))):
-            unchecked[table.spec.name] = texts
+            unchecked_sql[table.spec.name] = texts
+        observation = None if table.unnamed is not None else _observed(reader, table)
+        if observation is not None:
+            signatures += unchecked(table, observation, context)
     gone = tuple(undeclared)
     outcomes += [refuse_forgetting(table, context) or forgetting(table) for table in gone]
     intent = Intent(
@@ -86,14 +92,21 @@ def make_plan(
         outlooks=None if due is None else due.outlooks,
         ingest=None if due is None else due.ingest,
         excluded=None if due is None else due.excluded,
-        unchecked_sql=unchecked,
+        unchecked_sql=unchecked_sql,
         drift=drift,
         warnings=(
             *_unusable(drift, due, outcomes),
+            *signatures,
             *unused(((table.spec.name, table.allowed) for table in tables), outcomes),
         ),
     )
     return plan_of(intent, evidence)
+
+
+def _observed(reader: TableReader, table: Declared) -> Observation | None:
+    with suppress(UnsupportedTableError, CorruptTableError):
+        return reader.observe(table)
+    return None
 
 
 def _unchecked_sql(action: Action, observation: Observation | None) -> tuple[str, ...]:
@@ -152,12 +165,18 @@ def _outcome_of(
     """What a table that exists needs: an action, a refusal, or nothing."""
     drifts = reader.drifts(table)
     refusal = refuse_foreign(table, observation, context) or refuse_faulty(table, observation)
+    refusal = refusal or refuse_wrong(table, observation, context)
     if refusal is not None:
         return refusal
     if observation.spec is None or (observation.spec == table.spec and observation.handle.applied is None):
         return creation(table, context, observation)
     columns = restoring_columns(drifts, applied=observation.spec, declared=table.spec)
-    restored = (*columns, *restoring(observation), *retargeting(observation, context.target))
+    restored = (
+        *columns,
+        *restoring(observation),
+        *retargeting(observation, context.target),
+        *resigning(observation, context),
+    )
     if observation.spec == table.spec and observation.is_applied:
         if not restored:
             return None

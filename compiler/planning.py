@@ -67,6 +67,8 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         is_declared_since=partial(is_declared_since, workspace),
         owner_of=workspace.owner_of,
         byte_ceiling=target.budget.per_apply_bytes,
+        signing_keys=workspace.signing_keys,
+        checks_signatures=workspace.base is None,
     )
     budget_bytes = target.budget.services_bytes
     reader = TableReader(

@@ -23,6 +23,7 @@ from parquetry.runtime.errors import CorruptTableError, PartialFailureError
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, resolve_environment
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.main import JobResult
+from parquetry.runtime.signing import check_signed
 from parquetry.runtime.spec import Source, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
@@ -162,6 +163,7 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> O
         raise workspace.unapplied(table)
     if observation.handle.fault is not None:
         raise CorruptTableError(observation.handle.fault)
+    check_signed(observation.handle.store.uri, observation.handle.seal, workspace.signing_keys)
     if not believed:
         check_declared(observation, spec_of(table))
     return observation

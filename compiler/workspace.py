@@ -77,7 +77,12 @@ class Workspace:
     @property
     def owner(self) -> TableOwner:
         """Whose the tables have to be that are named in this project."""
-        return TableOwner(project=self.project.name, target=self.project.target.name)
+        return TableOwner(project=self.project.name, target=self.project.target.name, keys=self.signing_keys)
+
+    @property
+    def signing_keys(self) -> tuple[str, ...]:
+        """References to the keys that sign applied records, the first the one that signs now."""
+        return self.project.target.signing_keys
 
     def writer(self, table: ResolvedTable) -> TableOwner:
         """Whose a table has to be to be changed, and that it is to be written by what is declared."""
@@ -229,6 +234,7 @@ def job(
         ),
         git_commit=workspace.tree.commit,
         budget_bytes=_budget(target.budget, kind),
+        signing_keys=target.signing_keys,
     )
 
 

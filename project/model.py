@@ -233,7 +233,8 @@ class SparkSettings:
 class Target:
     """A place that tables are kept in. ``warehouse`` is an absolute path or an S3 URI.
 
-    Without an environment, what was read from one holds the placeholder ``${NAME}``.
+    Without an environment, what was read from one holds the placeholder ``${NAME}``. ``signing_keys`` are
+    references to the keys that sign applied records, the first to the one that signs now.
     """
 
     name: str
@@ -242,6 +243,7 @@ class Target:
     storage: Mapping[str, Any]
     budget: Budget
     protect: tuple[str, ...]
+    signing_keys: tuple[str, ...] = ()
 
     def protects(self, table: str) -> bool:
         """Whether every breaking change of the table is refused."""

@@ -143,7 +143,14 @@ def build_target(file: SpecFile, name: str, *, warehouse: str, root: Path) -> Ta
         storage=value.get("storage", {}),
         budget=_budget(file, name),
         protect=tuple(value.get("protect", ())),
+        signing_keys=_signing_keys(value.get("applied") or file.value.get("applied") or {}),
     )
+
+
+def _signing_keys(applied: Mapping[str, Any]) -> tuple[str, ...]:
+    if "signing_key" not in applied:
+        return ()
+    return (applied["signing_key"], *applied.get("former_signing_keys", ()))
 
 
 def allow_entries(file: SpecFile) -> tuple[AllowEntry, ...]:

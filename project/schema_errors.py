@@ -21,7 +21,7 @@ from parquetry.project.units import unit_hint
 MOST_VIOLATIONS = 200
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _MOST_CHARACTERS = re.compile(r"\{0,([0-9]+)\}")
-_KEY_REFERENCE = "encryption_key"
+_KEY_REFERENCES = frozenset({"encryption_key", "signing_key", "former_signing_keys"})
 """Where a reference belongs, and a key may have been pasted by mistake."""
 _FLAG_WORDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
@@ -330,7 +330,7 @@ def _size_without_unit(schema: Any, value: Any, path: Path) -> _Message | None:
 
 
 def _is_secret(path: Path) -> bool:
-    return path[-1:] == (_KEY_REFERENCE,)
+    return not _KEY_REFERENCES.isdisjoint(path[-2:])
 
 
 def _subject(path: Path) -> str:

@@ -12,6 +12,7 @@ from parquetry.runtime.applied import check_rules
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.key_generator import KeyGenerator
 from parquetry.runtime.readable import check_readable
+from parquetry.runtime.signing import check_signed
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.table_handle import TableHandle
 from parquetry.runtime.table_schema import recorded_schema
@@ -35,6 +36,8 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
     """
     if handle.fault is not None:
         raise CorruptTableError(handle.fault)
+    if handle.owner is not None:
+        check_signed(handle.store.uri, handle.seal, handle.owner.keys, signs=handle.owner.signs)
     check_rules(handle.store.uri, handle.owner, handle.applied, handle.spec)
     check_readable(handle.store, handle.config)
     for problem in writing_problems(handle.config):

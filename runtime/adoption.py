@@ -24,8 +24,10 @@ from parquetry.runtime.creation import check_spec
 from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
 from parquetry.runtime.job import TableOwner, digest_of
 from parquetry.runtime.key_encoding import sampled_row
+from parquetry.runtime.key_management import secret_of
 from parquetry.runtime.partition_path import KeyRules, partition_path
 from parquetry.runtime.sidecars import SIDECAR_FOLDER
+from parquetry.runtime.signing import Signed
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.table_handle import TableHandle, open_table
@@ -58,8 +60,11 @@ def adopt_table(
     project: str,
     target: str | None = None,
     git_commit: str | None = None,
+    signing_keys: tuple[str, ...] = (),
 ) -> AppliedRef:
     """Record the project as the table's owner and the spec as applied to it, for a target.
+
+    The first of ``signing_keys`` signs the record.
 
     Doing it again changes nothing. UnsupportedTableError as of :func:`check_adoptable`,
     InvalidDataError for a spec that contradicts the table, StalePlanError when somebody else applied
@@ -70,12 +75,22 @@ def adopt_table(
     check_spec(spec)
     _check_identity(handle, spec)
     digest = digest_of(spec.to_json())
+    key = signing_keys[0] if signing_keys else None
+    if key is not None:
+        secret_of(key)
+    was = handle.project
     _own(store, project)
     applied = handle.applied
-    if applied is not None and (applied.digest, applied.target) == (digest, target):
+    # A signature is over whose the table is.
+    signed = key is None or (was == project and _state(handle, signing_keys) is Signed.CURRENT)
+    if applied is not None and (applied.digest, applied.target) == (digest, target) and signed:
         return applied
     number = (applied.number if applied else 0) + 1
-    return write_applied(store, spec, number=number, git_commit=git_commit, target=target)
+    return write_applied(store, spec, number=number, git_commit=git_commit, target=target, signing_key=key)
+
+
+def _state(handle: TableHandle, keys: tuple[str, ...]) -> Signed | None:
+    return None if handle.seal is None else handle.seal.state(keys)
 
 
 def _own(store: ObjectStore, project: str) -> None:

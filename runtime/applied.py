@@ -23,6 +23,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.git_commit import commit_named
 from parquetry.runtime.job import TableOwner, digest_of, rules_digest
 from parquetry.runtime.sidecars import SIDECAR_FOLDER
+from parquetry.runtime.signing import Seal, check_signed, payload_of, signature_of
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.version import VERSION
@@ -44,6 +45,7 @@ DRIFT_CODE: Final = "SC506"
 
 _RENEW: Final = "restore it from a copy, or delete it, plan and apply again"
 _NUMBER_WIDTH: Final = 20
+_MOST_RECORDS: Final = 10**12
 _Value = TypeVar("_Value")
 
 _APPLIED_NAME = re.compile(rf"(\d{{{_NUMBER_WIDTH}}})\.json")
@@ -63,7 +65,7 @@ class TableIdentity:
     """What was put first when the table was made: its id, its project, and how to finish making it.
 
     ``first_instant`` and ``spec`` are those of the creation; an adopted table has neither. ``fault`` is why
-    nobody is to act by it.
+    nobody is to act by it; ``digest`` is that of the file it was read from.
     """
 
     table_id: str
@@ -71,6 +73,7 @@ class TableIdentity:
     first_instant: str | None = None
     spec: TableSpec | None = None
     fault: str | None = None
+    digest: str | None = field(default=None, compare=False)
 
     def to_bytes(self) -> bytes:
         """The content of ``table.json``."""
@@ -96,6 +99,7 @@ class TableIdentity:
             first_instant=fields.optional("first_instant", str),
             spec=None if spec is None else TableSpec.from_json(spec, place=f"{place}: spec"),
             fault=_fault(document, place, remedy="restore it from a copy, or delete it and adopt the table"),
+            digest=record_digest(document),
         )
 
 
@@ -119,14 +123,15 @@ class AppliedRef:
 class AppliedRecord:
     """An applied record: the reference, the spec itself, and when it was applied.
 
-    ``fault`` is why nobody is to act by it: those who read say so and go on, those who write or carry out
-    stop.
+    ``document`` is the record as it is written. ``fault`` is why nobody is to act by it: those who read say
+    so and go on, those who write or carry out stop.
     """
 
     ref: AppliedRef
     spec: TableSpec
     applied_at_ms: int = 0
     fault: str | None = None
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 def check_faults(identity: TableIdentity | None, applied: AppliedRecord | None) -> None:
@@ -144,8 +149,12 @@ def check_rules(
     A record that anybody may have written who can write to the table is acted by only where the project
     declares the same.
     """
-    if owner is None or owner.rules is None or applied is None or spec is None:
+    if owner is None or owner.rules is None:
         return
+    if applied is None or spec is None:
+        raise StalePlanError(
+            f"{DRIFT_CODE} {place}: no spec is applied to the table; look at `parquetry plan` and apply it"
+        )
     if rules_digest(spec) != owner.rules:
         raise StalePlanError(
             f"{DRIFT_CODE} {place}: record {applied.number} is applied, and its spec is not the one that the "
@@ -235,9 +244,28 @@ def read_newer(
         return None
     newer = read_applied(store)
     check_faults(None, newer)
-    if newer is not None:
-        check_rules(store.uri, owner, newer.ref, newer.spec)
+    check_acted_by(store, owner, applied=newer)
     return newer
+
+
+def check_acted_by(
+    store: ObjectStore,
+    owner: TableOwner | None,
+    *,
+    applied: AppliedRecord | None,
+    identity: TableIdentity | None = None,
+) -> None:
+    """Return where the owner is to act by the record; else as :func:`check_rules` and ``check_signed``.
+
+    The identity is read where the signature is checked, unless it is given.
+    """
+    if owner is not None and owner.keys and applied is not None:
+        identity = identity or read_identity(store)
+        check_faults(identity, None)
+        check_signed(store.uri, seal_of(store, identity, applied), owner.keys, signs=owner.signs)
+    check_rules(
+        store.uri, owner, None if applied is None else applied.ref, None if applied is None else applied.spec
+    )
 
 
 def applied_history(store: ObjectStore) -> Iterator[tuple[int, TableSpec]]:
@@ -261,8 +289,11 @@ def write_applied(
     plan_id: str | None = None,
     forgotten: bool = False,
     target: str | None = None,
+    signing_key: str | None = None,
 ) -> AppliedRef:
     """Records the spec as applied (or forgotten) under the next number, which only one writer can take.
+
+    The record is signed where there is a reference to a key, by which KeyUnavailableError may be raised.
 
     Doing it again with the same spec and plan changes nothing; StalePlanError when somebody else
     took the number.
@@ -289,6 +320,12 @@ def write_applied(
         "nonce": nonce,
         "spec": spec.to_json(),
     }
+    if signing_key is not None:
+        identity = read_identity(store)
+        payload = payload_of(
+            document, identity_digest=None if identity is None else identity.digest, uri=store.uri
+        )
+        document["signature"] = signature_of(payload, signing_key)
     path = _applied_path(number)
     if store.put_if_absent(path, _dump(document), nonce=nonce) is not PutOutcome.LOST:
         return ref
@@ -323,6 +360,8 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     fault = _fault(document, place, remedy=_RENEW)
     if fault is None and document.get("number") != number:
         fault = f"{RECORD_CODE} {place}: it is record {document.get('number')} under another name; {_RENEW}"
+    if fault is None and number > _MOST_RECORDS:
+        fault = f"{RECORD_CODE} {place}: no table has so many records; {_RENEW}"
     ref = AppliedRef(
         number=number,
         # An older parquetry knew fewer fields: they have their defaults now, and that is what is applied.
@@ -333,7 +372,21 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
         target=fields.optional("target", str),
     )
     applied_at_ms = fields.optional("applied_at_ms", int) or 0
-    return AppliedRecord(ref=ref, spec=spec, applied_at_ms=applied_at_ms, fault=fault)
+    return AppliedRecord(ref=ref, spec=spec, applied_at_ms=applied_at_ms, fault=fault, document=document)
+
+
+def seal_of(store: ObjectStore, identity: TableIdentity | None, applied: AppliedRecord | None) -> Seal | None:
+    """What the record's signature has to be of, and what it is; None without a record."""
+    if applied is None:
+        return None
+    signature = applied.document.get("signature")
+    return Seal(
+        number=applied.ref.number,
+        payload=payload_of(
+            applied.document, identity_digest=None if identity is None else identity.digest, uri=store.uri
+        ),
+        signature=None if signature is None else str(signature),
+    )
 
 
 def record_digest(document: Mapping[str, Any]) -> str:

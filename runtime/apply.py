@@ -15,6 +15,7 @@ from parquetry.runtime.column_paths import types_by_path, without
 from parquetry.runtime.column_rules import check_new_columns
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, TableOwner
+from parquetry.runtime.key_management import secret_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.property_drift import restore_properties
@@ -39,7 +40,7 @@ class TableChange:
 
     ``alters_schema`` asks for a commit of the new columns; ``forgets`` that the project's record of
     the table end, with ``spec`` as its last one; ``restores`` that the properties say again what is
-    applied. Without ``records`` nothing is recorded.
+    applied. Without ``records`` nothing is recorded. The first of ``signing_keys`` signs what is.
     """
 
     spec: TableSpec
@@ -52,11 +53,12 @@ class TableChange:
     forgets: bool = False
     restores: bool = False
     records: bool = True
+    signing_keys: tuple[str, ...] = ()
 
     @property
     def owner(self) -> TableOwner:
         """Whose the table has to be, whatever its target was called when it was applied."""
-        return TableOwner(project=self.project, target=None)
+        return TableOwner(project=self.project, target=None, keys=self.signing_keys, signs=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,8 @@ def apply_change(store: ObjectStore, change: TableChange, *, timing: Timing = DE
 
     Doing it again after an interruption finishes it.
     """
+    if change.signing_keys:
+        secret_of(change.signing_keys[0])
     if not change.requirements.exists:
         return _create(store, change)
     _check(store, change)
@@ -148,6 +152,7 @@ def _record(store: ObjectStore, change: TableChange) -> int:
         plan_id=change.plan_id,
         forgotten=change.forgets,
         target=change.target,
+        signing_key=change.signing_keys[0] if change.signing_keys else None,
     )
     return ref.number
 

@@ -43,12 +43,15 @@ class TableOwner:
     """For whom a table is opened by its name: a project, at one of its targets. None asks for no target.
 
     ``rules`` is the digest of what it is to be written by (:func:`rules_digest`); None takes the applied spec
-    whatever it is.
+    whatever it is. ``keys`` refer to those of which one has signed the applied record, the first to the one
+    that signs now; none asks for no signature. Who ``signs`` anew may find none.
     """
 
     project: str
     target: str | None
     rules: str | None = None
+    keys: tuple[str, ...] = ()
+    signs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +90,7 @@ class JobPlan:
     down. ``spec`` is the spec to create, or for the other kinds the one that was compiled.
     ``source`` names one of its sources, whose relative paths start at ``directory``. A relative ``directory``
     starts at the folder of the file that holds the job, a relative ``location`` at ``directory``.
-    ``budget_bytes`` is how much clustering may rewrite, None is no limit.
+    ``budget_bytes`` is how much clustering may rewrite, None is no limit. ``signing_keys`` are references.
     """
 
     kind: JobKind
@@ -104,12 +107,19 @@ class JobPlan:
     plan_id: str | None = None
     git_commit: str | None = None
     budget_bytes: int | None = None
+    signing_keys: tuple[str, ...] = ()
     version: int = JOB_VERSION
 
     @property
     def owner(self) -> TableOwner:
         """Whose the job's table has to be, and that it is to be written by the job's spec."""
-        return TableOwner(project=self.project, target=self.target, rules=rules_digest(self.spec))
+        return TableOwner(
+            project=self.project,
+            target=self.target,
+            rules=rules_digest(self.spec),
+            keys=self.signing_keys,
+            signs=self.kind is JobKind.CREATE,
+        )
 
     @property
     def secrets(self) -> frozenset[str]:

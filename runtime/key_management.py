@@ -23,6 +23,7 @@ ENTRY_POINTS: Final = "parquetry.kms_clients"
 MEND: Final = "mend the package that it comes from, or refer to a key of another client"
 
 _NONCE_BYTES: Final = 12
+_SECRET_BYTES: Final = 32
 _KEY_BYTES: Final = (16, 24, 32)
 
 
@@ -86,17 +87,21 @@ class LocalKeys:
                 f"the key {self._reference(name)} needs the package cryptography; "
                 "install 'parquetry[encryption]' where tables are read and written"
             ) from None
-        text = self._find(name)
-        try:
-            key = base64.b64decode("".join(text.split()), validate=True)
-        except (binascii.Error, ValueError):
-            key = b""
+        key = _decoded(self._find(name))
         if len(key) not in _KEY_BYTES:
             raise KeyUnavailableError(
                 f"the key {self._reference(name)} is not base64 of 16, 24 or 32 bytes; "
                 "make one by: openssl rand -base64 32"
             )
         return AESGCM(key)
+
+
+def _decoded(text: str) -> bytes:
+    """The key that base64 spells; nothing where it spells none."""
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def _from_environment(name: str) -> str:
@@ -119,6 +124,22 @@ def _from_file(name: str) -> str:
             f"the key file:{name} cannot be read: {reason}; put the file where the table is read and "
             "written, or read by somebody who has the key"
         ) from None
+
+
+def secret_of(reference: str) -> bytes:
+    """The secret to sign by that ``env:NAME`` or ``file:/PATH`` refers to; else KeyUnavailableError."""
+    kind, name = split_reference(reference)
+    if kind not in ("env", "file"):
+        raise KeyUnavailableError(
+            f"there is no key to sign by {kind!r}; refer to one as env:NAME or file:/PATH"
+        )
+    key = _decoded(_from_environment(name) if kind == "env" else _from_file(name))
+    if len(key) < _SECRET_BYTES:
+        raise KeyUnavailableError(
+            f"the key {reference} is not base64 of {_SECRET_BYTES} bytes or more; make one by: "
+            "openssl rand -base64 32"
+        )
+    return key
 
 
 BUILT_IN: Final[Mapping[str, KmsClient]] = {

@@ -175,6 +175,7 @@ def _create(job: JobPlan, store: ObjectStore) -> JobResult:
         target=job.target,
         plan_id=job.plan_id,
         git_commit=job.git_commit,
+        signing_keys=job.signing_keys,
     )
     return JobResult(table=job.table, job=job.name, applied=apply_change(store, change))
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from parquetry.runtime.applied import (
     AppliedRef,
+    check_acted_by,
     check_faults,
     check_owner,
-    check_rules,
     read_applied,
     read_identity,
 )
@@ -74,8 +74,7 @@ def _check_applied(
     project = identity.project if identity else None
     check_owner(store.uri, owner, project=project, applied=applied.ref if applied else None)
     check_faults(identity, applied)
-    if applied is not None:
-        check_rules(store.uri, owner, applied.ref, applied.spec)
+    check_acted_by(store, owner, applied=applied, identity=identity)
     table_id = identity.table_id if identity else None
     if requirements.table_id is not None and table_id != requirements.table_id:
         raise StalePlanError(

@@ -13,6 +13,7 @@ from parquetry.runtime.applied import (
     fault_of,
     read_applied,
     read_identity,
+    seal_of,
 )
 from parquetry.runtime.creation import finish_creation
 from parquetry.runtime.errors import NotFoundError, TableNotFoundError
@@ -21,6 +22,7 @@ from parquetry.runtime.key_encoding import detect_key_encoding
 from parquetry.runtime.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties, update_table_properties
 from parquetry.runtime.readable import check_readable
+from parquetry.runtime.signing import Seal
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table_config import TIMEZONE_KEY, TableConfig
@@ -37,7 +39,7 @@ class TableHandle:
     ``table_id`` and ``project`` are None for a table that parquetry neither made nor adopted;
     ``first_instant`` is that of the creation and None for a table that it did not make. ``owner`` is whose it
     has to be when it is changed, None for a table that was opened by its place. ``fault`` is why nobody is to
-    act by the table's identity or applied record: who only reads goes on.
+    act by the table's identity or applied record: who only reads goes on; ``seal`` is the record's signature.
     """
 
     store: ObjectStore
@@ -49,6 +51,7 @@ class TableHandle:
     first_instant: str | None = None
     owner: TableOwner | None = None
     fault: str | None = None
+    seal: Seal | None = None
 
     @property
     def paths_hold_values(self) -> bool:
@@ -146,6 +149,7 @@ def open_table(store: ObjectStore, *, owner: TableOwner | None = None) -> TableH
         first_instant=None if identity is None else identity.first_instant,
         owner=owner,
         fault=fault_of(identity, applied),
+        seal=seal_of(store, identity, applied),
     )
 
 

@@ -1,0 +1,75 @@
+"""What a plan says of the signatures of applied records: apply signs anew, one is wrong, or not checked."""
+
+from __future__ import annotations
+
+from parquetry.compiler.observation import Observation
+from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning
+from parquetry.compiler.plan_inputs import Declared, PlanContext
+from parquetry.runtime.errors import KeyUnavailableError
+from parquetry.runtime.signing import SIGNATURE_CODE, Signed, wrong_text
+
+SIGNATURE_PATH = "applied.signature"
+
+
+def resigning(observation: Observation, context: PlanContext) -> tuple[Change, ...]:
+    """That the record is signed anew, or not any more; without the keys, as far as that can be told."""
+    seal, keys = observation.handle.seal, context.signing_keys
+    if seal is None or not observation.is_applied:
+        return ()
+    state = _state(observation, context)
+    if not keys:
+        wanted, found = Signed.MISSING, Signed.MISSING if seal.signature is None else Signed.CURRENT
+    else:
+        wanted, found = Signed.CURRENT, state or Signed.CURRENT
+    if found is wanted:
+        return ()
+    return (
+        Change(
+            path=SIGNATURE_PATH,
+            old=str(found),
+            new=str(wanted),
+            code="SC103",
+            change_class=ChangeClass.POLICY,
+        ),
+    )
+
+
+def refuse_wrong(table: Declared, observation: Observation, context: PlanContext) -> Blocked | None:
+    """SC508 where no declared key signed the record that is in force; None where that is not known."""
+    seal = observation.handle.seal
+    if seal is None or _state(observation, context) is not Signed.WRONG:
+        return None
+    reason, _, remedy = wrong_text(observation.handle.store.uri, seal).partition("; ")
+    return Blocked(
+        table=table.spec.name, location=table.location, code=SIGNATURE_CODE, reason=reason, remedy=remedy
+    )
+
+
+def unchecked(table: Declared, observation: Observation, context: PlanContext) -> tuple[PlanWarning, ...]:
+    """That a signature is not checked, as a key is not here."""
+    seal = observation.handle.seal
+    if seal is None or seal.signature is None or not context.signing_keys:
+        return ()
+    if _state(observation, context) is not None:
+        return ()
+    name = table.spec.name
+    message = (
+        f"the signature of record {seal.number} of table {name} is not checked: the key is not here; apply "
+        "and run check it"
+    )
+    return (PlanWarning(code=SIGNATURE_CODE, table=name, message=message),)
+
+
+def _state(observation: Observation, context: PlanContext) -> Signed | None:
+    """Whose signature the record has; None where that cannot be told here."""
+    seal, keys = observation.handle.seal, context.signing_keys
+    if seal is None or not keys:
+        return None
+    if seal.signature is None:
+        return Signed.MISSING
+    if not context.checks_signatures:
+        return None
+    try:
+        return seal.state(keys)
+    except KeyUnavailableError:
+        return None
