@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.inspection import LayoutReport, PartitionReport
+from parquetry.compiler.named_file import read_named
 from parquetry.errors import UsageError
 from parquetry.runtime.codec import parsed_json
 
@@ -24,7 +25,7 @@ def read_layouts(files: Iterable[Path]) -> dict[str, LayoutReport]:
 
 def _layout(file: Path) -> LayoutReport:
     try:
-        document = parsed_json(file.read_bytes())
+        document = parsed_json(read_named(file))
         return LayoutReport(
             table=_text(document["table"]),
             instant=document["instant"],

@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
+from parquetry.runtime.regular_file import check_regular, read_regular
 from parquetry.runtime.storage_errors import WRITE_FAILURES, storage_error
 from parquetry.runtime.storage_model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 from parquetry.runtime.storage_paths import checked_path, escape_glob, temporary_path
@@ -36,6 +37,8 @@ class LocalStore(ObjectStore):
     """
 
     def __init__(self, root: str) -> None:
+        if "\0" in root:
+            raise StorageError(f"the location {root!r} holds a NUL byte; choose another one")
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow links
 
     def __repr__(self) -> str:
@@ -54,11 +57,12 @@ class LocalStore(ObjectStore):
     def read(self, path: str) -> bytes:
         file_path = self._file(path)
         with _reporting("read", file_path):
-            return file_path.read_bytes()
+            return read_regular(file_path)
 
     def open_input(self, path: str) -> pa.NativeFile:
         file_path = self._file(path)
         with _reporting("read", file_path):
+            check_regular(file_path.stat(), file_path)
             return pa.OSFile(str(file_path), "rb")
 
     def stat(self, path: str) -> ObjectInfo | None:

@@ -13,6 +13,7 @@ from parquetry.cli.plan_view import PlanView
 from parquetry.cli.values import shown_values
 from parquetry.cli.workspaces import now_ms
 from parquetry.compiler.applying import by_intent_alone, check_fits
+from parquetry.compiler.named_file import read_named
 from parquetry.compiler.plan import Plan
 from parquetry.compiler.plan_codec import check_age, decode, digest_in
 from parquetry.compiler.planning import plan_workspace
@@ -27,7 +28,7 @@ def saved_plan(file: Path, workspace: Workspace, *, approved: str | None) -> Pla
     ``approved`` is the digest in the file, over all of it, or the plan's id: then nothing is used that the id
     does not cover. StalePlanError when it is too old, not for what is here, or another one than was approved.
     """
-    content = file.read_bytes()
+    content = read_named(file)
     plan = decode(content, name=str(file))
     digest = digest_in(content)
     if approved not in (None, plan.plan_id, digest):

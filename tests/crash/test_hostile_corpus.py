@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 
@@ -14,9 +15,25 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
+from parquetry.runtime.errors import StorageError
+from parquetry.runtime.regular_file import MOST_BYTES
+from parquetry.runtime.storage import open_store
 from tests.support.hostile.corpus import CASES, LOOKS, MUTATORS, SHARES, Case
 from tests.support.hostile.pool import ROOT, Result, run
 from tests.support.hostile.sandbox import Sandbox, snapshot, touched
+from tests.support.small_table import make_table
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A new project that is committed."""
+    project = tmp_path_factory.mktemp("made") / "shop"
+    CliRunner().invoke(command_line, ["init", str(project)])
+    git = ["git", "-C", str(project), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "x"]):
+        subprocess.run([*git, *arguments], check=True)
+    return project
+
 
 FEW = range(7, CASES, 83)
 """Of every kind some."""
@@ -117,18 +134,74 @@ def test_the_watch_sees_what_a_command_does(tmp_path, code):
     )
 
 
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device", "folder", "large"])
+@pytest.mark.parametrize(
+    "file", [".hoodie/.parquetry/applied/00000000000000000001.json", ".hoodie/hoodie.properties"]
+)
+def test_what_is_no_file_of_a_table_is_refused_at_once(tmp_path, kind, file):
+    """A pipe would be waited for, and a device never ends."""
+    path = tmp_path / "t" / file
+    make_table(tmp_path / "t")
+    path.unlink()
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "socket":
+            os.mknod(path, 0o600 | stat.S_IFSOCK)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+        case "large":
+            with path.open("wb") as sparse:
+                sparse.truncate(MOST_BYTES + 1)
+    said = {"large": "File too large", "folder": "Is a directory"}.get(kind, "No such device or address")
+    store = open_store(tmp_path / "t")
+    with pytest.raises(StorageError, match=said):
+        store.read(file)
+    done = CliRunner().invoke(command_line, ["inspect", str(tmp_path / "t")])
+    assert (done.exit_code in (0, 1), "Traceback" in done.output) == (True, False), done.output
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_a_base_file_that_is_none_is_refused_at_once(tmp_path, kind):
+    path = tmp_path / "t" / "x.parquet"
+    path.parent.mkdir()
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(StorageError, match="replace the pipe, socket or device there by a file"):
+        open_store(tmp_path / "t").open_input("x.parquet")
+
+
+def test_a_location_with_a_nul_byte_is_refused():
+    with pytest.raises(StorageError, match="holds a NUL byte"):
+        open_store("/tmp/a\0b")
+
+
+@pytest.mark.parametrize("kind", ["socket", "folder", "device"])
+@pytest.mark.parametrize("arguments", [["show"], ["apply"], ["diff", "--base", "HEAD", "--state"]])
+def test_a_named_file_that_cannot_be_read_is_told(project, tmp_path, arguments, kind):
+    path = tmp_path / "plan.json"
+    if kind == "socket":
+        os.mknod(path, 0o600 | stat.S_IFSOCK)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    options = [] if arguments == ["show"] else ["--project", str(project)]
+    done = CliRunner().invoke(command_line, [*arguments, str(path), *options])
+    assert (done.exit_code, "Traceback" in done.output) == (2, False), done.output
+
+
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
 @pytest.mark.parametrize("content", [DEEP, "[" * 100_000, '{"table": ' * 50_000, "", "\ud800"])
-def test_a_layout_that_nobody_can_read_is_refused(tmp_path, content):
+def test_a_layout_that_nobody_can_read_is_refused(project, tmp_path, content):
     file = tmp_path / "layout.json"
     file.write_bytes(content.encode("utf-8", errors="surrogatepass"))
-    project = tmp_path / "shop"
-    CliRunner().invoke(command_line, ["init", str(project)])
-    git = ["git", "-C", str(project), "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "x"]):
-        subprocess.run([*git, *arguments], check=True)
     done = CliRunner().invoke(
         command_line, ["diff", "--base", "HEAD", "--state", str(file), "--project", str(project)]
     )

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from parquetry.runtime.job import digest_of
-from tests.support.hostile.projects import put_instead
+from tests.support.hostile.projects import KINDS, put_instead
 from tests.support.hostile.sandbox import Sandbox
 from tests.support.hostile.values import NESTED_JSON, changed, changed_bytes
 
@@ -29,7 +29,8 @@ def mutate(sandbox: Sandbox, rng: Random) -> list[str]:
         case "nested":
             path.write_bytes(NESTED_JSON.encode())
         case _:
-            how = put_instead(path, sandbox, rng)
+            # A pipe is read by whoever names one: `<(...)` is such a thing.
+            how = put_instead(path, sandbox, rng, kinds=[kind for kind in KINDS if kind != "fifo"])
     return [f"{name}: {how}"]
 
 

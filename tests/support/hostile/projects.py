@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -138,12 +139,13 @@ def _special(sandbox: Sandbox, rng: Random) -> str:
     return f"{name}: {put_instead(path, sandbox, rng)}"
 
 
-def put_instead(path: Path, sandbox: Sandbox, rng: Random) -> str:
+KINDS = ("link", "link", "link", "fifo", "fifo", "folder", "socket", "sparse", "loop", "hard link")
+
+
+def put_instead(path: Path, sandbox: Sandbox, rng: Random, *, kinds: Sequence[str] = KINDS) -> str:
     """Put a link, a pipe, a socket, a folder or a file of many bytes in the place of a file."""
     _away(path)
-    kind = rng.choice(
-        ["link", "link", "link", "fifo", "fifo", "folder", "socket", "sparse", "loop", "hard link"]
-    )
+    kind = rng.choice(kinds)
     match kind:
         case "link":
             to = rng.choice(

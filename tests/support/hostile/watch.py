@@ -78,16 +78,17 @@ class Watch:
     def _opened(self, path: Any, mode: str | None, flags: int) -> None:
         if not isinstance(path, (str, bytes)) or not flags & _WRITING:
             return
-        self._changed("open", (path,))
+        self._changed("open" if mode else "os.open", (path,))
 
     def _changed(self, event: str, arguments: tuple[Any, ...]) -> None:
         """The last path counts: of a link or a new name, the name that is made."""
         paths = [os.fsdecode(a) for a in arguments[:2] if isinstance(a, (str, bytes, os.PathLike))]
         if not paths or paths[-1] == os.devnull:
             return
-        at = [a for a in arguments if isinstance(a, int) and not isinstance(a, bool)]
-        if not os.path.isabs(paths[-1]) and event in {"os.remove", "os.rmdir"} and at and at[-1] >= 0:
-            return  # within a folder that was opened (shutil.rmtree): the snapshot tells
+        numbers = [a for a in arguments if isinstance(a, int) and not isinstance(a, bool)]
+        within = event == "os.open" or (numbers and numbers[-1] >= 0)
+        if within and not os.path.isabs(paths[-1]):
+            return  # below a folder that was opened: the snapshot tells
         made = self.is_on
         self.is_on = False
         with suppress(OSError):

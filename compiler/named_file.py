@@ -1,0 +1,20 @@
+"""A file that the user named on the command line. It may be a pipe, as of ``<(...)``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from parquetry.errors import UsageError
+from parquetry.runtime.regular_file import MOST_BYTES
+
+
+def read_named(file: Path) -> bytes:
+    """The content of the file; UsageError where it cannot be read."""
+    try:
+        with file.open("rb") as source:
+            content = source.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}; name a file that can be") from error
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{file} is larger than {MOST_BYTES} bytes; name a file that this parquetry wrote")
+    return content
