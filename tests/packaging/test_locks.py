@@ -13,6 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.interop import environment
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -137,3 +139,22 @@ def test_without_a_database_nothing_was_audited_and_that_is_said(monkeypatch, ca
 def test_accepted_vulnerabilities_have_reasons():
     accepted = tomllib.loads(audit.ACCEPTED.read_text(encoding="utf-8")).get("accepted", [])
     assert all(set(entry) == {"id", "reason"} and entry["reason"] for entry in accepted)
+
+
+def test_packages_of_npm_have_hashes_and_no_address():
+    locked = json.loads((environment.YAML_LANGUAGE_SERVER / "package-lock.json").read_text(encoding="utf-8"))
+    packages = {name: package for name, package in locked["packages"].items() if name}
+    assert "node_modules/yaml-language-server" in packages
+    assert all(package["integrity"].startswith("sha512-") for package in packages.values())
+    assert not [name for name, package in packages.items() if "resolved" in package]
+
+
+def test_a_jar_that_is_another_one_is_removed(tmp_path):
+    jar = tmp_path / "x.jar"
+    jar.write_bytes(b"abc")
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    environment.check_jar(jar, expected)
+    jar.write_bytes(b"abd")
+    with pytest.raises(SystemExit, match=f"not {expected}"):
+        environment.check_jar(jar, expected)
+    assert not jar.exists()
