@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from parquetry.project.explanation import Explanation
-from parquetry.runtime.personal_data import MASK, pii_columns
+from parquetry.runtime.personal_data import pii_columns
+from parquetry.runtime.quoting import MASK
 from parquetry.runtime.spec import Source, TableSpec
 
 _LITERAL: Final = f"'{MASK}'"

@@ -34,7 +34,8 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.former_columns import former_columns
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.personal_data import MASK, masked_message, pii_columns
+from parquetry.runtime.personal_data import masked_message, pii_columns
+from parquetry.runtime.quoting import MASK
 from parquetry.runtime.source_files import join_base
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore

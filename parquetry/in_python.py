@@ -10,6 +10,7 @@ from typing import Final
 
 from parquetry import shell
 from parquetry.errors import ParquetryError
+from parquetry.runtime.quoting import with_quotes
 
 _WORD: Final = r"""(\$?'(?:[^'\\]|\\.)*'|(?:[^\s'"\x60;,]|'[^']*'|"[^"\x60]*")+)"""
 """A word of a command as :mod:`parquetry.shell` quotes it."""
@@ -69,7 +70,7 @@ def worded() -> Iterator[None]:
     except ParquetryError as failure:
         found = getattr(failure, "diagnostics", None)
         if found is None:
-            failure.args = (in_python(str(failure)), *failure.args[1:])
+            failure.args = (in_python(with_quotes(str(failure))), *failure.args[1:])
             raise
         from parquetry.compiler.errors import SpecError  # noqa: PLC0415 - only where it was raised
 

@@ -14,12 +14,14 @@ from parquetry.runtime.applied import check_owned, write_applied
 from parquetry.runtime.job import SparkSettings, TableOwner
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.partition_deletion import delete_partitions
+from parquetry.runtime.personal_data import failures_masked, has_personal_columns
 from parquetry.runtime.services.archive import ArchiveResult, archive
 from parquetry.runtime.services.clean import CleanResult, clean
 from parquetry.runtime.services.restore import RestoreResult, restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import SavepointResult, create_savepoint, delete_savepoint
 from parquetry.runtime.services.undo import RollbackResult
+from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec import Operation, TableSpec
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
@@ -152,9 +154,10 @@ class Table:
         """
         from parquetry.runtime.spark.read import read_table  # noqa: PLC0415 - heavy
 
+        handle = self._handle()
         return read_table(
-            spark or self._session(),
-            self._handle(),
+            spark or self._session(handle),
+            handle,
             as_of=as_of,
             since=since,
             until=until,
@@ -267,10 +270,12 @@ class Table:
         """
         from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
 
-        session = spark or self._session()
-        if instant is not None:
-            return execute(session, self._handle(), instant)
-        return cluster(session, self._handle(), budget_bytes=budget_bytes)
+        handle = self._handle()
+        session = spark or self._session(handle)
+        with failures_masked(handle.spec, location=handle.store.uri):
+            if instant is not None:
+                return execute(session, handle, instant)
+            return cluster(session, handle, budget_bytes=budget_bytes)
 
     def _handle(self) -> TableHandle:
         return open_table(self._store, owner=self._owner)
@@ -281,10 +286,11 @@ class Table:
             check_owned(self._store, self._owner)
         return self._store
 
-    def _session(self) -> SparkSession:
+    def _session(self, handle: TableHandle) -> SparkSession:
         from parquetry.runtime.spark.start import start_session  # noqa: PLC0415 - heavy
 
-        return start_session(SparkSettings(), name=f"parquetry {self.name}")
+        rules = LogRules(personal=has_personal_columns(handle.spec))
+        return start_session(SparkSettings(), name=f"parquetry {self.name}", rules=rules)
 
     @worded()
     def _write(self, rows: Rows, operation: Operation, **options: Any) -> CommitResult:
@@ -294,8 +300,9 @@ class Table:
         handle = self._handle()
         from parquetry.runtime.spark.write import write  # noqa: PLC0415 - heavy
 
-        spark = getattr(rows, "sparkSession", None) or self._session()
-        return write(spark, handle, rows, operation=operation, **options)
+        spark = getattr(rows, "sparkSession", None) or self._session(handle)
+        with failures_masked(handle.spec, location=handle.store.uri):
+            return write(spark, handle, rows, operation=operation, **options)
 
 
 @worded()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.personal_data import of_library
+from parquetry.runtime.quoting import of_library
 
 
 class Conformer:

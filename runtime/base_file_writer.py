@@ -30,7 +30,7 @@ from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS,
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet_chunk import Chunk
 from parquetry.runtime.partition_metadata import put_partition_metadata
-from parquetry.runtime.personal_data import of_library
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.timeline.commit import WriteStat
 
 _CONSTANT_COLUMNS: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})

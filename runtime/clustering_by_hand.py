@@ -6,7 +6,10 @@ from pathlib import Path
 
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.job import SparkSettings
+from parquetry.runtime.personal_data import failures_masked, has_personal_columns
+from parquetry.runtime.secret_values import secrets_of
 from parquetry.runtime.services.clustering_plans import check_waiting
+from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import DEFAULT_TIMING
 
@@ -29,7 +32,10 @@ def cluster_by_hand(
     from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
     from parquetry.runtime.spark.start import start_session  # noqa: PLC0415 - heavy
 
-    spark = start_session(settings, name=f"parquetry {table.config.name} cluster", log=log)
-    if instant is not None:
-        return execute(spark, table, instant)
-    return cluster(spark, table, budget_bytes=budget_bytes)
+    rules = LogRules(secrets=secrets_of(settings.conf), personal=has_personal_columns(table.spec))
+    with failures_masked(table.spec, location=table.store.uri):
+        name = f"parquetry {table.config.name} cluster"
+        spark = start_session(settings, name=name, log=log, rules=rules)
+        if instant is not None:
+            return execute(spark, table, instant)
+        return cluster(spark, table, budget_bytes=budget_bytes)

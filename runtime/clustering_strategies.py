@@ -20,7 +20,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_policy import STITCH
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
-from parquetry.runtime.personal_data import of_library
+from parquetry.runtime.quoting import of_library
 
 ENTRY_POINTS: Final = "parquetry.execution_strategies"
 

@@ -27,7 +27,7 @@ from parquetry.runtime.column_types import (
     parse_type,
 )
 from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
-from parquetry.runtime.personal_data import of_library
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec import Column
 
 BATCH_BYTES: Final = 4 * 1024 * 1024

@@ -22,12 +22,11 @@ from parquetry.runtime.ingestion import find_due
 from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.personal_data import (
+    failures_masked,
     has_personal_columns,
-    mask_failure,
     masked_clustering,
     masked_commit,
     masked_message,
-    nameless,
 )
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.requirements import check_requirements
@@ -92,17 +91,13 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
     and in a failure personal partitions, record keys and paths of files are masked; other values that a
     library quotes are not.
     """
-    try:
-        return _shown(_execute(job, session or start_spark), job)
-    except ParquetryError as failure:
-        told = without_secrets(str(failure), values=job.secrets)
-        failure.args = (told, *failure.args[1:])
-        mask_failure(failure, job.spec, location=job.location)
-        raise
-    except Exception as bug:
-        if isinstance(bug, OSError) or not has_personal_columns(job.spec):
+    with failures_masked(job.spec, location=job.location):
+        try:
+            return _shown(_execute(job, session or start_spark), job)
+        except ParquetryError as failure:
+            told = without_secrets(str(failure), values=job.secrets)
+            failure.args = (told, *failure.args[1:])
             raise
-        raise nameless(bug) from None
 
 
 def _shown(result: JobResult, job: JobPlan) -> JobResult:

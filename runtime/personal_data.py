@@ -6,27 +6,20 @@ Partition paths, and what errors and results quote of rows, lose them before the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from parquetry.errors import ParquetryError
+from parquetry.runtime.quoting import CONDITION, MASK, with_quotes, without_quotes
 from parquetry.runtime.spec import Column, TableSpec
 
 if TYPE_CHECKING:
-    from parquetry.errors import ParquetryError
     from parquetry.runtime.clustering_execution import ClusteringResult
     from parquetry.runtime.layout.clustering_model import ScopeChoice
     from parquetry.runtime.outcome import CommitResult
 
-MASK: Final = "***"
-
-CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{2,120}\](?= )")
-"""The class of an error of Spark, which no row can be, at the beginning of its message."""
-
-_MARK: Final = "\u2063"
-_OF_LIBRARY: Final = re.compile(f"{_MARK}([^{_MARK}]*)(?:{_MARK}|$)")
-# Conditions whose messages name what the SQL lacks, and quote no value.
-_OF_NAMES: Final = ("[UNRESOLVED_", "[TABLE_OR_VIEW_NOT_FOUND", "[AMBIGUOUS_REFERENCE", "[UNSUPPORTED_")
 _QUOTED: Final = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
 _PARTITION: Final = re.compile(rf"(?<=\bpartition )(?:{_QUOTED})")
 _RECORD_KEY: Final = re.compile(rf"(?<=\brecord key )(?:{_QUOTED})")
@@ -37,15 +30,6 @@ _BASE_FILE: Final = r"[^_/\s]+_[^_./\s]+_\d+\.parquet|\.hoodie_partition_metadat
 def pii_columns(*columns: Iterable[Column]) -> frozenset[str]:
     """The names, in lower case, of the columns that hold personal data in any of the lists."""
     return frozenset(column.name.lower() for each in columns for column in each if column.pii)
-
-
-def of_library(text: str) -> str:
-    """What a library says, to stand in a message: it may quote rows.
-
-    Marks around it, which nobody sees, let :func:`masked_message` leave it out, also where the message comes
-    from another process as a text.
-    """
-    return f"{_MARK}{text.replace(_MARK, '')}{_MARK}"
 
 
 def has_personal_columns(spec: TableSpec | None) -> bool:
@@ -88,13 +72,13 @@ def masked_message(text: str, spec: TableSpec | None, *, location: str = "") -> 
 
     Masked are partitions and record keys where they are named as such, the folders of base files,
     ``column=value`` folders anywhere, and folders below the table's ``location`` where it is given: up to
-    the next comma, colon or semicolon that a blank follows. Of what :func:`of_library` marks the class of the
-    error stays, if the table has such a column at all: rows are quoted in part or as a whole.
+    the next comma, colon or semicolon that a blank follows. Of what a library says the class of the error
+    stays, if the table has such a column at all: libraries quote parts of rows, and whole ones.
     """
-    pii = frozenset() if spec is None else pii_columns(spec.columns)
-    text = _OF_LIBRARY.sub(lambda found: _without_values(found[1]) if pii else found[1], text)
+    text = without_quotes(text) if has_personal_columns(spec) else with_quotes(text)
     if spec is None:
         return text
+    pii = pii_columns(spec.columns)
     if any(field.partition(".")[0].lower() in pii for field in spec.record_key):
         text = _RECORD_KEY.sub(f"'{MASK}'", text)
     if not has_masked_partitions(spec):
@@ -112,29 +96,29 @@ def masked_message(text: str, spec: TableSpec | None, *, location: str = "") -> 
     return re.sub(rf"(?<!\w)({names})=[^/\n'\"]*", rf"\1={MASK}", text)
 
 
-def _without_values(text: str) -> str:
-    if text.startswith(_OF_NAMES):
-        return text
-    condition = CONDITION.match(text)
-    return f"{condition[0]} {MASK}" if condition else MASK
+@contextmanager
+def failures_masked(spec: TableSpec | None, *, location: str = "") -> Iterator[None]:
+    """Failures of the block, about a table, say nothing of values of columns that hold personal data.
 
-
-def mask_failure(failure: ParquetryError, spec: TableSpec | None, *, location: str = "") -> None:
-    """Have the error, raised for a table, say nothing of values of columns that hold personal data.
-
-    What it was raised from, whose words are a library's, goes where the table has such columns.
+    What they were raised from, whose words are a library's, goes where the table has such columns. What
+    nobody foresaw is then told by its class, and by where it was raised.
     """
-    failure.args = (masked_message(str(failure), spec, location=location), *failure.args[1:])
-    if has_personal_columns(spec):
-        failure.__cause__ = failure.__context__ = None
-
-
-def nameless(bug: Exception) -> Exception:
-    """In place of what nobody foresaw, and what may quote rows: its class, and where it was raised."""
-    condition = CONDITION.search(str(bug)[:4096])
-    name = f"{type(bug).__name__} {condition[0]}" if condition else type(bug).__name__
-    error = RuntimeError(f"{name}: its message is left out, as the table has columns with personal data")
-    return error.with_traceback(bug.__traceback__)
+    try:
+        yield
+    except ParquetryError as failure:
+        failure.args = (masked_message(str(failure), spec, location=location), *failure.args[1:])
+        if has_personal_columns(spec):
+            failure.__cause__ = failure.__context__ = None
+        raise
+    except OSError:  # names files, and no rows
+        raise
+    except Exception as bug:
+        if not has_personal_columns(spec):
+            raise
+        condition = CONDITION.search(str(bug)[:4096])
+        name = f"{type(bug).__name__} {condition[0]}" if condition else type(bug).__name__
+        error = RuntimeError(f"{name}: its message is left out, as the table has columns with personal data")
+        raise error.with_traceback(bug.__traceback__) from None
 
 
 def masked_commit(result: CommitResult, spec: TableSpec, *, location: str = "") -> CommitResult:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from parquetry.runtime.personal_data import MASK
+from parquetry.runtime.quoting import MASK
 from parquetry.secret_names import is_secret_name
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.runtime.personal_data import CONDITION, MASK
+from parquetry.runtime.quoting import CONDITION, MASK
 from parquetry.runtime.secret_values import without_secrets
 
 NAME = "spark.log"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from parquetry import shell
-from parquetry.runtime.personal_data import MASK
+from parquetry.runtime.quoting import MASK
 from parquetry.runtime.secret_values import without_secrets
 from parquetry.version import VERSION
 

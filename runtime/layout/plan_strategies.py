@@ -15,7 +15,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_depth import DEEP
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext
-from parquetry.runtime.personal_data import of_library
+from parquetry.runtime.quoting import of_library
 
 ENTRY_POINTS: Final = "parquetry.plan_strategies"
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, NotFoundError
-from parquetry.runtime.personal_data import of_library
+from parquetry.runtime.quoting import of_library
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 _MIB, _GIB = 1024**2, 1024**3

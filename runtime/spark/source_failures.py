@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
-from parquetry.runtime.personal_data import MASK, of_library, pii_columns
+from parquetry.runtime.personal_data import pii_columns
+from parquetry.runtime.quoting import MASK, of_library
 from parquetry.runtime.source_files import FoundFile, open_file
 from parquetry.runtime.source_lines import LOOKED_THROUGH_BYTES, Fault, find_fault
 from parquetry.runtime.spec import Column, Source
@@ -155,8 +156,8 @@ def explained(
 ) -> Explain | None:
     """What tells line, column and value of malformed records in ``files``; None for formats without lines.
 
-    ``columns`` are those whose types the files have to have. Values of columns that hold personal data are
-    not told, nor, where any of the table does, those whose column is not known.
+    ``columns`` are those whose types the files have to have. Where a column of the table holds personal data,
+    no value is told.
     """
     if source.format not in ("csv", "json"):
         return None
@@ -174,14 +175,15 @@ def explained(
         if fault == Fault() and not pii:
             return None
         types = {c.name.lower(): c.type for c in columns}
-        return _described(fault, types, pii, said="a record is malformed" if pii else _reasons(said))
+        # A record that lacks a value has the others in columns that are not their own.
+        said = "a record is malformed" if pii else of_library(_reasons(said))
+        return _described(fault, types, said=said, is_shown=not pii)
 
     return explain
 
 
-def _described(fault: Fault, types: Mapping[str, str], pii: frozenset[str], *, said: str) -> str:
+def _described(fault: Fault, types: Mapping[str, str], *, said: str, is_shown: bool) -> str:
     root = "" if fault.column is None else fault.column.partition(".")[0].lower()
-    is_shown = not pii or (root in types and root not in pii)
     value = "" if fault.value is None else f'"{fault.value if is_shown else MASK}"'
     if not value:
         text = said

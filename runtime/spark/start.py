@@ -30,6 +30,9 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+_SILENT: Final = {"spark.log.level": "OFF", "spark.executor.syncLogLevel.enabled": "true"}
+"""For logs that are not ours: the driver's and, after it, the executors'."""
+
 _QUERY_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark 4 writes a failed query's whole trace, as JSON."""
 
@@ -83,6 +86,8 @@ def start_session(
         given = [p for p in options.get("spark.jars.packages", "").split(",") if p]
         options["spark.jars.packages"] = ",".join(dict.fromkeys((*given, *settings.packages)))
     options |= _redaction(settings)
+    if rules.personal and submitted:
+        options |= _SILENT
     with _quiet_start({} if submitted else options) as quiet:
         try:
             if not submitted and SparkContext._gateway is None:  # noqa: SLF001 - nothing public tells
@@ -126,9 +131,8 @@ def _log_into(log: Path) -> None:
         from pyspark.logger import PySparkLogger  # noqa: PLC0415
 
         loggers += [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
-    handler = logging.FileHandler(log, delay=True, encoding="utf-8")
+    handler = _ObedientHandler(log, delay=True, encoding="utf-8")
     handler.terminator = ""
-    handler.setFormatter(_Obedient())
     for logger in loggers:
         for other in [*logger.handlers]:
             logger.removeHandler(other)
@@ -141,8 +145,11 @@ def _log_into(log: Path) -> None:
         logging.getLogger("parquetry").addHandler(logging.lastResort)
 
 
-class _Obedient(logging.Formatter):
-    """What may be told of a record by the rules of the JVM that this process has."""
+class _ObedientHandler(logging.FileHandler):
+    """Writes what may be told of a record by the rules of the JVM of this process.
+
+    PySpark sets formatters of its own.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Lines with their ends, or nothing."""

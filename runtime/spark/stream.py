@@ -10,6 +10,7 @@ from parquetry.runtime import sources
 from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.job import TableOwner
+from parquetry.runtime.personal_data import failures_masked
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec import Operation
@@ -50,17 +51,18 @@ def batch_writer(
         consumption = Consumption(source=f"stream:{stream or query_id}", query_id=query_id, batch_id=batch_id)
         if _is_written(handle, consumption):
             return
-        write(
-            frame.sparkSession,
-            handle,
-            frame,
-            operation=operation,
-            delete_when=delete_when,
-            match=match,
-            drop=drop,
-            drop_duplicates=drop_duplicates,
-            consumption=consumption,
-        )
+        with failures_masked(handle.spec, location=store.uri):
+            write(
+                frame.sparkSession,
+                handle,
+                frame,
+                operation=operation,
+                delete_when=delete_when,
+                match=match,
+                drop=drop,
+                drop_duplicates=drop_duplicates,
+                consumption=consumption,
+            )
 
     return write_batch
 

@@ -17,7 +17,7 @@ from parquetry.runtime.accepted_loss import ACCEPTED_KEY, accept_loss, lost_rows
 from parquetry.runtime.damaged_files import check_read, damaged_files
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.partition_deletion import delete_partitions
-from parquetry.runtime.personal_data import MASK
+from parquetry.runtime.quoting import MASK
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec import RetentionPolicy

@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.quoting import with_quotes, without_quotes
 from parquetry.runtime.source_files import FoundFile
 from parquetry.runtime.sources import SourceFile
 from parquetry.runtime.spark.session import failures_translated
@@ -25,8 +26,12 @@ CALLED = "An error occurred while calling o9.collectToPython.\n: org.apache.spar
 def test_states_of_sql_that_blame_the_data_are_its_fault(said):
     with pytest.raises(InvalidDataError) as caught, failures_translated("rows for t"):
         raise PySparkException(message=CALLED + said)
-    assert str(caught.value).startswith("rows for t: Spark cannot compute the rows: org.apache.spark.Spark")
-    assert said.splitlines()[0] in str(caught.value)
+    told = with_quotes(str(caught.value))
+    assert told.startswith("rows for t: Spark cannot compute the rows: org.apache.spark.Spark")
+    assert said.splitlines()[0] in told
+    assert without_quotes(str(caught.value)) == (
+        f"rows for t: Spark cannot compute the rows: {said.partition(' ')[0]} ***; mend the query or the data"
+    )
 
 
 def test_a_file_that_cannot_be_read_is_not_the_querys_fault_whatever_caused_it():
@@ -50,7 +55,7 @@ READ = (
     [
         ("a.csv", "id,city\nabc,Oslo\n", (), "line 2, column 'id': \"abc\" is not bigint"),
         ("a.csv", "id,city\nabc,Oslo\n", ("id",), "line 2, column 'id': \"***\" is not bigint"),
-        ("a.csv", "id,city\nabc,Oslo\n", ("city",), "line 2, column 'id': \"abc\" is not bigint"),
+        ("a.csv", "id,city\nabc,Oslo\n", ("city",), "line 2, column 'id': \"***\" is not bigint"),
         ("a.csv", "id,city\n1,abc\n", (), '"abc" is not of its column\'s type'),
         ("a.csv", "id,city\n1,abc\n", ("city",), '"***" is not of its column\'s type'),
         ("a.csv.gz", "id,city\nabc,Oslo\n", (), 'For input string: "abc"'),
@@ -76,4 +81,7 @@ def test_a_value_that_is_refused_is_told_with_its_place_and_without_its_row(
     explain = explained(source, [file], columns, {}, of_table=columns)
     with pytest.raises(InvalidDataError) as caught, source_failures("here", explain=explain):
         raise PySparkException(message=READ.format(path=uri))
-    assert str(caught.value) == f"here: file:{uri} cannot be read: {reason}; correct or remove the file"
+    assert (
+        with_quotes(str(caught.value))
+        == f"here: file:{uri} cannot be read: {reason}; correct or remove the file"
+    )

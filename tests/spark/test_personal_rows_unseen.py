@@ -1,0 +1,161 @@
+"""Rows of a table with personal data reach no message, no result and no log, in whatever way they are wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+from tests.support.command_script import parquetry
+from tests.support.project_folder import ProjectFolder
+from tests.support.secrets_seen import files_with
+
+pytestmark = pytest.mark.spark
+
+VALUE = "Zelda-Quux-1234567"
+COLUMNS = [
+    {"name": "id", "type": "string", "nullable": False, "pii": True},
+    {"name": "name", "type": "string", "pii": True},
+    {"name": "born", "type": "date", "pii": True},
+    {"name": "score", "type": "int", "pii": True},
+    {"name": "n", "type": "int"},
+]
+HEADER = "id,name,born,score,n\n"
+GOOD = f"{HEADER}{VALUE},{VALUE},2000-01-01,1,1\n"
+QUERY = "SELECT id, name, cast(born AS date) AS born, score, cast(n AS int) AS n FROM source"
+
+
+def avro(path: Path, schema_type: str, value: object) -> None:
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "id", "type": "string"}, {"name": "score", "type": schema_type}],
+    }
+    with path.open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(schema), [{"id": VALUE, "score": value}])
+
+
+def csv(text: str):
+    return lambda path: path.write_text(text)
+
+
+def lines(*records: dict):
+    return lambda path: path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
+TEXTS = pa.table({"id": [VALUE], "score": [VALUE]})
+CASES = {
+    "csv, a personal cell": ({"format": "csv"}, csv(f"{HEADER}{VALUE},x,{VALUE},1,1\n")),
+    "csv, a cell that is moved": ({"format": "csv"}, csv(f"{HEADER}x,{VALUE},2000-01-01,1,{VALUE}\n")),
+    "csv, a value too many": ({"format": "csv"}, csv(f"{HEADER}{VALUE},{VALUE},2000-01-01,1,1,{VALUE}\n")),
+    "csv, quotes left open": ({"format": "csv"}, csv(f'{HEADER}"{VALUE},{VALUE}\n')),
+    "csv, lines in a cell": (
+        {"format": "csv", "options": {"multiLine": "true"}},
+        csv(f'{HEADER}x,"a\n{VALUE}\n\tat org.apache.{VALUE}",{VALUE},x,1\n'),
+    ),
+    "csv, a key that is null": ({"format": "csv"}, csv(f"{HEADER},{VALUE},2000-01-01,1,1\n")),
+    "json, a personal value": ({"format": "json"}, lines({"id": VALUE, "name": VALUE, "born": VALUE})),
+    "json, another shape": ({"format": "json"}, lines({"id": VALUE, "score": {"x": VALUE}})),
+    "json, no json": ({"format": "json"}, csv(f'{{"id": "{VALUE}", "name": {VALUE}\n')),
+    "a cast": (
+        {"format": "csv", "select": QUERY.replace("score", "cast(name AS int) AS score")},
+        csv(GOOD),
+    ),
+    "an error that a query raises": (
+        {"format": "csv", "select": QUERY.replace("score", "int(raise_error(concat(name, '!'))) AS score")},
+        csv(GOOD),
+    ),
+    "a condition that does not fit": (
+        {"format": "csv", "delete_when": f"id = '{VALUE}' AND born"},
+        csv(GOOD),
+    ),
+    "a time that is parsed": (
+        {"format": "csv", "select": QUERY.replace("cast(born AS date)", "to_timestamp(name, 'yyyy')")},
+        csv(GOOD),
+    ),
+    "a map with a key twice": (
+        {"format": "csv", "select": QUERY.replace("score", "size(map(name, 1, id, 2)) AS score")},
+        csv(GOOD),
+    ),
+    "a condition of deletes": (
+        {"format": "csv", "delete_when": f"name = raise_error('{VALUE}')"},
+        csv(GOOD),
+    ),
+    "a literal of a query": (
+        {"format": "csv", "select": QUERY.replace("score", f"int('{VALUE}') AS score")},
+        csv(GOOD),
+    ),
+    "parquet of another type": ({"format": "parquet"}, lambda path: pq.write_table(TEXTS, path)),
+    "parquet, cut": (
+        {"format": "parquet"},
+        lambda path: path.write_bytes(b"PAR1" + VALUE.encode() * 9 + b"PAR1"),
+    ),
+    "orc of another type": ({"format": "orc"}, lambda path: orc.write_table(TEXTS, path)),
+    "orc, cut": ({"format": "orc"}, lambda path: path.write_bytes(b"ORC" + VALUE.encode() * 9)),
+}
+
+
+def table(name: str, source: dict, columns: list[dict]) -> dict:
+    landing = {"name": "landing", "path": f"landing/{name}/*", "operation": "upsert"} | source
+    return {
+        "apiVersion": "parquetry/v1",
+        "kind": "table",
+        "name": name,
+        "columns": columns,
+        "record_key": ["id"],
+        "sources": [landing],
+    }
+
+
+def ran(root: Path, columns: list[dict]) -> tuple[ProjectFolder, dict[str, str], str]:
+    """Every case as a table of one project, after one run: the errors by case, and what was printed."""
+    folder = ProjectFolder.create(root / "shop")
+    (folder.root / "tables/orders.yml").unlink()
+    names = {f"t{number:02}": case for number, case in enumerate(CASES)}
+    for name, case in names.items():
+        source, write = CASES[case]
+        folder.write(f"tables/{name}.yml", table(name, source, columns))
+        (folder.root / "landing" / name).mkdir()
+        write(folder.root / "landing" / name / "a")
+    applied = parquetry("apply", "--auto-approve", "-q", "-p", folder.root)
+    assert applied.returncode == 0, applied.stderr
+    done = parquetry("run", "--only", "ingest", "--format", "json", "-p", folder.root)
+    jobs = json.loads(done.stdout)["jobs"]
+    assert [job["table"] for job in jobs if not job["error"]] == []
+    return folder, {names[job["table"]]: job["error"] for job in jobs}, done.stdout + done.stderr
+
+
+def log_of(folder: ProjectFolder) -> str:
+    (log,) = folder.root.glob("target/runs/*/spark.log")
+    return log.read_text()
+
+
+def test_what_is_wrong_is_told_without_the_rows(tmp_path):
+    folder, errors, printed = ran(tmp_path, COLUMNS)
+    assert {case: error for case, error in errors.items() if VALUE in error} == {}
+    assert VALUE not in printed
+    assert files_with(VALUE, [folder.root / "target"]) == []
+    for case, error in errors.items():
+        assert error.startswith("source landing of t"), case
+        assert "a bug" not in error
+        assert "\u2063" not in error
+    assert "/a cannot be read: line 2, column 'born': \"***\" is not date" in errors["csv, a personal cell"]
+    assert "[USER_RAISED_EXCEPTION] ***; mend the query or the data" in errors["an error that a query raises"]
+    said = log_of(folder)
+    assert "[MALFORMED_RECORD_IN_PARSING" in said
+    assert "java.time.format.DateTimeParseException: ***" in said
+    assert "\tat org.apache.spark.sql.catalyst.csv.UnivocityParser" in said
+
+
+def test_without_personal_columns_values_and_traces_are_told(tmp_path):
+    public = [{key: value for key, value in column.items() if key != "pii"} for column in COLUMNS]
+    folder, errors, _ = ran(tmp_path, public)
+    assert f"line 2, column 'born': \"{VALUE}\" is not date" in errors["csv, a personal cell"]
+    assert f"{VALUE}!" in errors["an error that a query raises"]
+    assert VALUE in log_of(folder)
+    assert "\u2063" not in str(errors) + log_of(folder)

@@ -1,0 +1,99 @@
+"""What of Spark's words is written down: no secret, and no message where rows are personal."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from parquetry.runtime.spark_log import (
+    ANYTHING,
+    LogRules,
+    in_force,
+    keep_log,
+    kept_log,
+    obey,
+    piped,
+    without_messages,
+)
+
+ROW = "Zelda-Quux"
+TRACE = f"""\
+26/11/23 04:40:10 ERROR Executor: Exception in task 0.0 in stage 1.0 (TID 1): {ROW}
+org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file a: {ROW}
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(QueryExecutionErrors.scala:856)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+\tat org.apache.spark.sql.catalyst.expressions.GeneratedClass$GeneratedIterator.next(Unknown Source)
+\t... 15 more
+Caused by: java.lang.NumberFormatException: For input string: "{ROW}"
+  File "/x/worker.py", line 12, in main
+    raise ValueError({ROW!r})
+pyarrow.lib.ArrowInvalid: Could not convert {ROW!r}
+ValueError: {ROW}
+"""
+SHOWN = """\
+26/11/23 04:40:10 ERROR Executor: ***
+org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] ***
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.cannotReadFilesError(QueryExecutionErrors.scala:856)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+\tat org.apache.spark.sql.catalyst.expressions.GeneratedClass$GeneratedIterator.next(Unknown Source)
+\t... 15 more
+Caused by: java.lang.NumberFormatException: ***
+  File "/x/worker.py", line 12, in main
+pyarrow.lib.ArrowInvalid: ***
+ValueError: ***
+"""
+
+
+def test_classes_conditions_and_stacks_stay_and_messages_go():
+    assert without_messages(TRACE) == SHOWN
+    assert without_messages(SHOWN) == SHOWN
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{ROW}: x",
+        f"{ROW}Error: x",
+        f"at {ROW}.x(A.java:1)",
+        f"\tat org.apache.x({ROW})",
+        f"\tat org.apache.x({ROW}.java:1)",
+        f"[CONDITION] {ROW}",
+        f'{{"ts": "1", "msg": "{ROW}"}}',
+        f"ERROR {ROW}",
+        f"== SQL ==\n{ROW}\n^^^",
+        f'  File "{ROW}',
+    ],
+)
+def test_a_row_that_looks_like_a_line_of_a_log_does_not_pass(line):
+    assert ROW not in without_messages(line)
+
+
+def test_what_a_process_says_goes_through_the_rules_of_the_time(tmp_path):
+    log = keep_log(tmp_path / "run" / "spark.log")
+    assert kept_log() is None
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    with piped(log, LogRules(secrets=frozenset({"hunter22"}))) as pipe:
+        end = os.dup(pipe.end)
+        subprocess.run(
+            ["sh", "-c", f"echo {ROW} hunter22; printf 'ValueError: cut'"], stdout=pipe.end, check=True
+        )
+    pipe.drain()
+    assert log.read_text() == f"{ROW} ***\n"
+    obey(LogRules(personal=True))
+    assert in_force().personal
+    os.write(end, b" here\n")
+    os.write(end, f"{ROW}\nTypeError: {ROW}".encode())
+    os.close(end)
+    assert kept_log() == log
+    pipe.drain()
+    assert log.read_text() == f"{ROW} ***\nValueError: ***\nTypeError: ***\n"
+
+
+def test_a_log_that_cannot_be_written_holds_nobody_up():
+    with piped(Path("/dev/full"), ANYTHING) as pipe:
+        subprocess.run(["sh", "-c", "head -c 300000 /dev/zero"], stdout=pipe.end, check=True)
+    pipe.drain()
