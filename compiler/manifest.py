@@ -56,7 +56,8 @@ def compile_project(workspace: Workspace) -> Compiled:
         _remove_stale(folder, written, place)
         entries.append(_entry(workspace, table, jobs, folder))
     package = write_package(place, jobs_folder / _PACKAGE)
-    manifest = place.write(root / "target" / "manifest.json", _pretty(_manifest(workspace, entries)))
+    text = _pretty(_manifest(workspace, entries))
+    manifest = place.write(root / "target" / "manifest.json", text, private=True)
     return Compiled(
         manifest=manifest.relative_to(root),
         tables=len(entries),
@@ -67,7 +68,10 @@ def compile_project(workspace: Workspace) -> Compiled:
 def _write_job(plan: JobPlan, folder: Path, place: ConfinedFolder) -> list[Path]:
     document, script = folder / f"{plan.name}.json", folder / f"{plan.name}.py"
     source = render_job(plan, file=script.name, package=f"../{_PACKAGE}")
-    return [place.write(document, _pretty(plan.to_json())), place.write(script, source)]
+    return [
+        place.write(document, _pretty(plan.to_json()), private=True),
+        place.write(script, source, private=True),
+    ]
 
 
 def _remove_stale(folder: Path, written: Collection[Path], place: ConfinedFolder) -> None:

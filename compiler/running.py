@@ -307,7 +307,7 @@ def _save(root: Path, result: RunResult) -> ParquetryError | None:
     }
     file = root / "target" / "runs" / result.run_id / "results.json"
     try:
-        ConfinedFolder(root).write(file, json.dumps(document, indent=2) + "\n")
+        ConfinedFolder(root).write(file, json.dumps(document, indent=2) + "\n", private=True)
     except (OSError, LinkInTheWayError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         return UnsavedResultsError(

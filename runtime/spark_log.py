@@ -158,7 +158,8 @@ def _waiting(descriptor: int) -> select.poll:
 @contextmanager
 def piped(log: Path | None, rules: LogRules) -> Iterator[LogPipe]:
     """A pipe into the file, else to stderr, for a process that is started within the block."""
-    descriptor = 2 if log is None else os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = 2 if log is None else os.open(log, how, 0o600)
     pipe = LogPipe(descriptor, rules)
     _pipes.append(pipe)
     try:

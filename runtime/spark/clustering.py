@@ -34,6 +34,7 @@ from parquetry.runtime.layout.clustering import in_batches
 from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.outcome import WriteOutcome
+from parquetry.runtime.personal_data import has_personal_columns
 from parquetry.runtime.publish import run_once
 from parquetry.runtime.services.clustering_lost import note_lost
 from parquetry.runtime.services.clustering_plans import begin_clustering, take_up
@@ -42,6 +43,7 @@ from parquetry.runtime.spark.attempt import Attempt, TableState
 from parquetry.runtime.spark.clustering_shuffle import rewrite_by_ranges
 from parquetry.runtime.spark.numbered import run_numbered
 from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.timeline import Timeline
@@ -68,6 +70,7 @@ def cluster(
     A group that cannot be rewritten is left out as well, with the reason; a failure of another kind ends
     the run. PartlyClusteredError then has what was published; when that is nothing, the failure is raised.
     """
+    obey(LogRules(personal=has_personal_columns(table.spec)))
     due = due_clustering(table, budget_bytes=budget_bytes, timing=timing)
     chosen = due.debt
     rounds = len(chosen.groups) // (_TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
@@ -92,6 +95,7 @@ def execute(
     Errors are those of :func:`~parquetry.runtime.services.clustering_plans.take_up`, and for groups that
     cannot be rewritten those of :func:`cluster`.
     """
+    obey(LogRules(personal=has_personal_columns(table.spec)))
     with take_up(table, instant, timing=timing) as transaction:
         part = _execute(spark, transaction)
     return _told(table, [part], None, excluded_files=0, timing=timing)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.local_rows import is_spark_frame, local_rows
 from parquetry.runtime.outcome import CommitResult, RetryWrite, WriteOutcome
+from parquetry.runtime.personal_data import has_personal_columns
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.attempt import Attempt, TableState
@@ -22,6 +23,7 @@ from parquetry.runtime.spark.materialise import stage_place, stages_locally
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staging import Incoming, Staged, WriteRequest, stage
 from parquetry.runtime.spark.upsert import delete_keys, delete_matches, upsert_rows
+from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec import Operation
 from parquetry.runtime.storage_errors import FAILURES
 from parquetry.runtime.table import TableHandle
@@ -60,6 +62,7 @@ def write(
 
     Raises InvalidDataError, before anything is written, when the rows do not fit the table.
     """
+    obey(LogRules(personal=has_personal_columns(handle.spec)))
     request = WriteRequest(
         operation=operation,
         delete_when=delete_when,
