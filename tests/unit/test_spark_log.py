@@ -73,7 +73,7 @@ def test_a_row_that_looks_like_a_line_of_a_log_does_not_pass(line):
 
 
 def test_what_a_process_says_goes_through_the_rules_of_the_time(tmp_path):
-    log = keep_log(tmp_path / "run" / "spark.log")
+    log = keep_log(tmp_path / "run" / "spark.log", root=tmp_path)
     assert kept_log() is None
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     with piped(log, LogRules(secrets=frozenset({"hunter22"}))) as pipe:
