@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from parquetry.compiler.allowing import with_allowance
+from parquetry.compiler.changes import plugin_changes, rewrites
 from parquetry.compiler.observation import Observation
-from parquetry.compiler.plan import Action, Change, ChangeClass, Step
+from parquetry.compiler.plan import Action, Blocked, Change, ChangeClass, Step
 from parquetry.compiler.plan_inputs import Declared, PlanContext, Undeclared
+from parquetry.compiler.refusals import refuse_unallowed
 from parquetry.compiler.signatures import SIGNATURE_PATH
+from parquetry.compiler.target_changes import recorded_settings
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.target_settings import SettingDifference, setting_differences
 from parquetry.version import VERSION
 
 _TABLE_VERSION = 6
 
 
-def creation(table: Declared, context: PlanContext, observation: Observation | None = None) -> Action:
-    """The action that makes a table, also one whose making was not finished: ``observation``."""
-    return action(table, observation, (), context, change_class=ChangeClass.CREATE, code="SC001")
+def creation(
+    table: Declared, context: PlanContext, observation: Observation | None = None
+) -> Action | Blocked:
+    """The action that makes a table, also one whose making was not finished: ``observation``.
+
+    Refused where it names a plug-in that nobody allowed.
+    """
+    plugins = plugin_changes(table.spec, origin=table.origin)
+    plugins = tuple(with_allowance(change, table.reasons) for change in plugins)
+    refused = refuse_unallowed(table, plugins)
+    return refused or action(
+        table, observation, plugins, context, change_class=ChangeClass.CREATE, code="SC001"
+    )
 
 
 def action(
@@ -30,7 +45,7 @@ def action(
     code: str,
 ) -> Action:
     """The action that puts a table's changes in force; ``code`` is what most of it is about."""
-    steps = _steps(observation, table.spec, changes, change_class)
+    steps = _steps(observation, table.spec, changes, change_class, context)
     rewrites = Step.REWRITE in steps
     return Action(
         table=table.spec.name,
@@ -47,7 +62,11 @@ def action(
 
 
 def _steps(
-    observation: Observation | None, spec: TableSpec, changes: tuple[Change, ...], change_class: ChangeClass
+    observation: Observation | None,
+    spec: TableSpec,
+    changes: tuple[Change, ...],
+    change_class: ChangeClass,
+    context: PlanContext,
 ) -> tuple[Step, ...]:
     if change_class is ChangeClass.CREATE or observation is None:
         return (Step.CREATE, Step.RECORD)
@@ -55,10 +74,19 @@ def _steps(
     classes = {change.change_class for change in changes}
     evolving = (Step.EVOLVE,) if classes & {ChangeClass.EVOLVE, ChangeClass.BREAKING} else ()
     is_recorded_anew = any(change.path in ("target", SIGNATURE_PATH) for change in changes)
+    is_recorded_anew = is_recorded_anew or bool(resettings(observation, context))
     if observation.spec == spec and observation.is_applied and not is_recorded_anew:
         return (*first, *evolving)
-    rewriting = (Step.REWRITE,) if ChangeClass.REWRITE in classes else ()
+    rewriting = (Step.REWRITE,) if rewrites(changes, spec) else ()
     return (*first, *evolving, Step.RECORD, *rewriting)
+
+
+def resettings(observation: Observation, context: PlanContext) -> tuple[SettingDifference, ...]:
+    """What of the target's settings is not what the table records."""
+    applied = observation.handle.applied
+    return setting_differences(
+        recorded_settings(context.settings), None if applied is None else applied.settings
+    )
 
 
 def forgetting(table: Undeclared) -> Action:

@@ -14,6 +14,7 @@ from parquetry.compiler.hudi_options import settings_of
 from parquetry.compiler.known_locations import remember
 from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, table_text, with_settings
+from parquetry.compiler.target_changes import recorded_settings
 from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
@@ -115,6 +116,7 @@ def _adopt(
             target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
             signing_keys=workspace.signing_keys,
+            settings=recorded_settings(workspace.project.target.declared),
         )
     except ParquetryError:
         ConfinedFolder(workspace.project.root).delete(file)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES
-from parquetry.compiler.plan import Action, Blocked, Change, ChangeClass, PlanWarning
+from parquetry.compiler.plan import Action, Blocked, Change, PlanWarning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,8 @@ def is_never_in_place(code: str) -> bool:
 
 
 def with_allowance(change: Change, reasons: Mapping[str, str]) -> Change:
-    """A breaking change with the reason, by code, for which it is allowed; any other as it is."""
-    if change.change_class is not ChangeClass.BREAKING or is_never_in_place(change.code):
+    """A change that needs leave with the reason, by code, for which it is allowed; any other as it is."""
+    if not change.needs_leave or is_never_in_place(change.code):
         return change
     return replace(change, allowed=reasons.get(change.code))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.known_locations import remember
 from parquetry.compiler.plan import Action, Plan, Step
+from parquetry.compiler.target_changes import recorded_settings
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change
@@ -16,6 +17,7 @@ from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.git_commit import commit_named
 from parquetry.runtime.job import JobKind, JobPlan, digest_of
 from parquetry.runtime.main import JobResult, execute
+from parquetry.runtime.target_settings import setting_differences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +77,18 @@ class ApplyResult(Brief):
 
 
 def check_fits(plan: Plan, workspace: Workspace) -> None:
-    """Raise StalePlanError unless the plan is for this project at this target."""
+    """Raise StalePlanError unless the plan is for this project at this target, with its settings."""
     intent, project = plan.intent, workspace.project
     if (intent.project, intent.target) != (project.name, project.target.name):
         raise StalePlanError(
             f"the plan is for project {intent.project}, target {intent.target}; this is project "
             f"{project.name}, target {project.target.name}: give the right --project and --target"
+        )
+    differing = setting_differences(recorded_settings(project.target.declared), intent.settings)
+    if differing:
+        paths = ", ".join(difference.path for difference in differing)
+        raise StalePlanError(
+            f"settings of target {project.target.name} are not those that were planned ({paths}); plan again"
         )
 
 
@@ -114,7 +122,9 @@ def apply_plan(
     """
     if plan.intent.blocked:
         names = ", ".join(blocked.table for blocked in plan.intent.blocked)
-        raise BlockedPlanError(f"the plan is blocked for {names}; resolve that, or plan with --exclude")
+        of_target = any(blocked.is_of_target for blocked in plan.intent.blocked)
+        way_round = "" if of_target else ", or plan with --exclude"
+        raise BlockedPlanError(f"the plan is blocked for {names}; resolve that{way_round}")
     results = [_apply(action, plan, workspace, launch) for action in plan.intent.actions]
     done = [result.action for result in results if result.applied is not None]
     if done:
@@ -135,6 +145,7 @@ def _apply(
         records=Step.RECORD in action.steps or Step.FORGET in action.steps,
         project=plan.intent.project,
         target=plan.intent.target,
+        settings=plan.intent.settings,
         plan_id=plan.plan_id,
         git_commit=plan.intent.git_commit,
         signing_keys=workspace.signing_keys,

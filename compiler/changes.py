@@ -10,9 +10,11 @@ from parquetry.compiler.columns import column_changes
 from parquetry.compiler.masking import masked_for, masked_sql
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.words import document, flatten, format_size
+from parquetry.project.checks_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.personal_data import pii_columns
 from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.target_settings import EXECUTES
 
 CODES = {
     "SC001": "the table is created",
@@ -47,6 +49,8 @@ CODES = {
     "SC506": "another spec is applied than is declared",
     "SC507": "the branch is not trusted, and its base does not name what the table needs",
     "SC508": "no declared key signed the applied record",
+    "SC701": "a setting of the target changed",
+    "SC702": "what code is carried out, or where rows are sent, changed",
     "SC601": "an allow entry allows nothing that this plan changes",
 }
 
@@ -59,6 +63,11 @@ _IDENTITY = {
     "partitioning.hive_style": "SC402",
     "partitioning.url_encode": "SC402",
     "ordering": "SC404",
+}
+_PLUGGED = {
+    "clustering.plan.strategy": PLAN_STRATEGIES,
+    "clustering.execution.strategy": EXECUTION_STRATEGIES,
+    "files.encryption_key": KMS_CLIENTS,
 }
 _METADATA = ("name", "description", "owner", "tags")
 _LAYOUT = ("clustering.trigger", "clustering.existing", "clustering.plan.", "clustering.execution.")
@@ -121,12 +130,32 @@ def _rewrites(declared: TableSpec) -> bool:
 
 
 def _rewriting(change: Change, declared: TableSpec) -> Change:
-    policy = ClusteringSpec.of_extra(declared.extra, declared.sizing)
-    is_key = change.path == "files.encryption_key" and policy.execution.encryption_key is not None
-    is_layout = change.path.startswith(_LAYOUT) and change.path != "clustering.execution.scope"
-    if not is_key and not is_layout:
+    if not is_of_layout(change, declared) or change.change_class is ChangeClass.EXECUTES:
         return change
     return replace(change, code="SC251", change_class=ChangeClass.REWRITE)
+
+
+def rewrites(changes: Iterable[Change], declared: TableSpec) -> bool:
+    """Whether what one of the changes makes due is paid when it is applied."""
+    return _rewrites(declared) and any(
+        change.change_class is ChangeClass.REWRITE
+        or (change.change_class is ChangeClass.EXECUTES and is_of_layout(change, declared))
+        for change in changes
+    )
+
+
+def is_of_layout(change: Change, declared: TableSpec) -> bool:
+    """Whether existing files are laid out by what changes."""
+    policy = ClusteringSpec.of_extra(declared.extra, declared.sizing)
+    is_key = change.path == "files.encryption_key" and policy.execution.encryption_key is not None
+    return is_key or (change.path.startswith(_LAYOUT) and change.path != "clustering.execution.scope")
+
+
+def plugin_changes(declared: TableSpec, *, origin: Callable[[str], str | None]) -> tuple[Change, ...]:
+    """The fields of a new table that name a plug-in, whose code is carried out."""
+    values = ((path, _rules(declared).get(path)) for path in _PLUGGED)
+    changes = (_rule_change(path, None, value) for path, value in values if value is not None)
+    return tuple(_located(c, origin) for c in changes if c.change_class is ChangeClass.EXECUTES)
 
 
 def _followers(spec: TableSpec) -> dict[str, str]:
@@ -163,9 +192,25 @@ def _rule_change(path: str, old: Any, new: Any) -> Change:
             change_class=ChangeClass.BREAKING,
             reason="the same key may be in two partitions already",
         )
+    if any(_is_plugin(path, value) for value in (old, new)):
+        return Change(
+            path=path,
+            old=old,
+            new=new,
+            code=EXECUTES,
+            change_class=ChangeClass.EXECUTES,
+            reason="it names an installed plug-in, whose code is carried out",
+        )
     if path.split(".", 1)[0] in _METADATA:
         return Change(path=path, old=old, new=new, code="SC101", change_class=ChangeClass.METADATA)
     return Change(path=path, old=old, new=new, code="SC201", change_class=ChangeClass.POLICY)
+
+
+def _is_plugin(path: str, value: Any) -> bool:
+    """Whether the value names what is no part of parquetry."""
+    if path not in _PLUGGED or not isinstance(value, str):
+        return False
+    return value.partition(":")[0] not in _PLUGGED[path]
 
 
 def _located(change: Change, origin: Callable[[str], str | None]) -> Change:

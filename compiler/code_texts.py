@@ -201,6 +201,19 @@ TEXTS: Mapping[str, CodeText] = {
         "table is mistyped. Left standing it would allow the next such change unseen.",
         "Remove the entry.",
     ),
+    "SC701": _text(
+        "A setting of the target (memory, partitions of a shuffle, a budget, what it protects) is not what "
+        "the tables record. It loads no code and redirects nothing; `run` uses it as it is declared.",
+        "Nothing: `parquetry apply` records it.",
+    ),
+    "SC702": _text(
+        "The setting can have other code carried out, or rows and credentials sent somewhere else: jars, "
+        "packages, Java options, a launcher, arguments of spark-submit, an endpoint, a plug-in, or a Spark "
+        "property that is not known to be harmless. `run`, `service` and compiled jobs refuse it until it "
+        "is applied.",
+        "Find out what it loads and why. Then allow it by its value under `allow` of the target, with the "
+        "reason, or a plug-in of a table under `allow` of the project; plan and apply.",
+    ),
     "DR100": _text(
         "Since the spec was applied the table was upgraded, got a metadata table, or another feature that "
         "parquetry does not write.",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.scripts import render_job
+from parquetry.compiler.settings_in_force import check_allowed
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.confined_folder import ConfinedFolder
@@ -35,8 +36,10 @@ def compile_project(workspace: Workspace) -> Compiled:
     """Write the manifest and the jobs of the selected tables below ``target/``.
 
     Job files of an earlier compilation that are no longer meant are removed. LinkInTheWayError, before any
-    table's jobs are touched, where a link lies in their place.
+    table's jobs are touched, where a link lies in their place. UnappliedError where the target has
+    settings that execute and that it does not allow: a job creates tables too.
     """
+    check_allowed(workspace)
     root = workspace.project.root
     place = ConfinedFolder(root)
     jobs_folder = root / "target" / "jobs"

@@ -27,6 +27,7 @@ class ChangeClass(StrEnum):
     EVOLVE = "evolve"
     REWRITE = "rewrite"
     BREAKING = "breaking"
+    EXECUTES = "executes"
 
     @property
     def rank(self) -> int:
@@ -45,12 +46,15 @@ class Step(StrEnum):
     FORGET = "forget"
 
 
+TARGET_CODES = frozenset({"SC701", "SC702"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One field that differs. ``origin`` is ``file:line:column``; ``live`` is what the table itself says.
 
-    ``reason`` says why a breaking change breaks, or why there is a change that nobody declared;
-    ``allowed`` is why the project allows a breaking one.
+    ``reason`` says why a change breaks or executes, or why there is a change that nobody declared;
+    ``allowed`` is why the project allows one that breaks or executes.
     """
 
     path: str
@@ -64,9 +68,22 @@ class Change:
     allowed: str | None = None
 
     @property
+    def needs_leave(self) -> bool:
+        """Whether it is refused as long as nobody allows it, or whatever is allowed."""
+        return self.change_class in (ChangeClass.BREAKING, ChangeClass.EXECUTES)
+
+    @property
     def undeclared(self) -> str | None:
         """Why there is a change that nobody declared; None for those that are declared."""
-        return None if self.change_class is ChangeClass.BREAKING else self.reason
+        return None if self.needs_leave else self.reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetChange:
+    """A setting of the target that is not what is applied to ``tables``, which are to record it."""
+
+    change: Change
+    tables: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +114,11 @@ class Action:
     byte_ceiling: int | None = 0
     jobs: tuple[JobReference, ...] = ()
 
+    @property
+    def is_of_target(self) -> bool:
+        """Whether nothing is done but to record changed settings of the target."""
+        return self.code in TARGET_CODES and not self.changes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeStep:
@@ -108,7 +130,10 @@ class RecipeStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A table whose changes may not be applied, why, and what to do instead: ``remedy``, by ``recipe``."""
+    """A table whose changes may not be applied, why, and what to do instead: ``remedy``, by ``recipe``.
+
+    ``targets.NAME`` stands in place of a table, and no location, where settings of the target may not be.
+    """
 
     table: str
     location: str
@@ -118,10 +143,19 @@ class Blocked:
     changes: tuple[Change, ...] = ()
     recipe: tuple[RecipeStep, ...] = ()
 
+    @property
+    def is_of_target(self) -> bool:
+        """Whether it is the target that is blocked, no table."""
+        return self.code in TARGET_CODES and not self.location
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Intent(Brief):
-    """What is to be done, and nothing that ingestion could alter."""
+    """What is to be done, and nothing that ingestion could alter.
+
+    ``settings`` are those of the target by path, which every table of the plan records; ``target_changes``
+    say what of them is not applied yet.
+    """
 
     project: str
     target: str
@@ -129,6 +163,8 @@ class Intent(Brief):
     parquetry: str
     actions: tuple[Action, ...] = ()
     blocked: tuple[Blocked, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    target_changes: tuple[TargetChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

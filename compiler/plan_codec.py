@@ -13,6 +13,7 @@ from typing import Any
 from parquetry import shell
 from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import EXPIRES_AFTER_MS, Action, Blocked, Change, Evidence, Intent, Plan
+from parquetry.compiler.target_changes import target_name
 from parquetry.compiler.words import document as words_of
 from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
@@ -138,6 +139,8 @@ def intent_json(intent: Intent) -> dict[str, Any]:
     for entry in document["actions"] + document["blocked"]:
         entry["changes"] = [_class_out(_without_origin(change)) for change in entry["changes"]]
     document["actions"] = [_class_out(action) for action in document["actions"]]
+    for entry in document["target_changes"]:
+        entry["change"] = _class_out(_without_origin(entry["change"]))
     return document
 
 
@@ -153,17 +156,26 @@ def _evidence_json(evidence: Evidence) -> dict[str, Any]:
 
 def _origins(intent: Intent) -> dict[str, dict[str, str]]:
     entries: tuple[Action | Blocked, ...] = (*intent.actions, *intent.blocked)
-    return {
+    found = {
         entry.table: {c.path: c.origin for c in entry.changes if c.origin is not None}
         for entry in entries
         if entry.changes
     }
+    settings = {e.change.path: e.change.origin for e in intent.target_changes if e.change.origin is not None}
+    name = target_name(intent.target)
+    return found | ({name: settings | found.get(name, {})} if settings else {})
 
 
 def _intent(document: dict[str, Any], origins: dict[str, dict[str, str]], place: str) -> Intent:
     actions = [_with_changes(_class_in(action), origins) for action in document.get("actions", ())]
     blocked = [_with_changes(entry, origins) for entry in document.get("blocked", ())]
-    return from_json_value(Intent, document | {"actions": actions, "blocked": blocked}, place=place)
+    places = origins.get(target_name(document["target"]), {})
+    changed = [
+        entry | {"change": _class_in(entry["change"]) | {"origin": places.get(entry["change"]["path"])}}
+        for entry in document.get("target_changes", ())
+    ]
+    parts = {"actions": actions, "blocked": blocked, "target_changes": changed}
+    return from_json_value(Intent, document | parts, place=place)
 
 
 def _evidence(document: dict[str, Any], place: str) -> Evidence:

@@ -11,6 +11,7 @@ from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Debt, DueSource, ExcludedFiles, JobReference, TableFigures
 from parquetry.compiler.plan_outlook import Outlook
+from parquetry.project.model import NO_SETTINGS, TargetSettings
 from parquetry.runtime.column_paths import ColumnPath
 from parquetry.runtime.former_columns import FormerColumn
 from parquetry.runtime.job import TableOwner
@@ -37,6 +38,11 @@ class Declared:
     allowed: Mapping[str, Allowance] = field(default_factory=dict)
     jobs: Callable[[], tuple[JobReference, ...]] = tuple
 
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why changes are allowed, by code."""
+        return {code: allowance.reason for code, allowance in self.allowed.items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undeclared:
@@ -61,6 +67,7 @@ class PlanContext:
 
     ``is_declared_since`` is asked where the applied spec comes from a commit that the checked-out one does
     not contain: whether one that it contains declares the same.
+    ``settings`` are those of the target.
     ``owner_of`` says whose a live table has to be. ``signing_keys`` refer to the keys of applied records;
     those of an untrusted branch are not asked for (``checks_signatures``).
     """
@@ -74,6 +81,7 @@ class PlanContext:
     byte_ceiling: int | None = None
     signing_keys: tuple[str, ...] = ()
     checks_signatures: bool = True
+    settings: TargetSettings = NO_SETTINGS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

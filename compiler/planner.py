@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from parquetry.compiler.actions import action, creation, forgetting
+from parquetry.compiler.actions import action, creation, forgetting, resettings
 from parquetry.compiler.allowing import unused, with_allowance
 from parquetry.compiler.changes import highest, spec_changes
 from parquetry.compiler.live import restoring, restoring_columns, retargeting, with_live
@@ -16,10 +16,12 @@ from parquetry.compiler.plan import (
     Action,
     Blocked,
     Change,
+    ChangeClass,
     Evidence,
     Intent,
     Plan,
     PlanWarning,
+    Step,
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_of
@@ -37,8 +39,16 @@ from parquetry.compiler.refusals import (
 )
 from parquetry.compiler.returning import with_returning
 from parquetry.compiler.signatures import refuse_wrong, resigning, unchecked
+from parquetry.compiler.target_changes import (
+    CHANGED,
+    AppliedSettings,
+    TargetPlan,
+    recorded_settings,
+    target_plan,
+)
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.target_settings import EXECUTES
 from parquetry.version import VERSION
 
 
@@ -57,6 +67,7 @@ def make_plan(
     """
     tables = tuple(declared)
     outcomes: list[Action | Blocked] = []
+    applied: dict[str, AppliedSettings] = {}
     figures: dict[str, TableFigures] = {}
     unchecked_sql: dict[str, tuple[str, ...]] = {}
     signatures: list[PlanWarning] = []
@@ -69,11 +80,17 @@ def make_plan(
             figures[table.spec.name] = seen
         if outcome is not None:
             outcomes.append(outcome)
-        if isinstance(outcome, Action) and (texts := _unchecked_sql(outcome, reader.observe(table))):
-            unchecked_sql[table.spec.name] = texts
         observation = None if table.unnamed is not None else _observed(reader, table)
         if observation is not None:
             signatures += unchecked(table, observation, context)
+        if not isinstance(outcome, Action):
+            continue
+        if texts := _unchecked_sql(outcome, observation):
+            unchecked_sql[table.spec.name] = texts
+        if Step.RECORD in outcome.steps:
+            applied[table.spec.name] = _applied_settings(observation)
+    # Without tables there is nobody to record them.
+    target = target_plan(context.target, context.settings, applied) if tables else TargetPlan()
     gone = tuple(undeclared)
     outcomes += [refuse_forgetting(table, context) or forgetting(table) for table in gone]
     intent = Intent(
@@ -82,7 +99,12 @@ def make_plan(
         git_commit=context.tree.commit,
         parquetry=VERSION,
         actions=tuple(o for o in outcomes if isinstance(o, Action)),
-        blocked=tuple(o for o in outcomes if isinstance(o, Blocked)),
+        blocked=(
+            *((target.blocked,) if target.blocked else ()),
+            *(o for o in outcomes if isinstance(o, Blocked)),
+        ),
+        settings=recorded_settings(context.settings),
+        target_changes=target.changes,
     )
     evidence = Evidence(
         created_ms=context.now_ms,
@@ -97,6 +119,7 @@ def make_plan(
         warnings=(
             *_unusable(drift, due, outcomes),
             *signatures,
+            *target.warnings,
             *unused(((table.spec.name, table.allowed) for table in tables), outcomes),
         ),
     )
@@ -107,6 +130,11 @@ def _observed(reader: TableReader, table: Declared) -> Observation | None:
     with suppress(UnsupportedTableError, CorruptTableError):
         return reader.observe(table)
     return None
+
+
+def _applied_settings(observation: Observation | None) -> AppliedSettings:
+    ref = None if observation is None else observation.handle.applied
+    return AppliedSettings(settings=None if ref is None else ref.settings, is_new=ref is None)
 
 
 def _unchecked_sql(action: Action, observation: Observation | None) -> tuple[str, ...]:
@@ -156,7 +184,8 @@ def _planned(
         outcome = replace(outcome, changes=changes)
     if isinstance(outcome, Blocked) and outcome.remedy == REMEDY and reader.was_never_written(observation):
         outcome = replace(outcome, remedy=remedy_afresh(table.location))
-    return outcome, reader.measure(table, observation) if isinstance(outcome, Action) else None
+    is_measured = isinstance(outcome, Action) and not outcome.is_of_target
+    return outcome, reader.measure(table, observation) if is_measured else None
 
 
 def _outcome_of(
@@ -179,14 +208,13 @@ def _outcome_of(
     )
     if observation.spec == table.spec and observation.is_applied:
         if not restored:
-            return None
+            return _resetting(table, observation, context)
         reach, code = highest(restored), restored[0].code
         return action(table, observation, restored, context, change_class=reach, code=code)
     changes = spec_changes(observation.spec, table.spec, origin=table.origin, is_written=table.is_written)
     former = partial(reader.former, observation)
     changes = with_returning(changes, applied=observation.spec, declared=table.spec, former=former)
-    reasons = {code: allowance.reason for code, allowance in table.allowed.items()}
-    changes = (*(with_allowance(change, reasons) for change in changes), *restored)
+    changes = (*(with_allowance(change, table.reasons) for change in changes), *restored)
     changes = tuple(sorted(changes, key=lambda change: -change.change_class.rank))
     refusal = refuse_reverting(table, observation, changes, context)
     refusal = refusal or refuse_breaking(table, observation, changes, context)
@@ -196,3 +224,14 @@ def _outcome_of(
     if observation.is_forgotten:
         code = "SC003"
     return action(table, observation, changes, context, change_class=highest(changes), code=code)
+
+
+def _resetting(table: Declared, observation: Observation, context: PlanContext) -> Action | Blocked | None:
+    """What a table needs whose spec is applied: that it records the target's settings, where they changed."""
+    differences = resettings(observation, context)
+    if not differences:
+        return None
+    executing = any(difference.executes for difference in differences)
+    reach, code = (ChangeClass.EXECUTES, EXECUTES) if executing else (ChangeClass.POLICY, CHANGED)
+    reverting = refuse_reverting(table, observation, (), context)
+    return reverting or action(table, observation, (), context, change_class=reach, code=code)

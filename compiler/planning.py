@@ -70,6 +70,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         byte_ceiling=target.budget.per_apply_bytes,
         signing_keys=workspace.signing_keys,
         checks_signatures=workspace.base is None,
+        settings=target.declared,
     )
     budget_bytes = target.budget.services_bytes
     reader = TableReader(

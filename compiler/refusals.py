@@ -132,17 +132,32 @@ def refuse_breaking(
             )
     refused = [change for change in breaking if table.protected or change.allowed is None]
     if not refused:
-        return None
+        return refuse_unallowed(table, changes)
     code = refused[0].code
     remedy = (
         "the target protects this table: remove it from `protect` in parquetry.yml"
         if table.protected
-        else f'add to parquetry.yml: allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]'
+        else _leave(table, code)
     )
     if code == "SC310" and not table.protected and (renamed := _renamed(changes)):
         remedy = remedy_renamed(*renamed, otherwise=remedy)
         recipe = _copy_recipe(table, observation, context, changes)
     return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)
+
+
+def refuse_unallowed(table: Declared, changes: tuple[Change, ...]) -> Blocked | None:
+    """SC702 where a change can have other code carried out and nobody allowed it; else None."""
+    found = [c for c in changes if c.change_class is ChangeClass.EXECUTES and c.allowed is None]
+    if not found:
+        return None
+    return _refusal(
+        table, found[0].code, reason=_because(found[0]), remedy=_leave(table, found[0].code), changes=changes
+    )
+
+
+def _leave(table: Declared, code: str) -> str:
+    """How a change of a table is allowed."""
+    return f'add to parquetry.yml: allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]'
 
 
 def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:

@@ -29,8 +29,20 @@ def yaml_diff(entry: Action | Blocked) -> tuple[DiffLine, ...]:
     """The changed fields as a diff of YAML, in the order of their paths; for a new table all it says."""
     if isinstance(entry, Action) and Step.CREATE in entry.steps:
         return tuple(_nested(_said(masked(entry.spec)), parents="+"))
+    if isinstance(entry, Blocked) and entry.is_of_target:
+        return settings_diff(entry.changes)
     ordered = sorted(entry.changes, key=lambda change: change.path.split("."))
     return tuple(_nested((_pair(change) for change in ordered), parents=" "))
+
+
+def settings_diff(changes: Iterable[Change]) -> tuple[DiffLine, ...]:
+    """The changed settings of a target as a diff, each by its path."""
+    return tuple(
+        (sign, f"{change.path}: {scalar(value)}")
+        for change in changes
+        for sign, value in (("-", change.old), ("+", change.new))
+        if value is not None
+    )
 
 
 def _said(spec: TableSpec) -> Iterator[tuple[str, Any, Any]]:

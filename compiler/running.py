@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from parquetry.compiler.declared_rules import check_declared
 from parquetry.compiler.errors import UnexpectedError, UnsavedResultsError
 from parquetry.compiler.observation import Observation, check_files, observe
+from parquetry.compiler.settings_in_force import check_allowed, check_in_force
 from parquetry.compiler.workspace import Workspace, job, spec_of
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.errors import ParquetryError
@@ -56,10 +57,14 @@ class JobOutcome(Brief):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult(Brief):
-    """What a run did, in order; ``unsaved`` is why its results are in no file."""
+    """What a run did, in order; ``unsaved`` is why its results are in no file.
+
+    ``unapplied`` are settings of the target that it used as they are declared, although tables record others.
+    """
 
     run_id: str
     outcomes: tuple[JobOutcome, ...]
+    unapplied: tuple[str, ...] = ()
     unsaved: ParquetryError | None = None
 
     @property
@@ -130,14 +135,19 @@ def run_tables(
     ones; the others go on, also after a bug, of which ``diagnose`` says what to tell. The results are left
     in ``target/runs/<run id>/results.json``; where that cannot be written, the result says so.
     """
-    planned = [_jobs(workspace, table, only, diagnose, applied=applied) for table in workspace.tables]
+    check_allowed(workspace)
+    unapplied: set[str] = set()
+    planned = [
+        _jobs(workspace, table, only, diagnose, applied=applied, unapplied=unapplied)
+        for table in workspace.tables
+    ]
     all_jobs = tuple(plan for jobs in planned for plan in jobs if isinstance(plan, JobPlan))
     launch = prepare(all_jobs)
     observer.planned(all_jobs)
     outcomes: list[JobOutcome] = []
     for table, jobs in zip(workspace.tables, planned, strict=True):
         outcomes.extend(_run_jobs(table, jobs, launch, observer, diagnose))
-    result = RunResult(run_id=run_id, outcomes=tuple(outcomes))
+    result = RunResult(run_id=run_id, outcomes=tuple(outcomes), unapplied=tuple(sorted(unapplied)))
     unsaved = _save(workspace.project.root, result)
     return replace(result, unsaved=unsaved)
 
@@ -148,6 +158,7 @@ def cluster_job(workspace: Workspace, table: ResolvedTable, *, applied: bool = F
     UnappliedError when nothing is applied, ForeignTableError for a table of another project or target, and
     the errors of opening the table.
     """
+    check_allowed(workspace)
     return _job(workspace, table, _applied(workspace, table, believed=applied), JobKind.CLUSTER)
 
 
@@ -166,6 +177,7 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> O
     check_signed(observation.handle.store.uri, observation.handle.seal, workspace.signing_keys)
     if not believed:
         check_declared(observation, spec_of(table))
+    check_in_force(workspace, table, observation.handle.applied)
     return observation
 
 
@@ -247,11 +259,19 @@ def _attempt(table: str, name: str, body: Callable[[], _Found], diagnose: Diagno
 
 
 def _jobs(
-    workspace: Workspace, table: ResolvedTable, only: Only | None, diagnose: Diagnose, *, applied: bool
+    workspace: Workspace,
+    table: ResolvedTable,
+    only: Only | None,
+    diagnose: Diagnose,
+    *,
+    applied: bool,
+    unapplied: set[str],
 ) -> tuple[JobPlan | JobOutcome, ...]:
+    """The table's jobs; settings that they use and that it does not record are added to ``unapplied``."""
     observation = _attempt(table.name, _OPEN, lambda: _applied(workspace, table, believed=applied), diagnose)
     if isinstance(observation, JobOutcome):
         return (observation,)
+    unapplied.update(check_in_force(workspace, table, observation.handle.applied))
     assert observation.handle.spec is not None, "what is applied has a spec"
     plans: list[JobPlan | JobOutcome] = []
     # Whoever writes to their partitions is refused; what is left of the table goes on.
@@ -295,6 +315,7 @@ def _save(root: Path, result: RunResult) -> ParquetryError | None:
     """Write the results down; an error that names the file where the disk refuses, and no half of it."""
     document = {
         "run_id": result.run_id,
+        "unapplied": list(result.unapplied),
         "jobs": [
             {
                 "table": outcome.table,

@@ -19,12 +19,16 @@ from parquetry.runtime.job import TableOwner, digest_of
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.target_settings import Settings, setting_differences
 
 
 def changed_state(
-    tables: tuple[ResolvedTable, ...], store: Callable[[ResolvedTable], ObjectStore], owner: TableOwner
+    tables: tuple[ResolvedTable, ...],
+    store: Callable[[ResolvedTable], ObjectStore],
+    owner: TableOwner,
+    settings: Settings,
 ) -> Method:
-    """``state:changed``: tables that are not there or whose applied spec is not the declared one.
+    """``state:changed``: tables that are not there, or that record another spec or other ``settings``.
 
     A table that cannot be read, or is not the ``owner``'s, counts as changed, so that the command says why.
     """
@@ -35,6 +39,8 @@ def changed_state(
         except (UnsupportedTableError, CorruptTableError, UnnamedPlaceError):
             return True
         if seen is None or not seen.is_applied or seen.handle.applied is None or seen.foreign_to(owner):
+            return True
+        if setting_differences(settings, seen.handle.applied.settings):
             return True
         spec = TableSpec.from_json(project.spec_fields(table), place=table.name)
         return seen.handle.applied.digest != digest_of(spec.to_json())

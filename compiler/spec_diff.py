@@ -15,13 +15,17 @@ from parquetry.compiler.errors import SpecError
 from parquetry.compiler.inspection import LayoutReport
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.revisions import files_at, load_before, load_known
+from parquetry.compiler.target_changes import CHANGED, recorded_settings, setting_change
 from parquetry.compiler.workspace import spec_of
 from parquetry.project import Project, ResolvedTable
+from parquetry.project.folder import PROJECT_FILE
+from parquetry.project.model import TargetSettings
 from parquetry.runtime.layout.clustering import debt
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Debt, Partitioning, Situation
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.target_settings import SettingDifference, setting_differences
 
 
 class Fate(StrEnum):
@@ -68,14 +72,35 @@ class TableDiff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetDiff:
+    """One target whose settings differ. ``unallowed`` are those that execute and that it does not allow."""
+
+    target: str
+    fate: Fate
+    change_class: ChangeClass
+    changes: tuple[Change, ...] = ()
+    unallowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpecDiff:
-    """Two revisions of a project at one target; ``base`` as it was given."""
+    """Two revisions of a project at one target; ``base`` as it was given.
+
+    ``targets`` are all those whose settings differ; ``default_target`` is there where another one is it now.
+    """
 
     project: str
     target: str
     base: str
     unchanged: int
     tables: tuple[TableDiff, ...]
+    targets: tuple[TargetDiff, ...] = ()
+    default_target: Change | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        return not self.tables and not self.targets and self.default_target is None
 
 
 def diff_specs(
@@ -119,6 +144,50 @@ def diff_specs(
         base=base,
         unchanged=len(names) - len(tables),
         tables=tables,
+        targets=tuple(_target_diffs(before.settings if before else {}, now)),
+        default_target=_default_target(before, now),
+    )
+
+
+def _target_diffs(before: Mapping[str, TargetSettings], now: Project) -> Iterator[TargetDiff]:
+    """What differs between the settings of each target, which the selection of tables leaves alone."""
+    for name in sorted(before.keys() | now.settings.keys()):
+        old, new = before.get(name), now.settings.get(name)
+        if new is None:
+            yield TargetDiff(target=name, fate=Fate.REMOVED, change_class=ChangeClass.METADATA)
+            continue
+        differences = setting_differences(recorded_settings(new), recorded_settings(old) if old else None)
+        changes = [setting_change(difference, new) for difference in differences]
+        changes += [setting_change(difference, new) for difference in _passwords(old, new)]
+        if changes or old is None:
+            yield TargetDiff(
+                target=name,
+                fate=Fate.ADDED if old is None else Fate.CHANGED,
+                change_class=highest(changes),
+                changes=tuple(changes),
+                unallowed=tuple(sorted({c.path for c in changes if c.needs_leave and c.allowed is None})),
+            )
+
+
+def _passwords(old: TargetSettings | None, new: TargetSettings) -> Iterator[SettingDifference]:
+    """The settings that differ in passwords alone, which nobody is shown."""
+    before = {setting.path: setting for setting in old.settings} if old else {}
+    for setting in new.settings:
+        was = before.get(setting.path)
+        if was is not None and was.value == setting.value and was.exact != setting.exact:
+            yield SettingDifference(path=setting.path, declared=setting.value, applied=was.value)
+
+
+def _default_target(before: Project | None, now: Project) -> Change | None:
+    if before is None or before.default_target == now.default_target:
+        return None
+    return Change(
+        path="default_target",
+        old=before.default_target,
+        new=now.default_target,
+        code=CHANGED,
+        change_class=ChangeClass.POLICY,
+        origin=PROJECT_FILE,
     )
 
 
@@ -150,7 +219,7 @@ def _diff(
     changes = tuple(with_allowance(change, allowed) for change in changes)
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
     never = [change for change in breaking if is_never_in_place(change.code)]
-    open_codes = {change.code for change in breaking if change not in never and change.allowed is None}
+    open_codes = {c.code for c in changes if c.needs_leave and c not in never and c.allowed is None}
     return TableDiff(
         table=name,
         file=new.file,

@@ -15,6 +15,7 @@ from parquetry.compiler.git import GitWorkTree, work_tree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.secrets import references, revealed
 from parquetry.compiler.selecting import changed_since, changed_state
+from parquetry.compiler.target_changes import recorded_settings
 from parquetry.compiler.untrusted import Base, shown_to_strangers
 from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.diagnostics import one_of
@@ -167,7 +168,9 @@ def open_workspace(
     if not select and not exclude:
         return whole
     methods = {
-        "state": changed_state(whole.tables, whole.store, whole.owner),
+        "state": changed_state(
+            whole.tables, whole.store, whole.owner, recorded_settings(result.project.target.declared)
+        ),
         "git": changed_since(result.project.root, target=target, variables=variables),
     }
     root = result.project.root
@@ -235,6 +238,7 @@ def job(
         git_commit=workspace.tree.commit,
         budget_bytes=_budget(target.budget, kind),
         signing_keys=target.signing_keys,
+        settings=recorded_settings(target.declared),
     )
 
 

@@ -25,10 +25,11 @@ from parquetry.compiler.plan import Plan as SavedPlan
 from parquetry.compiler.plan_codec import encode, plan_json
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import JobOutcome, Only, RunResult, run_tables
+from parquetry.compiler.settings_in_force import check_allowed, check_in_force
 from parquetry.compiler.workspace import Workspace, open_workspace
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.in_python import worded
-from parquetry.runtime.applied import check_owned
+from parquetry.runtime.applied import check_owned, read_applied
 from parquetry.runtime.job import JobPlan
 from parquetry.runtime.main import execute, spark_ended
 from parquetry.table import Table
@@ -133,15 +134,19 @@ class Project:
         applied than is declared, unless ``applied`` says to go by the record.
 
         UnknownTableError, which names the nearest one, when the project declares no such table, and
-        UnappliedError while nothing is applied at its location. ForeignTableError, now or by any method of
-        the table, when the one that is there is another project's, or applied for another target.
+        UnappliedError while nothing is applied at its location, or settings of the target are not allowed and
+        applied that can have other code carried out or rows sent elsewhere. ForeignTableError, now or by
+        any method of the table, when the one there is another project's, or applied for another target.
         """
         with worded():
             declared = self._workspace.table(name)
+            check_allowed(self._workspace)
             store = self._workspace.store(declared)
             if not is_there(store):
                 raise self._workspace.unapplied(declared)
             check_owned(store, self._workspace.owner)
+            record = read_applied(store)
+            check_in_force(self._workspace, declared, None if record is None else record.ref)
             owner = self._workspace.owner if applied else self._workspace.writer(declared)
         return Table(store, owner=owner)
 

@@ -368,10 +368,12 @@ def _project(
         name=head.file.value["name"],
         description=head.file.value.get("description"),
         targets=head.targets,
-        target=build_target(head.file, head.target, warehouse=head.warehouse, root=root),
+        target=build_target(head, head.file, head.target, root=root),
         tables=tuple(resolution.table for resolution in resolutions),
         allow=allow,
         environment=head.environment,
+        default_target=head.file.value.get("default_target"),
+        settings=head.settings,
         other_warehouses=tuple(
             None if warehouse is None else absolute(root, warehouse) for warehouse in head.other_warehouses
         ),

@@ -230,6 +230,43 @@ class SparkSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting of a target that acts on jobs, as it is recorded: see ``project.target_settings``.
+
+    ``written`` is the value for a copy in YAML; ``exact`` is the one with its passwords: to be compared,
+    never to be shown or written down.
+    """
+
+    path: str
+    value: Any
+    written: Any
+    exact: Any = field(repr=False)
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedSetting:
+    """A value of a setting that the target allows to execute; None is that there be no such setting."""
+
+    setting: str
+    value: Any
+    reason: str
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSettings:
+    """The settings of one target, by path, what it allows, and where the target stands."""
+
+    origin: Origin
+    settings: tuple[Setting, ...] = ()
+    allow: tuple[AllowedSetting, ...] = ()
+
+
+NO_SETTINGS: Final = TargetSettings(origin=BUILT_IN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A place that tables are kept in. ``warehouse`` is an absolute path or an S3 URI.
 
@@ -243,6 +280,7 @@ class Target:
     storage: Mapping[str, Any]
     budget: Budget
     protect: tuple[str, ...]
+    declared: TargetSettings
     signing_keys: tuple[str, ...] = ()
 
     def protects(self, table: str) -> bool:
@@ -314,6 +352,7 @@ class ResolvedTable:
 class Project:
     """A valid project at one target; tables are in the order of their names.
 
+    ``settings`` are those of every target, by name.
     ``other_warehouses`` are those of the targets that were not chosen: absolute, or None where
     environment variables that are not set here decide. ``environment`` are the names of those that the
     project declares to be no secrets.
@@ -326,5 +365,7 @@ class Project:
     target: Target
     tables: tuple[ResolvedTable, ...]
     allow: tuple[AllowEntry, ...]
+    default_target: str | None = None
+    settings: Mapping[str, TargetSettings] = field(default_factory=dict)
     other_warehouses: tuple[str | None, ...] = ()
     environment: frozenset[str] = frozenset()

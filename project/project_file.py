@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from parquetry.errors import ParquetryError
 from parquetry.project import settings
-from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, one_of
+from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, errors, one_of
 from parquetry.project.document import Document, Node
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.interpolate import Declared, Scope, Secret, Site, TargetView, render
 from parquetry.project.layers import merge
 from parquetry.project.locations import LocationProblem, absolute, normalised
-from parquetry.project.model import AllowEntry, Budget, Launcher, Layer, Origin, SparkSettings, Target
+from parquetry.project.model import (
+    AllowEntry,
+    Budget,
+    Launcher,
+    Layer,
+    Origin,
+    SparkSettings,
+    Target,
+    TargetSettings,
+)
 from parquetry.project.resolve import section
 from parquetry.project.scalar import NotUsable, scalar
 from parquetry.project.schema import Kind
 from parquetry.project.source import START, Span
 from parquetry.project.spec_file import SpecFile, masked, spec_file
+from parquetry.project.target_settings import target_settings
 from parquetry.project.template_syntax import TemplateProblem, is_template
 from parquetry.secret_names import is_secret_name
 
@@ -61,6 +71,7 @@ class ProjectFile:
     targets: tuple[str, ...]
     variables: Mapping[str, Any] | None
     warehouse: str
+    settings: Mapping[str, TargetSettings] = field(default_factory=dict)
     other_warehouses: tuple[str | None, ...] = ()
     environment: frozenset[str] = frozenset()
     found: list[Diagnostic]
@@ -121,19 +132,22 @@ def load_project_file(
         targets=targets,
         variables=values,
         warehouse=warehouse,
+        settings={}
+        if errors(found)
+        else {name: target_settings(file, root, name, variables=variables_of[name]) for name in targets},
         other_warehouses=tuple(_warehouse_elsewhere(root, scope) for scope in others),
         environment=own,
         found=found,
     )
 
 
-def build_target(file: SpecFile, name: str, *, warehouse: str, root: Path) -> Target:
+def build_target(head: ProjectFile, file: SpecFile, name: str, *, root: Path) -> Target:
     """The target's settings; its part of the file is valid."""
     value = file.value["targets"][name]
     spark = value.get("spark", {})
     return Target(
         name=name,
-        warehouse=absolute(root, warehouse),
+        warehouse=absolute(root, head.warehouse),
         spark=SparkSettings(
             launcher=Launcher(spark.get("launcher", Launcher.IN_PROCESS)),
             master=_text(spark["master"]) if "master" in spark else None,
@@ -144,6 +158,7 @@ def build_target(file: SpecFile, name: str, *, warehouse: str, root: Path) -> Ta
         budget=_budget(file, name),
         protect=tuple(value.get("protect", ())),
         signing_keys=_signing_keys(value.get("applied") or file.value.get("applied") or {}),
+        declared=head.settings[name],
     )
 
 
@@ -367,6 +382,11 @@ def _reading(
         match path:
             case ("targets", str(), "vars", *_):
                 return None
+            case ("targets", str() as name, "allow", index, part, *rest):
+                if part != "value":
+                    return None
+                setting = root.at(("targets", name, "allow", index, "setting")).value
+                return reading(("targets", name, *_steps(setting), *rest))
             case ("targets", str() as name, *_):
                 known = environment if name == chosen else None
                 view = TargetView(name=name)
@@ -377,6 +397,13 @@ def _reading(
         return None
 
     return reading
+
+
+def _steps(setting: Any) -> list[str | int]:
+    """The way to a setting that an entry of ``allow`` names: the value is to read what that may read."""
+    section, _, rest = str(setting).partition(".")
+    first, _, key = rest.partition(".")
+    return [section, first, key] if section == "spark" else [section, *rest.split(".")]
 
 
 def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) -> str:

@@ -31,6 +31,7 @@ from parquetry.runtime.signing import Signed
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.table_handle import TableHandle, open_table
+from parquetry.runtime.target_settings import Settings, executes
 
 _SAMPLED_PARTITIONS: Final = 8
 
@@ -61,10 +62,12 @@ def adopt_table(
     target: str | None = None,
     git_commit: str | None = None,
     signing_keys: tuple[str, ...] = (),
+    settings: Settings | None = None,
 ) -> AppliedRef:
     """Record the project as the table's owner and the spec as applied to it, for a target.
 
-    The first of ``signing_keys`` signs the record.
+    The first of ``signing_keys`` signs the record. Of the target's ``settings`` those are recorded that
+    execute nothing.
 
     Doing it again changes nothing. UnsupportedTableError as of :func:`check_adoptable`,
     InvalidDataError for a spec that contradicts the table, StalePlanError when somebody else applied
@@ -86,7 +89,24 @@ def adopt_table(
     if applied is not None and (applied.digest, applied.target) == (digest, target) and signed:
         return applied
     number = (applied.number if applied else 0) + 1
-    return write_applied(store, spec, number=number, git_commit=git_commit, target=target, signing_key=key)
+    return write_applied(
+        store,
+        spec,
+        number=number,
+        git_commit=git_commit,
+        target=target,
+        signing_key=key,
+        settings=_adopted_settings(settings, applied if applied and applied.target == target else None),
+    )
+
+
+def _adopted_settings(declared: Settings | None, applied: AppliedRef | None) -> Settings | None:
+    """The declared settings without what executes: of that what was applied before stays, until a plan."""
+    if declared is None:
+        return None
+    before = (None if applied is None else applied.settings) or {}
+    harmless = {path: value for path, value in declared.items() if not executes(path, value)}
+    return harmless | {path: value for path, value in before.items() if executes(path, value)}
 
 
 def _state(handle: TableHandle, keys: tuple[str, ...]) -> Signed | None:

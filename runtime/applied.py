@@ -26,6 +26,7 @@ from parquetry.runtime.sidecars import SIDECAR_FOLDER
 from parquetry.runtime.signing import Seal, check_signed, payload_of, signature_of
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
+from parquetry.runtime.target_settings import Settings
 from parquetry.version import VERSION
 
 IDENTITY_PATH: Final = f"{SIDECAR_FOLDER}/table.json"
@@ -108,7 +109,8 @@ class AppliedRef:
     """Which applied record is in force, and the plan and git commit it came from.
 
     ``forgotten`` says that the project has no spec of the table any more. ``target`` is the one that it
-    was applied for, None where it was for none, from Python.
+    was applied for, None where it was for none, from Python; ``settings`` are those of the target then,
+    None where they were not recorded.
     """
 
     number: int
@@ -117,6 +119,7 @@ class AppliedRef:
     git_commit: str | None
     forgotten: bool = False
     target: str | None = None
+    settings: Settings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +293,7 @@ def write_applied(
     forgotten: bool = False,
     target: str | None = None,
     signing_key: str | None = None,
+    settings: Settings | None = None,
 ) -> AppliedRef:
     """Records the spec as applied (or forgotten) under the next number, which only one writer can take.
 
@@ -306,6 +310,7 @@ def write_applied(
         git_commit=git_commit,
         forgotten=forgotten,
         target=target,
+        settings=settings,
     )
     nonce = uuid.uuid4().hex
     document = {
@@ -316,6 +321,7 @@ def write_applied(
         "git_commit": git_commit,
         "forgotten": forgotten,
         "target": target,
+        "settings": settings,
         "applied_at_ms": store.now_ms(),
         "nonce": nonce,
         "spec": spec.to_json(),
@@ -330,8 +336,8 @@ def write_applied(
     if store.put_if_absent(path, _dump(document), nonce=nonce) is not PutOutcome.LOST:
         return ref
     winner = _record_from_bytes(store.read(path), number, place=f"{store.uri}/{path}").ref
-    said = (winner.digest, winner.plan_id, winner.forgotten, winner.target)
-    if said == (digest, plan_id, forgotten, target):
+    said = (winner.digest, winner.plan_id, winner.forgotten, winner.target, winner.settings)
+    if said == (digest, plan_id, forgotten, target, settings):
         return winner
     raise StalePlanError(
         f"{store.uri}: record {number} was applied by somebody else (plan {winner.plan_id}, "
@@ -370,6 +376,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
         git_commit=commit_named(document.get("git_commit")),
         forgotten=fields.optional("forgotten", bool) or False,
         target=fields.optional("target", str),
+        settings=fields.optional("settings", dict),
     )
     applied_at_ms = fields.optional("applied_at_ms", int) or 0
     return AppliedRecord(ref=ref, spec=spec, applied_at_ms=applied_at_ms, fault=fault, document=document)

@@ -26,6 +26,7 @@ from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.table_schema import live_columns, reconcile
+from parquetry.runtime.target_settings import Settings
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -48,6 +49,7 @@ class TableChange:
     alters_schema: bool
     project: str
     target: str | None = None
+    settings: Settings | None = None
     plan_id: str | None = None
     git_commit: str | None = None
     forgets: bool = False
@@ -153,6 +155,7 @@ def _record(store: ObjectStore, change: TableChange) -> int:
         forgotten=change.forgets,
         target=change.target,
         signing_key=change.signing_keys[0] if change.signing_keys else None,
+        settings=change.settings,
     )
     return ref.number
 

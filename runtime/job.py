@@ -90,7 +90,9 @@ class JobPlan:
     down. ``spec`` is the spec to create, or for the other kinds the one that was compiled.
     ``source`` names one of its sources, whose relative paths start at ``directory``. A relative ``directory``
     starts at the folder of the file that holds the job, a relative ``location`` at ``directory``.
-    ``budget_bytes`` is how much clustering may rewrite, None is no limit. ``signing_keys`` are references.
+    ``settings`` are those of the target that the job was made with, by path: what of them executes is to be
+    what is applied. ``budget_bytes`` is how much clustering may rewrite, None is no limit. ``signing_keys``
+    are references.
     """
 
     kind: JobKind
@@ -108,6 +110,7 @@ class JobPlan:
     git_commit: str | None = None
     budget_bytes: int | None = None
     signing_keys: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
     version: int = JOB_VERSION
 
     @property

@@ -122,7 +122,7 @@ def _execute(job: JobPlan, session: Callable[[JobPlan], SparkSession]) -> JobRes
     store = open_store(job.location, storage)
     if job.kind is JobKind.CREATE:
         return _create(job, store)
-    check_requirements(store, job.requirements, owner=job.owner)
+    check_requirements(store, job.requirements, owner=job.owner, settings=job.settings)
     match job.kind:
         case JobKind.CLEAN | JobKind.SERVICES:
             return _services(job, store)
@@ -168,6 +168,7 @@ def _create(job: JobPlan, store: ObjectStore) -> JobResult:
         alters_schema=False,
         project=job.project,
         target=job.target,
+        settings=job.settings,
         plan_id=job.plan_id,
         git_commit=job.git_commit,
         signing_keys=job.signing_keys,

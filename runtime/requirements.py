@@ -17,6 +17,7 @@ from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, TableOwner
 from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.target_settings import Settings, check_settings
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.version import VERSION
 
@@ -30,13 +31,15 @@ def check_requirements(
     *,
     owner: TableOwner | None = None,
     plan_id: str | None = None,
+    settings: Settings | None = None,
 ) -> None:
     """Return when they hold at this moment; StalePlanError names the one that does not.
 
     ForeignTableError, before anything else is asked of a table, where it is not the ``owner``'s.
 
     The message says what changed and, where that is recorded, by which plan and commit. ``plan_id``
-    is the plan that is being carried out: a second use of it is told as such.
+    is the plan that is being carried out: a second use of it is told as such. ``settings`` are those of the
+    target that it is carried out with: what of them executes is to be what is applied.
     """
     _check_installed(requirements)
     raw = _properties(store)
@@ -46,7 +49,7 @@ def check_requirements(
         return
     if raw is None:
         raise StalePlanError(f"{store.uri}: a table was expected and there is none; plan again")
-    _check_applied(store, requirements, owner, plan_id)
+    _check_applied(store, requirements, owner, plan_id, settings)
     _check_format(store, requirements, raw)
     if requirements.no_pending_clustering:
         _check_no_clustering(store)
@@ -68,7 +71,11 @@ def table_is_there(store: ObjectStore, *, plan_id: str | None) -> StalePlanError
 
 
 def _check_applied(
-    store: ObjectStore, requirements: Requirements, owner: TableOwner | None, plan_id: str | None
+    store: ObjectStore,
+    requirements: Requirements,
+    owner: TableOwner | None,
+    plan_id: str | None,
+    settings: Settings | None,
 ) -> None:
     identity, applied = read_identity(store), read_applied(store)
     project = identity.project if identity else None
@@ -81,6 +88,8 @@ def _check_applied(
             f"{store.uri}: the table id is {table_id}, {requirements.table_id} was expected: the table was "
             "replaced; plan (or compile) again"
         )
+    if settings is not None:
+        check_settings(settings, applied.ref.settings if applied else None, place=store.uri)
     number = applied.ref.number if applied else 0
     digest = applied.ref.digest if applied else None
     if requirements.applied_number in (None, number) and requirements.applied_digest in (None, digest):

@@ -25,6 +25,13 @@ def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[Table
     return handle, masked_by(handle.spec, named.declared)
 
 
+def schedulable(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
+    """The table, to leave a plan on its timeline: with the target's settings allowed and applied."""
+    from parquetry.cli.workspaces import table_in_force
+
+    return table_in_force(request, table, applied=applied).open()
+
+
 def due_of(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:
     """What a run would rewrite now, within the target's budget; nothing is written, no JVM starts."""
     from parquetry.runtime.clustering_due import due_clustering

@@ -55,4 +55,4 @@ def command(
         layouts=read_layouts(states),
     )
     output.show(DiffView(), diff)
-    return DIFFERENT if detailed_exitcode and diff.tables else 0
+    return DIFFERENT if detailed_exitcode and not diff.is_empty else 0

@@ -11,7 +11,8 @@ from parquetry.cli.plan_words import classes_text, small_words, value_text
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.plan import Change
 from parquetry.compiler.plan_codec import changes_json
-from parquetry.compiler.spec_diff import Estimate, Fate, SpecDiff, TableDiff
+from parquetry.compiler.spec_diff import Estimate, Fate, SpecDiff, TableDiff, TargetDiff
+from parquetry.compiler.target_changes import target_name
 from parquetry.runtime.codec import to_json_value
 
 
@@ -21,20 +22,42 @@ class DiffView:
     def text(self, outcome: SpecDiff, paint: Paint) -> str:
         """A block per table, then how many there are of each class."""
         head = paint.dim(f"project {outcome.project}, target {outcome.target}, against {outcome.base}")
-        blocks = ["\n".join(_table(table, outcome.target, paint)) for table in outcome.tables]
+        blocks = ["\n".join(_target(target, paint)) for target in outcome.targets]
+        if outcome.default_target is not None:
+            blocks.insert(
+                0, "\n".join([f"{paint.warn('~')} project", *_change(outcome.default_target, paint)])
+            )
+        blocks += ["\n".join(_table(table, outcome.target, paint)) for table in outcome.tables]
         return "\n\n".join([head, *blocks, paint.bold(_summary(outcome))])
 
     def json(self, outcome: SpecDiff) -> Any:
         """Every field; the class of a table and of a change is under ``class``."""
         document: dict[str, Any] = to_json_value(outcome)
         document["tables"] = [_json(table) for table in outcome.tables]
+        document["targets"] = [_json(target) for target in outcome.targets]
+        if outcome.default_target is not None:
+            document["default_target"] = changes_json((outcome.default_target,))[0]
         return document
 
 
-def _json(table: TableDiff) -> dict[str, Any]:
+def _json(table: TableDiff | TargetDiff) -> dict[str, Any]:
     document: dict[str, Any] = to_json_value(table)
     shown = {"class" if key == "change_class" else key: value for key, value in document.items()}
     return shown | {"changes": changes_json(table.changes)}
+
+
+def _target(target: TargetDiff, paint: Paint) -> Iterator[str]:
+    name = paint.bold(target_name(target.target))
+    match target.fate:
+        case Fate.ADDED:
+            yield f"{paint.good('+')} {name}  new target"
+        case Fate.REMOVED:
+            yield f"{paint.dim('-')} {name}  target is gone"
+        case Fate.CHANGED:
+            yield f"{paint.warn('~')} {name}  {classes_text(target.change_class, target.changes)}"
+    yield from (line for change in target.changes for line in _change(change, paint))
+    for path in target.unallowed:
+        yield f"    {paint.bad('blocked')}: {path} needs an allow entry under {target_name(target.target)}"
 
 
 def _table(table: TableDiff, target: str, paint: Paint) -> Iterator[str]:
@@ -84,14 +107,16 @@ def _estimate(estimate: Estimate) -> Iterator[str]:
 
 
 def _summary(diff: SpecDiff) -> str:
-    if not diff.tables:
+    if diff.is_empty:
         tables = f": {count(diff.unchanged, 'table')} unchanged" if diff.unchanged else ""
         return f"No differences{tables}."
     words = {Fate.ADDED: "create", Fate.REMOVED: "forget"}
     kinds = Counter(
         words.get(table.fate) or classes_text(table.change_class, table.changes) for table in diff.tables
     )
-    parts = [f"{number} {kind}" for kind, number in sorted(kinds.items())]
+    parts = [count(len(diff.targets), "target")] if diff.targets else []
+    parts += ["default target"] if diff.default_target is not None else []
+    parts += [f"{number} {kind}" for kind, number in sorted(kinds.items())]
     if diff.unchanged:
         parts.append(f"{diff.unchanged} unchanged")
     return f"{', '.join(parts)}."

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parquetry.cli.plan_commands import carried_by, told
-from parquetry.cli.plan_words import kind_of, summary, value_text
+from parquetry.cli.plan_words import kind_of, shown_actions, summary, value_text
 from parquetry.compiler.plan import Change, Plan
+from parquetry.compiler.target_changes import target_name
 from parquetry.project.workflow_commands import workflow_command
 
 _PARTS = 3
@@ -31,7 +32,10 @@ def _lines(plan: Plan, prefix: str) -> Iterator[str]:
     for warning in plan.evidence.warnings:
         title = f"{warning.table} {warning.code}"
         yield _command("warning", there(warning.origin), title, warning.message)
-    for action in plan.intent.actions:
+    for entry in plan.intent.target_changes:
+        title = f"{target_name(plan.intent.target)} {entry.change.change_class}"
+        yield _command("notice", there(entry.change.origin), title, _change(entry.change))
+    for action in shown_actions(plan):
         if not action.changes:
             title = f"{action.table} {kind_of(action)}"
             yield _command("notice", None, title, f"{action.table} at {action.location}")

@@ -14,24 +14,30 @@ from parquetry.cli.plan_words import (
     place_lines,
     query_note,
     query_rows,
+    shown_actions,
     sql_lines,
     steps_line,
     summary,
+    target_groups,
+    target_kind,
     value_text,
 )
+from parquetry.compiler.changes import highest
 from parquetry.compiler.plan import Action, Blocked, Change, Plan
 from parquetry.compiler.plan_page import Card, bars, plan_page, render_page
-from parquetry.compiler.review import yaml_diff
+from parquetry.compiler.review import settings_diff, yaml_diff
+from parquetry.compiler.target_changes import target_name
 
 
 def render_html(plan: Plan) -> str:
     """The plan as one self-contained page."""
     plan = told(plan, carried_by(plan))
     blocked = (_blocked(entry, plan) for entry in plan.intent.blocked)
-    actions = (_action(action, plan) for action in plan.intent.actions)
+    target = (_target(plan),) if plan.intent.target_changes else ()
+    actions = (_action(action, plan) for action in shown_actions(plan))
     page = plan_page(
         plan,
-        (*blocked, *actions),
+        (*blocked, *target, *actions),
         blocked=blocked_text(plan),
         summary=summary(plan),
         due=tuple(due_entries(plan)),
@@ -39,6 +45,19 @@ def render_html(plan: Plan) -> str:
         commands=commands_again(plan),
     )
     return render_page(page)
+
+
+def _target(plan: Plan) -> Card:
+    changes = tuple(entry.change for entry in plan.intent.target_changes)
+    tables = [f"{', '.join(c.path for c in found)}: {text}" for found, text in target_groups(plan)]
+    return Card(
+        name=target_name(plan.intent.target),
+        kind=target_kind(plan),
+        css=str(highest(changes)),
+        notes=(*_notes(changes), *tables),
+        origins=_origins(changes),
+        diff=settings_diff(changes),
+    )
 
 
 def _action(action: Action, plan: Plan) -> Card:

@@ -23,14 +23,19 @@ from parquetry.cli.plan_words import (
     place_lines,
     query_note,
     query_rows,
+    shown_actions,
     sql_lines,
     steps_line,
     summary,
+    target_groups,
+    target_kind,
     value_text,
 )
 from parquetry.cli.views import count
+from parquetry.compiler.changes import highest
 from parquetry.compiler.plan import Action, Blocked, Change, Plan, TableFigures
-from parquetry.compiler.review import yaml_diff
+from parquetry.compiler.review import settings_diff, yaml_diff
+from parquetry.compiler.target_changes import target_name
 
 _ROOM_FOR_NOTE = 200
 _NOT_IN_MARKERS = re.compile(r"[^\w-]+")
@@ -58,7 +63,9 @@ def render_markdown(plan: Plan, *, max_bytes: int) -> str:
     top += f"### parquetry plan for {code(intent.target)}{blocked_by}: {inline(summary(plan))}\n"
     footer = _footer(plan, room=max_bytes // 2)
     room = max_bytes - _size(top) - _size(footer) - _ROOM_FOR_NOTE
-    rows, rows_left = _fitting([_row(action, plan) for action in intent.actions], room - _size(_HEADER))
+    rows, rows_left = _fitting(
+        [*_target_row(plan), *(_row(action, plan) for action in shown_actions(plan))], room - _size(_HEADER)
+    )
     table = f"\n{_HEADER}{''.join(rows)}" if rows else ""
     room -= _size(table)
     blocked, blocked_left = _fitting([_blocked(entry, plan) for entry in intent.blocked], room)
@@ -85,6 +92,25 @@ def _row(action: Action, plan: Plan) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
+def _target_row(plan: Plan) -> Iterator[str]:
+    changes = plan.intent.target_changes
+    if changes:
+        fields = count(len(changes), "setting")
+        cells = (code(target_name(plan.intent.target)), fields, target_kind(plan), "", "", "", "")
+        yield f"| {' | '.join(cells)} |\n"
+
+
+def _target_section(plan: Plan) -> Iterator[_Section]:
+    parts = []
+    for changes, tables in target_groups(plan):
+        lines = (f"{sign}{text}" for sign, text in settings_diff(changes))
+        parts += [fenced("\n".join(lines), "diff"), *_changes(changes), f"{inline(tables)}\n"]
+    if parts:
+        title = f"{code_html(target_name(plan.intent.target))}: {target_kind(plan)}"
+        rank = highest(entry.change for entry in plan.intent.target_changes).rank
+        yield _Section(rank, "\n" + _details(title, "\n".join(parts)))
+
+
 def _blocked(blocked: Blocked, plan: Plan) -> str:
     carried = carried_by(plan)
     lines = [
@@ -108,7 +134,8 @@ def _warnings(plan: Plan) -> Iterator[str]:
 
 
 def _sections(plan: Plan) -> Iterator[_Section]:
-    for action in plan.intent.actions:
+    yield from _target_section(plan)
+    for action in shown_actions(plan):
         parts = [f"{inline(line)}\n" for line in place_lines(action)]
         said = (*sql_lines(action, plan), steps_line(action))
         parts += [_diff(action), *_changes(action.changes), *(f"{inline(line)}\n" for line in said)]

@@ -25,9 +25,12 @@ from parquetry.cli.plan_words import (
     kind_of,
     place_lines,
     query_lines,
+    shown_actions,
     sql_lines,
     steps_line,
     summary,
+    target_groups,
+    target_kind,
     value_text,
 )
 from parquetry.cli.scope_choice_view import scope_lines
@@ -35,7 +38,6 @@ from parquetry.compiler.plan import (
     Action,
     Blocked,
     Change,
-    ChangeClass,
     Plan,
     PlanWarning,
     RecipeStep,
@@ -43,6 +45,7 @@ from parquetry.compiler.plan import (
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_json
+from parquetry.compiler.target_changes import target_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,9 @@ class PlanView:
         """Actions, then what is blocked, warnings, the summary, and the next command."""
         outcome = told(outcome, self.carried)
         lines = [_headline(outcome, paint), ""]
-        for action in outcome.intent.actions:
+        if outcome.intent.target_changes:
+            lines += [*_target(outcome, paint), ""]
+        for action in shown_actions(outcome):
             lines += [*_action(action, outcome, paint), ""]
         for blocked in outcome.intent.blocked:
             lines += [*_blocked(blocked, paint, self.carried), ""]
@@ -81,6 +86,8 @@ class PlanView:
 
     def _next(self, plan: Plan) -> list[str]:
         if plan.intent.blocked:
+            if any(blocked.is_of_target for blocked in plan.intent.blocked):
+                return ["Next: resolve what is blocked."]
             return ["Next: resolve what is blocked, or leave these tables out with --exclude."]
         if plan.intent.actions and plan.evidence.options.base is not None:
             return ["Next: read what changes; it is applied once it is merged."]
@@ -116,6 +123,13 @@ def _action(action: Action, plan: Plan, paint: Paint) -> Iterator[str]:
     for line in sql_lines(action, plan):
         yield from _wrapped(line)
     yield f"    {steps_line(action)}"
+
+
+def _target(plan: Plan, paint: Paint) -> Iterator[str]:
+    yield f"{paint.warn('~')} {paint.bold(target_name(plan.intent.target))}  {target_kind(plan)}"
+    for changes, tables in target_groups(plan):
+        yield from _change_lines(changes, paint)
+        yield from _wrapped(tables)
 
 
 def _sign(action: Action, paint: Paint) -> str:
@@ -216,5 +230,5 @@ def _live(change: Change) -> str:
 
 
 def _place(change: Change) -> str:
-    kind = change.code if change.change_class is ChangeClass.BREAKING else ""
+    kind = change.code if change.needs_leave else ""
     return "  ".join(word for word in (change.origin or "", kind) if word)

@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 
 from parquetry import shell
 from parquetry.cli.views import count, human_size
-from parquetry.compiler.changes import CODES
+from parquetry.compiler.changes import CODES, highest
 from parquetry.compiler.plan import (
     Action,
     Change,
@@ -42,8 +42,35 @@ def classes_text(reach: ChangeClass, changes: Iterable[Change]) -> str:
 
 def blocked_text(plan: Plan) -> str:
     """That the plan may not be applied, for its first line; empty where it may."""
-    number = len(plan.intent.blocked)
-    return f"blocked by {count(number, 'table')}" if number else ""
+    number = sum(not blocked.is_of_target for blocked in plan.intent.blocked)
+    by = [f"target {plan.intent.target}"] if number < len(plan.intent.blocked) else []
+    by += [count(number, "table")] if number else []
+    return f"blocked by {' and '.join(by)}" if by else ""
+
+
+def shown_actions(plan: Plan) -> tuple[Action, ...]:
+    """The actions that say something of their own: tables that only record the target's settings do not."""
+    return tuple(action for action in plan.intent.actions if not action.is_of_target)
+
+
+def target_kind(plan: Plan) -> str:
+    """The classes of the target's changes, such as ``executes + policy``."""
+    changes = [entry.change for entry in plan.intent.target_changes]
+    return classes_text(highest(changes), changes)
+
+
+def target_groups(plan: Plan) -> list[tuple[tuple[Change, ...], str]]:
+    """The changed settings of the target, those of the same tables together, and which tables these are."""
+    groups: dict[tuple[str, ...], list[Change]] = {}
+    for entry in plan.intent.target_changes:
+        groups.setdefault(entry.tables, []).append(entry.change)
+    return [(tuple(changes), _tables_text(tables)) for tables, changes in groups.items()]
+
+
+def _tables_text(tables: tuple[str, ...]) -> str:
+    more = "" if len(tables) <= _SHOWN else f" and {len(tables) - _SHOWN} more"
+    names = f"{', '.join(tables[:_SHOWN])}{more}"
+    return f"apply records it in {count(len(tables), 'table')}: {names}"
 
 
 def step_line(step: Step) -> str:
@@ -234,7 +261,7 @@ def files_line(figures: TableFigures) -> str:
 
 def change_notes(change: Change) -> list[str]:
     """What is said of a change besides its values and its place."""
-    notes = [change.code] if change.change_class is ChangeClass.BREAKING else []
+    notes = [change.code] if change.needs_leave else []
     if change.undeclared is not None:
         notes.append(change.undeclared)
     if change.allowed is not None:
@@ -284,12 +311,15 @@ def drift_line(plan: Plan) -> str:
 def summary(plan: Plan) -> str:
     """How many tables of each kind: ``1 blocked, 2 evolve + policy, 4 unchanged.`` is an example."""
     intent = plan.intent
-    unchanged = plan.evidence.tables - len(intent.actions) - len(intent.blocked)
+    blocked = sum(not entry.is_of_target for entry in intent.blocked)
+    unchanged = plan.evidence.tables - len(intent.actions) - blocked
     if plan.is_empty:
         return f"No changes: {count(plan.evidence.tables, 'table')} as declared."
     ranks = {kind_of(action): action.change_class.rank for action in intent.actions}
     kinds = Counter(kind_of(action) for action in intent.actions)
     parts = [f"{number} {kind}" for kind, number in sorted(kinds.items(), key=lambda item: ranks[item[0]])]
-    if intent.blocked:
-        parts.insert(0, f"{len(intent.blocked)} blocked")
+    if blocked:
+        parts.insert(0, f"{blocked} blocked")
+    if blocked < len(intent.blocked):
+        parts.insert(0, f"target {intent.target} blocked")
     return f"{', '.join(parts)}, {unchanged} unchanged."

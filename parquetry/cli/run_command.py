@@ -38,6 +38,10 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
             diagnose=diagnosed,
             applied=applied,
         )
+    if result.unapplied:
+        output.note(
+            f"used as declared, not applied yet: {'; '.join(result.unapplied)}; `parquetry apply` records it"
+        )
     output.show(RunView(), result)
     for outcome in result.reasons:
         name = f"{outcome.table} {outcome.name}"

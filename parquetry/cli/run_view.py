@@ -27,6 +27,7 @@ class RunView:
         """The run's id and one entry per job."""
         return {
             "run_id": outcome.run_id,
+            "unapplied": list(outcome.unapplied),
             "jobs": [
                 {
                     "table": o.table,

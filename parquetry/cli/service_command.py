@@ -148,8 +148,8 @@ def cluster_table(
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
     if schedule:
-        handle, shown_by = clustering.opened(request, table, applied=applied)
-        planned = clustering.schedule(request, table, handle)
+        shown_by = clustering.opened(request, table, applied=applied)[1]
+        planned = clustering.schedule(request, table, clustering.schedulable(request, table, applied=applied))
         output.show(ScheduledView(shown_by, verbose=output.verbose), planned)
     elif plan_only:
         handle, shown_by = clustering.opened(request, table, applied=True)
@@ -166,9 +166,9 @@ def cluster_table(
 
 def _opened(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
     """The table; what goes by no spec is done whichever is ``applied``."""
-    from parquetry.cli.workspaces import table_named
+    from parquetry.cli.workspaces import table_in_force
 
-    return table_named(request, table, applied=applied).open()
+    return table_in_force(request, table, applied=applied).open()
 
 
 def _report(output: Output, result: object) -> int:

@@ -132,6 +132,24 @@ def table_named(
     return NamedTable(store=store, declared=spec_of(declared), owner=owner)
 
 
+def table_in_force(request: ProjectRequest, table: str, *, applied: bool) -> NamedTable:
+    """As :func:`table_named`, for whoever changes the table.
+
+    UnappliedError where settings of the target execute and are not allowed, or not applied to the table.
+    """
+    from parquetry.compiler.settings_in_force import check_allowed, check_in_force
+    from parquetry.runtime.applied import read_applied
+
+    if is_location(table):
+        return table_named(request, table, applied=applied)
+    workspace = workspace_of(request)
+    check_allowed(workspace)
+    named = table_named(request, table, applied=applied)
+    record = read_applied(named.store)
+    check_in_force(workspace, workspace.table(table), None if record is None else record.ref)
+    return named
+
+
 def plan_for(
     request: ProjectRequest, *, due: bool, excluded: bool, untrusted: bool, base: str | None
 ) -> Plan:

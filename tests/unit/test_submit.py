@@ -36,7 +36,14 @@ SPARK = {
 @pytest.fixture
 def folder(tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
-    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": SPARK}})
+    settings = {
+        "spark.launcher": SPARK["launcher"],
+        "spark.master": SPARK["master"],
+        "spark.submit_args": SPARK["submit_args"],
+        "spark.conf.spark.a": "1",
+    }
+    allow = [{"setting": path, "value": value, "reason": "a test"} for path, value in settings.items()]
+    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": SPARK, "allow": allow}})
     return folder
 
 

@@ -1,0 +1,53 @@
+"""Whether jobs may use the settings of their target: those that execute have to be allowed and applied."""
+
+from __future__ import annotations
+
+from parquetry.compiler.errors import UnappliedError
+from parquetry.compiler.review import scalar
+from parquetry.compiler.target_changes import recorded_settings, setting_change, unallowed, unallowed_text
+from parquetry.compiler.workspace import Workspace
+from parquetry.project import ResolvedTable
+from parquetry.runtime.applied import AppliedRef
+from parquetry.runtime.target_settings import EXECUTES, setting_differences
+
+
+def check_allowed(workspace: Workspace) -> None:
+    """UnappliedError where the target has settings that execute and that it does not allow; asks no table.
+
+    What is read over an endpoint cannot say whether that may be used.
+    """
+    target = workspace.project.target
+    found = unallowed(target.declared)
+    if found:
+        places = ", ".join(f"{setting.origin} {setting.path}" for setting in found)
+        paths = tuple(setting.path for setting in found)
+        raise UnappliedError(
+            f"{EXECUTES} {places}: it can have other code carried out, or rows and credentials sent "
+            f"somewhere else, and is not allowed; {unallowed_text(target.name, target.declared, paths)}, "
+            "then `parquetry plan` and `parquetry apply`"
+        )
+
+
+def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedRef | None) -> tuple[str, ...]:
+    """What may be used although it is not applied to the table: settings with both values, in words.
+
+    UnappliedError where one of them executes.
+    """
+    target = workspace.project.target
+    before = None if applied is None else applied.settings
+    harmless = []
+    for difference in setting_differences(recorded_settings(target.declared), before):
+        change = setting_change(difference, target.declared)
+        words = f"{change.path} is {_shown(change.new)}, applied is {_shown(change.old)}"
+        if difference.executes:
+            raise UnappliedError(
+                f"{EXECUTES} {change.origin}: {words} to table {table.name}; it can have other code carried "
+                f"out, or rows and credentials sent somewhere else: review it with `parquetry plan --target "
+                f"{target.name}`, then `parquetry apply --target {target.name}`"
+            )
+        harmless.append(words)
+    return tuple(harmless)
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else scalar(value)

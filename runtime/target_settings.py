@@ -1,0 +1,164 @@
+"""The settings of a target that act on jobs: how Spark starts, how storage is reached, what is rewritten.
+
+They are plain JSON by dotted path (``spark.conf.spark.executor.memory``, ``storage.endpoint_url``). A value
+that reads an environment is its template, and passwords that are written out are ``***``.
+
+A setting *executes* when it can have other code carried out, or rows and credentials sent somewhere else.
+What is known to do neither is listed here; everything else executes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.job import canonical_json
+
+Settings = Mapping[str, Any]
+
+EXECUTES: Final = "SC702"
+"""The code of a change of what executes."""
+
+_CONF: Final = "spark.conf."
+
+_MEASURED: Final = re.compile(
+    r"""spark\.(
+      (driver|executor)\.(memory|memoryOverhead|memoryOverheadFactor|minMemoryOverhead|cores)
+    | driver\.maxResultSize
+    | executor\.(instances|heartbeatInterval|pyspark\.memory)
+    | cores\.max | default\.parallelism | task\.(cpus|maxFailures) | stage\.maxConsecutiveAttempts
+    | dynamicAllocation\.(enabled | (min|max|initial)Executors | executorAllocationRatio
+        | (executorIdle|cachedExecutorIdle|schedulerBacklog|sustainedSchedulerBacklog)Timeout
+        | shuffleTracking\.(enabled|timeout))
+    | memory\.(fraction | storageFraction | offHeap\.(enabled|size))
+    | network\.timeout(Interval)? | rpc\.(askTimeout|lookupTimeout|message\.maxSize)
+    | locality\.wait(\.(process|node|rack))?
+    | speculation(\.(interval|multiplier|quantile))?
+    | (broadcast|rdd|shuffle|shuffle\.spill)\.compress | broadcast\.blockSize
+    | shuffle\.(file\.buffer | io\.(maxRetries|retryWait) | sort\.bypassMergeThreshold)
+    | kryoserializer\.buffer(\.max)? | reducer\.(maxSizeInFlight|maxReqsInFlight)
+    | cleaner\.periodicGC\.interval | ui\.showConsoleProgress
+    | sql\.shuffle\.partitions | sql\.autoBroadcastJoinThreshold | sql\.broadcastTimeout
+    | sql\.adaptive\.(enabled | advisoryPartitionSizeInBytes | autoBroadcastJoinThreshold
+        | maxShuffledHashJoinLocalMapThreshold | localShuffleReader\.enabled
+        | coalescePartitions\.(enabled|parallelismFirst|minPartitionSize|minPartitionNum|initialPartitionNum)
+        | skewJoin\.(enabled|skewedPartitionFactor|skewedPartitionThresholdInBytes)
+        | optimizeSkewsInRebalancePartitions\.enabled | rebalancePartitionsSmallPartitionFactor)
+    | sql\.files\.(maxPartitionBytes|openCostInBytes|minPartitionNum|maxPartitionNum)
+    | sql\.sources\.parallelPartitionDiscovery\.(threshold|parallelism)
+    | sql\.execution\.arrow\.(maxRecordsPerBatch|maxBytesPerBatch)
+    | sql\.inMemoryColumnarStorage\.(batchSize|compressed)
+    | sql\.parquet\.(filterPushdown | enableVectorizedReader | columnarReaderBatchSize | aggregatePushdown)
+    | hadoop\.fs\.s3a\.(connection\.(maximum|timeout|establish\.timeout) | threads\.max | attempts\.maximum
+        | retry\.limit | multipart\.(size|threshold) | block\.size | readahead\.range | path\.style\.access)
+    )""",
+    re.VERBOSE,
+)
+"""Spark properties of numbers, sizes, durations and flags: those values name no code and no place."""
+
+_MEASURE: Final = re.compile(r"-?\d{1,18}(\.\d{1,18})?[A-Za-z]{0,3}|true|false", re.ASCII | re.IGNORECASE)
+
+_WORDS: Final[Mapping[str, re.Pattern[str]]] = {
+    "spark.io.compression.codec": re.compile(r"lz4|lzf|snappy|zstd"),
+    "spark.sql.parquet.compression.codec": re.compile(r"none|uncompressed|snappy|gzip|lz4|zstd"),
+    "spark.scheduler.mode": re.compile(r"FIFO|FAIR"),
+    "spark.log.level": re.compile(r"ALL|DEBUG|ERROR|FATAL|INFO|OFF|TRACE|WARN"),
+}
+
+_STORAGE_MEASURED: Final = re.compile(
+    r"""storage\.(anon | requester_pays | default_block_size | default_fill_cache | max_concurrency
+    | config_kwargs\.(connect_timeout | read_timeout | max_pool_connections
+        | retries\.(max_attempts|total_max_attempts)))""",
+    re.VERBOSE,
+)
+_REGION: Final = re.compile(r"storage\.client_kwargs\.region(_name)?")
+_REGION_NAME: Final = re.compile(r"[a-z]{2}(-[a-z]{1,12}){1,3}-\d{1,2}")
+_CREDENTIAL: Final = re.compile(
+    r"storage\.(key|secret|token|username|password)"
+    r"|spark\.conf\.spark\.hadoop\.fs\.s3a\.(access\.key|secret\.key|session\.token)"
+)
+"""What somebody is known by: with another's, reads and writes of the same places are refused."""
+
+_LOCAL_MASTER: Final = re.compile(r"local(\[(\d{1,4}|\*)(,\d{1,4})?\])?")
+_READ_WHOLE: Final = re.compile(
+    r"""\{\{ \s* env_var\( \s* ['"]\w+['"] \s* (,\s* (?:'(?P<one>[^'"\\{}]*)'|"(?P<two>[^'"\\{}]*)") \s*)? \)
+    \s* \}\}""",
+    re.VERBOSE | re.ASCII,
+)
+"""A value that the environment gives as a whole, which no branch can change; its default can be changed."""
+
+
+def executes(path: str, value: Any) -> bool:
+    """Whether the setting at a path has other code carried out, or something sent elsewhere; None is none."""
+    if value is None or path.startswith(("budget.", "protect")) or _CREDENTIAL.fullmatch(path):
+        return False
+    text = _text(value)
+    read = _READ_WHOLE.fullmatch(text)
+    if read is not None and _allowed_value(path) is not None:
+        default = read["one"] if read["one"] is not None else read["two"]
+        return default is not None and executes(path, default)
+    shape = _allowed_value(path)
+    return shape is None or shape.fullmatch(text) is None
+
+
+def _allowed_value(path: str) -> re.Pattern[str] | None:
+    """What a value has to look like to be harmless; None where none is."""
+    if path == "spark.master":
+        return _LOCAL_MASTER
+    if path == "spark.launcher":
+        return re.compile("in-process")
+    if path.startswith(_CONF):
+        key = path.removeprefix(_CONF)
+        return _MEASURE if _MEASURED.fullmatch(key) else _WORDS.get(key)
+    if _STORAGE_MEASURED.fullmatch(path):
+        return _MEASURE
+    return _REGION_NAME if _REGION.fullmatch(path) else None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingDifference:
+    """A setting whose declared value is not the one that is applied; None is none."""
+
+    path: str
+    declared: Any
+    applied: Any
+
+    @property
+    def executes(self) -> bool:
+        """Whether the change of it may have other code carried out, or something sent elsewhere."""
+        return executes(self.path, self.declared) or executes(self.path, self.applied)
+
+
+def setting_differences(declared: Settings, applied: Settings | None) -> tuple[SettingDifference, ...]:
+    """What differs, by path; where nothing was recorded nothing is applied."""
+    before = applied or {}
+    return tuple(
+        SettingDifference(path=path, declared=declared.get(path), applied=before.get(path))
+        for path in sorted(declared.keys() | before.keys())
+        if not same_setting(declared.get(path), before.get(path))
+    )
+
+
+def same_setting(one: Any, other: Any) -> bool:
+    """Whether they are the same JSON: 1 and true are not."""
+    return canonical_json(one) == canonical_json(other)
+
+
+def check_settings(declared: Settings, applied: Settings | None, *, place: str) -> None:
+    """StalePlanError where what executes is not what was applied to the table at ``place``."""
+    found = [difference.path for difference in setting_differences(declared, applied) if difference.executes]
+    if found:
+        raise StalePlanError(
+            f"{EXECUTES} {place}: the target's {', '.join(found)} can have other code carried out, or rows "
+            "sent somewhere else, and is not what is applied to the table; `parquetry plan` shows it and "
+            "`parquetry apply` records it"
+        )
