@@ -103,6 +103,20 @@ def test_a_secret_is_part_of_no_place(shop, listener, command, name):
     assert listener.connections == 0
 
 
+def test_a_credential_that_is_not_declared_is_shown_nowhere(shop):
+    keys = {"key": "{{ env_var('AWS_ACCESS_KEY_ID') }}", "secret": "a{{ env_var('AWS_SECRET_ACCESS_KEY') }}"}
+    more = {"token": "{{ env_var('PIN') }}", "client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}}
+    conf = {"spark.my.setting": "{{ env_var('AWS_SESSION_TOKEN') }}"}
+    shop.project(targets={"dev": {"warehouse": "s3://lake", "storage": keys | more, "spark": {"conf": conf}}})
+    for command in (["plan"], ["compile"], ["doctor"], ["run"]):
+        done = parquetry(*command, "-p", shop.root, **SECRETS)
+        assert done.returncode == (0 if command == ["compile"] else 1), done.stderr
+        assert shown(done, shop) == [], command
+    job = json.loads((shop.root / "target/jobs/orders/create.json").read_text())
+    assert job["storage"]["token"] == {"environment_text": "${PIN}"}
+    assert job["spark"]["conf"]["spark.my.setting"] == {"environment_text": "${AWS_SESSION_TOKEN}"}
+
+
 def git(folder, *words):
     identity = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
     command = ["git", "-C", str(folder.root), *identity, *words]
