@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import BlockedPlanError
+from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.known_locations import remember
 from parquetry.compiler.plan import Action, Plan, Step
 from parquetry.compiler.target_changes import recorded_settings
@@ -95,17 +96,21 @@ def check_fits(plan: Plan, workspace: Workspace) -> None:
 def by_intent_alone(plan: Plan, workspace: Workspace, *, name: str) -> Plan:
     """The saved plan that was approved by its id, with the checked-out commit in place of the file's.
 
-    The id covers neither: whoever may edit the file may write another commit into it, which applying records.
-    StalePlanError where the file's is not contained in the checked-out one, or no commit.
+    The id does not cover the file's, which whoever may edit the file can change, and applying records it.
+    StalePlanError where the checked-out commit does not contain it.
     """
     said = plan.intent.git_commit
-    if said is not None and (commit_named(said) is None or not workspace.tree.contains(said)):
+    if said is not None and not _holds(workspace.tree, said):
         raise StalePlanError(
             f"{name} was edited, or made from a commit that the checked-out one does not contain "
             f"({said[:12]}), and the plan's id, which was approved, does not cover the commit; approve the "
             "whole file by the digest in it, or apply without the file"
         )
     return replace(plan, intent=replace(plan.intent, git_commit=workspace.tree.commit))
+
+
+def _holds(tree: GitWorkTree, commit: str) -> bool:
+    return tree.commit is not None and commit_named(commit) is not None and tree.contains(commit)
 
 
 def apply_plan(

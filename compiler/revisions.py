@@ -66,7 +66,7 @@ def files_at(directory: Path, revision: str) -> dict[str, bytes]:
         raise _refused(
             revision, None, f"its specs have {sum(sizes):,} bytes, at most {_MOST_BYTES:,} are read"
         )
-    return dict(_contents(directory, entries))
+    return dict(_contents(directory, entries, revision))
 
 
 def load_known(
@@ -171,7 +171,7 @@ def _followed(directory: Path, tree: str, entries: list[_Entry], revision: str) 
         return entries
     _sizes(directory, links, revision)
     led = {}
-    for path, content in _contents(directory, links):
+    for path, content in _contents(directory, links, revision):
         there = normpath(join(dirname(path), content.decode("utf-8", "surrogateescape")))
         if there.startswith(("/", "..")) or "\0" in there:
             raise _refused(revision, path, "which is a link that leads out of the project", "copy the file")
@@ -213,10 +213,13 @@ def _sizes(directory: Path, entries: list[_Entry], revision: str) -> list[int]:
     return sizes
 
 
-def _contents(directory: Path, entries: list[_Entry]) -> Iterator[tuple[str, bytes]]:
+def _contents(directory: Path, entries: list[_Entry], revision: str) -> Iterator[tuple[str, bytes]]:
     """Path and content of entries whose sizes were looked at."""
-    rest = git(directory, "cat-file", "--batch", entered=_asked(entries)).output if entries else b""
-    position = 0
+    if not entries:
+        return
+    answer = git(directory, "cat-file", "--batch", entered=_asked(entries))
+    _check(answer, directory, revision)
+    rest, position = answer.output, 0
     for entry in entries:
         end = rest.index(b"\n", position)
         size = int(rest[position:end].split()[2])

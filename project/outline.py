@@ -5,15 +5,14 @@ Nothing is checked, rendered or reported. What cannot be read is left out.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
-from parquetry.project.document import MAX_BYTES
+from parquetry.project.folder import PROJECT_FILE, TABLES, FilesOnDisk
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -31,18 +30,19 @@ class Outline:
 
 def outline(root: Path) -> Outline:
     """The names that the files below ``root`` declare as they are written; none where there is no project."""
-    project = _mapping(root / "parquetry.yml")
-    files = sorted(_files(root / "tables"))
-    documents = [(path, _mapping(path)) for path in files]
+    files = FilesOnDisk(root.resolve())
+    project = _mapping(files, PROJECT_FILE)
+    paths = sorted(path for path in files.below(TABLES, []) if path.endswith(".yml"))
+    documents = [_mapping(files, path) for path in paths]
     targets = _names(project.get("targets"))
     settings = [project.get("defaults"), *(_at(project, "targets", name, "overrides") for name in targets)]
     variables = {
         *_names(project.get("vars")),
         *(name for target in targets for name in _names(_at(project, "targets", target, "vars"))),
     }
-    tags = {tag for part in (*settings, *(document for _, document in documents)) for tag in _tags(part)}
-    names = {document["name"] for _, document in documents if isinstance(document.get("name"), str)}
-    folders = {path.parent.relative_to(root).as_posix() for path in files}
+    tags = {tag for part in (*settings, *documents) for tag in _tags(part)}
+    names = {document["name"] for document in documents if isinstance(document.get("name"), str)}
+    folders = {PurePosixPath(path).parent.as_posix() for path in paths}
     return Outline(
         tables=tuple(sorted(names)),
         targets=tuple(sorted(targets)),
@@ -52,17 +52,13 @@ def outline(root: Path) -> Outline:
     )
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(place, name) for name in files if name.endswith(".yml") and not name.startswith("."))
-
-
-def _mapping(file: Path) -> Mapping[str, Any]:
+def _mapping(files: FilesOnDisk, path: str) -> Mapping[str, Any]:
+    data = files.read(path)
+    if not isinstance(data, bytes):
+        return {}
     try:
-        with file.open("rb") as stream:
-            document = yaml.load(stream.read(MAX_BYTES), Loader=_LOADER)  # noqa: S506  # a safe loader
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        document = yaml.load(data, Loader=_LOADER)  # noqa: S506  # a safe loader
+    except (ValueError, RecursionError, yaml.YAMLError):
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -86,6 +86,18 @@ def test_a_plan_approved_by_its_id_brings_no_commit(folder, saved):
     assert not folder.table.exists()
 
 
+def test_nor_where_no_commit_is_checked_out(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    saved = tmp_path / "plan.json"
+    assert run(folder, "plan", "--out", str(saved))[0] == 0
+    plan_id, _ = ids(saved)
+    before = saved.read_bytes()
+    edit(saved, "intent", git_commit="1" * 40)
+    assert run(folder, "apply", str(saved), "--approved", plan_id)[0] == 4
+    saved.write_bytes(before)
+    assert run(folder, "apply", str(saved), "--approved", plan_id)[0] == 0
+
+
 def test_what_is_recorded_is_the_checked_out_commit(folder, saved):
     plan_id, _ = ids(saved)
     planned = git(folder.root, "rev-parse", "HEAD")

@@ -353,3 +353,13 @@ def test_nothing_is_written_for_a_revision(folder, tmp_path, monkeypatch):
     assert PROJECT["name"] == "shop"
     assert run(folder, "diff", "--base", "HEAD")[0] == 0
     assert [*temporary.iterdir()] == []
+
+
+def test_an_object_that_is_spoilt(folder):
+    named = git(folder.root, "rev-parse", "HEAD:tables/orders.yml")
+    file = folder.root / ".git/objects" / named[:2] / named[2:]
+    file.chmod(0o644)
+    file.write_bytes(file.read_bytes()[:-20])
+    code, said = run(folder, "diff", "--base", "HEAD")
+    assert (code, "git cannot read revision 'HEAD'" in said) == (2, True)
+    assert "git fsck" in said

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.compiler.launch import launcher_for
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
+from parquetry.project.outline import outline
 from parquetry.runtime.spark_log import keep_log
 from tests.support.project_folder import ProjectFolder
 
@@ -200,9 +201,9 @@ def test_plans_below_target_are_saved_through_no_link(folder, outside, path):
     assert content(outside) == before
 
 
-def test_elsewhere_a_plan_is_saved_where_the_user_says(folder, outside):
-    (folder.root / "mine.json").symlink_to(outside / "mine.json")
-    assert run(folder, "plan", "--out", str(folder.root / "mine.json"))[0] == 0
+def test_elsewhere_a_plan_is_saved_where_the_user_says(folder, outside, tmp_path):
+    (tmp_path / "mine.json").symlink_to(outside / "mine.json")
+    assert run(folder, "plan", "--out", str(tmp_path / "mine.json"))[0] == 0
     assert (outside / "mine.json").exists()
 
 
@@ -248,3 +249,11 @@ def test_half_a_file_is_never_there(tmp_path, monkeypatch):
         place.write("a", "two")
     assert caught.value.filename == str(tmp_path / "a")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "one"}
+
+
+def test_shells_complete_no_words_of_other_files(folder, outside):
+    (outside / "more.yml").write_text("name: secret\ntags: [hidden]\n")
+    link(folder, "tables/more.yml", outside / "more.yml")
+    link(folder, "tables/deep", outside)
+    found = outline(folder.root)
+    assert (found.tables, found.tags, found.targets) == (("orders",), (), ("dev",))
