@@ -6,8 +6,10 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
+from parquetry import shell
 from parquetry.compiler.templating import environment
 from parquetry.compiler.words import format_size
+from parquetry.printable import one_line
 from parquetry.runtime.job import JobKind, JobPlan
 from parquetry.runtime.spec import Source
 
@@ -24,8 +26,7 @@ class ScriptContext:
     headline: str
     steps: tuple[str, ...]
     document: dict[str, Any]
-    file: str
-    package: str
+    command: str
     report: str | None
 
 
@@ -42,8 +43,7 @@ def render_job(job: JobPlan, *, file: str, package: str, report: str | None = No
         headline=_headline(job),
         steps=_steps(job, source),
         document=job.to_json(),
-        file=file,
-        package=package,
+        command=shell.line("spark-submit", "--py-files", package, file),
         report=report,
     )
     template = environment(literal=_literal, comment=_comment).get_template("job.py.j2")
@@ -66,7 +66,7 @@ def _literal(value: Any, depth: int = 0) -> str:
 
 def _comment(text: str) -> str:
     """Text that may stand in a comment or a docstring: one line, without quotes and backslashes."""
-    return " ".join(text.split()).replace("\\", "/").replace('"', "'")
+    return one_line(text).replace("\\", "/").replace('"', "'")
 
 
 def _headline(job: JobPlan) -> str:

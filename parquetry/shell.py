@@ -33,6 +33,11 @@ def pathspec(path: str) -> str:
     return f":(literal){path}" if path.startswith(":") or set(path) & set("*?[\\") else path
 
 
+def is_plain(word: str) -> bool:
+    """Whether a shell takes the word as it stands, and no command for an option."""
+    return shlex.quote(word) == word and place(word) == word
+
+
 def words_of(text: str) -> tuple[str, ...] | None:
     """The words of a command line, None where a quote in it does not end."""
     try:

@@ -12,7 +12,7 @@ from typing import Final, Self
 WRITE_TOKEN: Final = "0-0-0"  # noqa: S105 - part of a file name
 SUFFIX: Final = ".parquet"
 
-_NAME = re.compile(r"^(?P<id>[^_]+)_(?P<token>[^_.]+)_(?P<instant>[0-9]+)\.parquet$")
+_NAME = re.compile(r"^(?P<id>[^_]+)_(?P<token>[^_.]+)_(?P<instant>[0-9]+)\.parquet\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

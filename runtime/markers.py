@@ -18,8 +18,8 @@ from parquetry.runtime.storage import ObjectStore
 
 MARKER_FOLDER: Final = ".hoodie/.temp"
 
-_MARKER = re.compile(r"^(?P<path>.+)\.marker\.(?:CREATE|MERGE|APPEND)$")
-_BATCH_FILE = re.compile(r"^MARKERS[0-9]+$")
+_MARKER = re.compile(r"^(?P<path>.+)\.marker\.(?:CREATE|MERGE|APPEND)\Z")
+_BATCH_FILE = re.compile(r"^MARKERS[0-9]+\Z")
 
 
 class MarkerKind(StrEnum):

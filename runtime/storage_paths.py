@@ -8,7 +8,7 @@ import uuid
 from parquetry.runtime.errors import StorageError
 
 _GLOB_CHARACTERS = re.compile(r"([{}\[\]*?\\])")
-_TEMPORARY = re.compile(r"^\.(?P<name>[^.]+)\.[0-9a-f]{32}\.tmp$")
+_TEMPORARY = re.compile(r"^\.(?P<name>[^.]+)\.[0-9a-f]{32}\.tmp\Z")
 
 
 def checked_path(path: str, *, root: str, folder: bool = False) -> str:

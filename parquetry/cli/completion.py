@@ -1,6 +1,7 @@
 """What a shell offers for a word that is being typed: names of the project, read without checking it.
 
-Click calls these while the line is incomplete. They read files, print nothing and never fail.
+Click calls these while the line is incomplete. They read files, print nothing and never fail. A shell
+puts what is offered into the line as it is, so names that it would take for more than a word are left out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from parquetry import shell
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -62,4 +65,4 @@ def _beginning(incomplete: str, words: Iterable[str]) -> list[CompletionItem]:
 def _items(words: Iterable[str], *, kind: str = "plain") -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    return [CompletionItem(word, type=kind) for word in words]
+    return [CompletionItem(word, type=kind) for word in words if kind == "dir" or shell.is_plain(word)]

@@ -10,7 +10,7 @@ import html
 import re
 from typing import Final
 
-from parquetry.printable import one_line, visible
+from parquetry.printable import one_line, visible, without_commands
 
 _LEAST_FENCE: Final = 3
 _SPAN: Final = re.compile(r"`([^`]+)`|[^\s`]+|`+")
@@ -29,7 +29,7 @@ def code(text: str) -> str:
 
     What could be a mark were it not for the backticks around it has no backticks alone to rely on.
     """
-    text = one_line(text)
+    text = without_commands(one_line(text))
     if not text:
         return ""
     return code_html(text) if _RISKY.search(text) else f"`{text}`"
@@ -48,7 +48,7 @@ def inline(text: str) -> str:
 
 def fenced(text: str, language: str) -> str:
     """A block of code that nothing in the text can end."""
-    text = visible(text)
+    text = without_commands(visible(text))
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(_LEAST_FENCE, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}\n"

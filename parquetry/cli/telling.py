@@ -25,7 +25,9 @@ def tell(message: str, *, log_format: str, level: str = "info", **facts: Any) ->
         line = json_text({"time": now, "level": level, "message": message, **facts})
         click.echo(line, err=True)
     else:
-        click.echo(printable(f"error: {message}" if level == "error" else message), err=True)
+        # What goes on over several lines begins none that looks like one of ours.
+        said = "error: " + message.replace("\n", "\n  ") if level == "error" else message
+        click.echo(printable(said), err=True)
 
 
 def wanted_format(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> str:

