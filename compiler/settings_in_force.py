@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parquetry import shell
 from parquetry.compiler.errors import UnappliedError
 from parquetry.compiler.review import scalar
 from parquetry.compiler.target_changes import recorded_settings, setting_change, unallowed, unallowed_text
@@ -40,10 +41,12 @@ def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedR
         change = setting_change(difference, target.declared)
         words = f"{change.path} is {_shown(change.new)}, applied is {_shown(change.old)}"
         if difference.executes:
+            plan, apply = (
+                shell.named("parquetry", verb, "--target", target.name) for verb in ("plan", "apply")
+            )
             raise UnappliedError(
                 f"{EXECUTES} {change.origin}: {words} to table {table.name}; it can have other code carried "
-                f"out, or rows and credentials sent somewhere else: review it with `parquetry plan --target "
-                f"{target.name}`, then `parquetry apply --target {target.name}`"
+                f"out, or rows and credentials sent somewhere else: review it with {plan}, then {apply}"
             )
         harmless.append(words)
     return tuple(harmless)
