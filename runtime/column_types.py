@@ -15,6 +15,10 @@ AVRO_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """The names that Avro takes; the text of a struct quotes others."""
 
 _MAX_PRECISION = 38
+_MOST_DIGITS: Final = 9
+_LONGEST_SHOWN: Final = 200
+# Types come from tables too, where others can write them.
+_DEEPEST: Final = 100
 _TOKEN = re.compile(
     r"\s*(?:(?P<word>[^\s<>(),:`'\"]+)|`(?P<quoted>(?:[^`]|``)*)`|(?P<text>'(?:[^'\\]|\\.)*')|(?P<sign>[<>(),:]))"
 )
@@ -139,6 +143,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._depth = 0
         self._tokens: list[tuple[str, bool]] = []
         position = 0
         stripped = text.rstrip()
@@ -157,7 +162,15 @@ class _Parser:
         self._at = 0
 
     def type(self) -> ColumnType:
+        self._depth += 1
         word = self._take().lower()
+        if self._depth > _DEEPEST:
+            raise self._error(word, f"a type has at most {_DEEPEST} levels")
+        parsed = self._type(word)
+        self._depth -= 1
+        return parsed
+
+    def _type(self, word: str) -> ColumnType:
         match word:
             case "decimal" | "dec" | "numeric":
                 return self._decimal()
@@ -232,7 +245,7 @@ class _Parser:
 
     def _number(self) -> int:
         word = self._take()
-        if not (word.isascii() and word.isdigit()):
+        if not (word.isascii() and word.isdigit()) or len(word) > _MOST_DIGITS:
             raise self._error(word, "a number of digits was expected")
         return int(word)
 
@@ -251,4 +264,8 @@ class _Parser:
             raise self._error(taken, f"{sign!r} was expected there")
 
     def _error(self, token: str, remedy: str = "declare a Spark SQL type") -> InvalidDataError:
-        return InvalidDataError(f"type {self._text!r} is not understood at {token!r}: {remedy}")
+        return InvalidDataError(f"type {_cut(self._text)!r} is not understood at {_cut(token)!r}: {remedy}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."

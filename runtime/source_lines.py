@@ -18,12 +18,14 @@ from parquetry.runtime.spec import Column
 LOOKED_THROUGH_BYTES: Final = 64 * 1024**2
 """How much of a file is looked through for a line."""
 
+# Spark quotes values of files, which hold what others wrote: bounded, so that a long one takes no time.
 _VALUE = re.compile(
-    r"For input string: \"(?P<number>.*?)\"(?=\s|$| under)|Text '(?P<time>.*?)' could not be parsed"
-    r"|Fail to parse '(?P<old>.*?)' in the new parser"
+    r"For input string: \"(?P<number>.{0,1000}?)\"(?=\s|$| under)"
+    r"|Text '(?P<time>.{0,1000}?)' could not be parsed|Fail to parse '(?P<old>.{0,1000}?)' in the new parser"
 )
 _FIELD = re.compile(
-    r"Cannot parse the field name [`'\"]?(?P<field>.+?)[`'\"]? and the value [`'\"]?(?P<value>.*?)[`'\"]? "
+    r"Cannot parse the field name [`'\"]?(?P<field>.{1,1000}?)[`'\"]? and the value "
+    r"[`'\"]?(?P<value>.{0,1000}?)[`'\"]? "
     r"of the JSON token type (?P<shape>\w+)"
 )
 _BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}

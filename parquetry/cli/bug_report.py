@@ -16,10 +16,11 @@ from parquetry.runtime.quoting import MASK
 from parquetry.runtime.secret_values import without_secrets
 from parquetry.version import VERSION
 
+_LONGEST_LINE = 5_000
 _PACKAGES = ("pyspark", "pyarrow", "pandas", "numpy", "fastavro", "fsspec", "s3fs", "click", "pyyaml")
 # Folders of partitions, which may be personal, in the paths of files; a blank before a slash begins a path.
 _IN_PATH = re.compile(
-    r"(?<![\w.])([\w.]+)=[^/\n'\"]*"
+    r"(?<![\w.])([\w.]+)=[^/\n'\"]{0,1024}"
     r"(?=/(?:[^/\n]*[^/\s]/)*[^/\n]*\.(?:parquet|hoodie_partition_metadata))"
 )
 
@@ -35,7 +36,9 @@ def write_report(bug: BaseException, *, arguments: Sequence[str], environment: M
 
 def masked(text: str, environment: Mapping[str, str]) -> str:
     """The text with ``***`` for secrets and for partitions of files."""
-    return _IN_PATH.sub(rf"\1={MASK}", without_secrets(text, environment))
+    lines = without_secrets(text, environment).split("\n")
+    cut = (line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..." for line in lines)
+    return "\n".join(_IN_PATH.sub(rf"\1={MASK}", line) for line in cut)
 
 
 def _head(arguments: Sequence[str]) -> Iterator[str]:

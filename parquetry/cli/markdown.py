@@ -19,7 +19,7 @@ _MARK: Final = re.compile(r"[\\`*{}\[\]<>|~&@#$!^]|(?<![^\W_])_|_(?![^\W_])")
 _LEADS: Final = re.compile(r"://|www\.|mailto:|xmpp:|\bGH-\d|:[\w+-]+:|\b[0-9a-f]{7,40}\b", re.IGNORECASE)
 """What GitHub makes a link or a picture of: addresses, issues, emoji, commits."""
 _RISKY: Final = re.compile(r"[`|\\<>&@]|!\[|\][(\[:]|#\d|://|www\.|\bapproved\b", re.IGNORECASE)
-_ENDS: Final = re.compile(r"[.,;]*$")
+_ENDS: Final = ".,;"
 _BEGINS_BLOCK: Final = re.compile(r"[-+=]+|\d+[.)]")
 _ARROW: Final = "->"
 
@@ -65,6 +65,5 @@ def _word(found: re.Match[str]) -> str:
     as_code = code_html if "`" in beside else code
     if found[1] is not None:
         return as_code(found[1])
-    end = _ENDS.search(word)
-    assert end is not None, "it matches nothing too"
-    return f"{as_code(word[: end.start()])}{end[0]}"
+    body = word.rstrip(_ENDS)
+    return f"{as_code(body)}{word[len(body) :]}"

@@ -34,6 +34,7 @@ class Token:
     written: str
 
 
+_MOST_DIGITS = 100
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:
       (?P<text>'[^'\\]*'(?![ \t\r\n]*'))
@@ -70,7 +71,8 @@ def tokens(text: str) -> list[Token]:
 def number(written: str) -> int | float | Decimal | None:
     """The value of a numeric literal of Spark SQL.
 
-    None when it is no finite number, and for ``F``: with it Spark rounds the other side to a float.
+    None when it is no finite number or longer than any of Spark's, and for ``F``: with it Spark rounds the
+    other side to a float.
     """
     match = re.fullmatch(r"(?P<digits>.*?)(?P<suffix>BD|[LSYDF])?", written.upper())
     assert match is not None
@@ -81,7 +83,7 @@ def number(written: str) -> int | float | Decimal | None:
     elif suffix == "D" or (suffix is None and "E" in digits):
         double = float(digits)
         value = double if math.isfinite(double) else None
-    elif suffix != "F" and digits.isdecimal():
+    elif suffix != "F" and digits.isdecimal() and len(digits) <= _MOST_DIGITS:
         value = int(digits)
     return value
 

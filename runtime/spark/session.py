@@ -29,8 +29,9 @@ _GONE = re.compile(
 _NO_FILE = re.compile(
     r"(?<=FILE_NOT_EXIST\] ).*?File does not exist|(?<=PATH_NOT_FOUND\] ).*?(?=\. SQLSTATE|$)"
 )
+_LONGEST_LINE = 10_000
 _CUT = re.compile(r"CANNOT_READ_FILE_FOOTER|is not a Parquet file|Could not read footer")
-_FILE_READ = re.compile(r"(?:reading file|footer for file|file:) *'?(?P<file>[^\s',]+\.parquet)")
+_FILE_READ = re.compile(r"(?:reading file|footer for file|file:) *'?(?P<file>[^\s',]{1,4096}\.parquet)")
 _OURS = re.compile(r"parquetry\.(?:runtime\.)?errors\.(?P<name>\w+Error): (?P<message>.*)")
 _DATA_FAULTS = re.compile(
     r"ArithmeticException|ArrayIndexOutOfBoundsException|NumberFormatException|DateTimeException"
@@ -165,7 +166,7 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
             return kind(found["message"])
     if _GONE.search(text):
         line = next((line for line in text.splitlines() if _GONE.search(line)), text)
-        told = _NO_FILE.search(line)
+        told = _NO_FILE.search(line[:_LONGEST_LINE])
         said = " ".join((told[0] if told else line).split())
         return NotFoundError(f"{what}: {said}; run again, and read what is there now")
     if of_table and _CUT.search(text):

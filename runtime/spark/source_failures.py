@@ -20,8 +20,8 @@ from parquetry.runtime.source_lines import LOOKED_THROUGH_BYTES, Fault, find_fau
 from parquetry.runtime.spec import Column, Source
 
 _FILE = re.compile(
-    r"(?:reading file|footer for file|read file)[:\s]+(?P<file>[a-z0-9]+:/.+?)"
-    r"(?:\.(?=\s+[A-Z])|(?=\s+SQLSTATE)|\.?\s*$)",
+    r"(?:reading file|footer for file|read file)[:\s]+(?P<file>[a-z0-9]+:/.{1,4096}?)"
+    r"(?:\.(?=\s{1,9}[A-Z])|(?=\s{1,9}SQLSTATE)|\.?[^\S\n]{0,9}$)",
     re.MULTILINE,
 )
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )(?P<message>.+)$", re.MULTILINE)
