@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import traceback
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from tests.support.command_script import parquetry
+import parquetry as face
+from parquetry.runtime.spec import Column, TableSpec
+from tests.support.command_script import environment, parquetry
 from tests.support.project_folder import ProjectFolder
 from tests.support.secrets_seen import files_with
 
@@ -151,3 +156,42 @@ def test_without_personal_columns_values_and_traces_are_told(tmp_path):
     assert f"{VALUE}!" in errors["an error that a query raises"]
     assert VALUE in log_of(folder)
     assert "\u2063" not in str(errors) + log_of(folder)
+
+
+@pytest.mark.parametrize("program", ["python", "spark-submit"])
+def test_a_script_that_others_start_tells_no_row(program, tmp_path):
+    source, write = CASES["an error that a query raises"]
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables/orders.yml").unlink()
+    folder.write("tables/people.yml", table("people", source, COLUMNS))
+    assert parquetry("apply", "--auto-approve", "-q", "-p", folder.root).returncode == 0
+    assert parquetry("compile", "-q", "-p", folder.root).returncode == 0
+    (folder.root / "landing/people").mkdir()
+    write(folder.root / "landing/people/a")
+    done = subprocess.run(
+        [Path(sys.executable).parent / program, folder.root / "target/jobs/people/ingest_landing.py"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "[USER_RAISED_EXCEPTION] ***; mend the query or the data" in done.stdout + done.stderr
+    assert VALUE not in done.stdout + done.stderr
+
+
+def test_rows_of_python_are_in_no_error(spark, tmp_path):
+    columns = tuple(Column(name=c["name"], type=c["type"], pii=c.get("pii", False)) for c in COLUMNS)
+    people = face.create(tmp_path / "people", TableSpec(name="people", columns=columns, record_key=("id",)))
+    rows = [
+        spark.range(1).selectExpr("'x' AS id", f"CAST(raise_error('{VALUE}') AS string) AS name"),
+        pa.table({"id": ["x"], "score": [VALUE]}),
+        pa.table({"id": ["x"], "born": [VALUE]}),
+        pa.table({"id": ["x"], "score": pa.array([2**40], pa.int64())}).to_pandas(),
+    ]
+    for frame in rows:
+        with pytest.raises(Exception, match="rows") as failure:
+            people.upsert(frame)
+        told = "".join(traceback.format_exception(failure.value))
+        assert VALUE not in told
+        assert str(2**40) not in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
+import traceback
 from dataclasses import replace
 
 import pytest
@@ -37,11 +38,13 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.main import execute
 from parquetry.runtime.outcome import CommitResult, RetryWrite
 from parquetry.runtime.personal_data import (
+    failures_masked,
     masked_clustering,
     masked_commit,
     masked_message,
     masked_partition,
 )
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services import due
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import open_store
@@ -541,3 +544,28 @@ def test_findings_quote_the_words_of_other_tables(tmp_path):
     said = answered("validate", "-p", str(folder.root))
     assert "'5' does not fit after 'Rome'" in said
     assert "where: city = 'Rome' 5" in said
+
+
+def test_what_nobody_foresaw_is_told_by_its_class_alone():
+    personal = TableSpec(name="t", columns=(Column(name="id", type="string", pii=True),))
+    said = "[CAST_INVALID_INPUT] The value 'Ada'"
+    with pytest.raises(RuntimeError) as failure, failures_masked(personal):
+        raise ValueError(said)
+    assert "Ada" not in "".join(traceback.format_exception(failure.value))
+    assert str(failure.value).startswith("ValueError [CAST_INVALID_INPUT]: its message is left out")
+    with pytest.raises(OSError, match="full"), failures_masked(personal):
+        raise OSError(28, "full")
+    public = replace(personal, columns=(Column(name="id", type="string"),))
+    with pytest.raises(ValueError, match="Ada"), failures_masked(public):
+        raise ValueError("Ada")
+
+
+def test_failures_of_personal_tables_have_no_cause_and_no_words_of_libraries():
+    personal = TableSpec(name="t", columns=(Column(name="id", type="string", pii=True),))
+    public = replace(personal, columns=(Column(name="id", type="string"),))
+    quoted = of_library("[X_Y] value 'Ada'")
+    for spec, said in ((personal, "rows: [X_Y] ***; mend"), (public, "rows: [X_Y] value 'Ada'; mend")):
+        with pytest.raises(InvalidDataError) as failure, failures_masked(spec):
+            raise InvalidDataError(f"rows: {quoted}; mend") from ValueError("Ada")
+        assert str(failure.value) == said
+        assert (failure.value.__cause__ is None) is (spec is personal)

@@ -122,6 +122,16 @@ print("the key is hunter22", file=sys.stderr)
     assert modes == {0o600}
 
 
+def test_what_is_said_of_personal_rows_is_left_out_of_the_log(folder, submit, monkeypatch):
+    job = ingest(folder)
+    columns = tuple(replace(column, pii=True) for column in job.spec.columns)
+    body = "print('Zelda', file=sys.stderr, flush=True); print('java.io.IOException: Zelda'); sys.exit(7)"
+    pretending(folder, monkeypatch, body)
+    with pytest.raises(JobFailedError, match="ended with 7"):
+        submit(replace(job, spec=replace(job.spec, columns=columns)))
+    assert (submit.folder / "spark.log").read_text() == "orders ingest_landing: java.io.IOException: ***\n"
+
+
 def test_the_zip_holds_the_runtime_and_the_face_alike_every_time(tmp_path):
     first, second = (write_package(ConfinedFolder(tmp_path), name) for name in ("a.zip", "b/b.zip"))
     assert first.read_bytes() == second.read_bytes()
