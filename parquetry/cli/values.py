@@ -10,6 +10,8 @@ import copy
 import dataclasses
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
+from operator import is_
 from typing import Any, TypeVar
 
 from parquetry.printable import quoted
@@ -22,40 +24,46 @@ def shown_values(outcome: _Outcome) -> _Outcome:
 
     The same object where there is no such text. Errors in it stay as they are.
     """
-    shown: _Outcome = _shown(outcome)
+    shown: _Outcome = _shown(outcome, {})
     return shown
 
 
-def _shown(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value
+def _shown(value: Any, seen: dict[int, Any]) -> Any:
+    """The value, of which parts that are held more than once are looked at once: ``seen``, by their ids."""
     if isinstance(value, str):
-        return value if value.isprintable() else quoted(value)
+        return value if value.isprintable() or isinstance(value, Enum) else quoted(value)
+    names = _fields_of(type(value))  # type: ignore[arg-type]  # a type is hashable
+    if names is None and not isinstance(value, Mapping | tuple | list):
+        return value
+    if id(value) not in seen:
+        seen[id(value)] = _shown_parts(value, names, seen)
+    return seen[id(value)]
+
+
+def _shown_parts(value: Any, names: tuple[str, ...] | None, seen: dict[int, Any]) -> Any:
+    if names is not None:
+        fields = ((name, getattr(value, name)) for name in names)
+        changed = {name: new for name, old in fields if (new := _shown(old, seen)) is not old}
+        return _changed(value, changed) if changed else value
     if isinstance(value, Mapping):
-        made = {_shown(key): _shown(item) for key, item in value.items()}
+        made = {_shown(key, seen): _shown(item, seen) for key, item in value.items()}
         return value if _same(made.items(), value.items()) else made
-    if isinstance(value, tuple | list):
-        return _shown_items(value)
-    is_data = dataclasses.is_dataclass(value) and not isinstance(value, type)
-    return _shown_fields(value) if is_data else value
-
-
-def _shown_items(value: Any) -> Any:
-    items = [_shown(item) for item in value]
-    if all(new is old for new, old in zip(items, value, strict=True)):
+    items = [_shown(item, seen) for item in value]
+    if all(map(is_, items, value)):
         return value
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+
+
+@cache
+def _fields_of(kind: type) -> tuple[str, ...] | None:
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def _same(made: Any, old: Any) -> bool:
     return all(a is c and b is d for (a, b), (c, d) in zip(made, old, strict=True))
 
 
-def _shown_fields(value: Any) -> Any:
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    changed = {name: new for name, old in fields.items() if (new := _shown(old)) is not old}
-    if not changed:
-        return value
+def _changed(value: Any, changed: Mapping[str, Any]) -> Any:
     made = copy.copy(value)
     for name, new in changed.items():
         object.__setattr__(made, name, new)

@@ -198,3 +198,23 @@ def test_no_command_is_put_together_by_hand():
                 if isinstance(node, ast.JoinedStr) and _BY_HAND.search(_written(node))
             ]
     assert found == []
+
+
+def test_a_text_is_printed_in_few_places():
+    """Each of them escapes what it prints; another one would have to."""
+    calls = re.compile(
+        r"\bclick\.(?:echo|secho|confirm|prompt)\(|(?<![\w.])print\(|\bsys\.std(?:out|err)\.write\("
+    )
+    cli = Path("parquetry/cli")
+    expected = {
+        *(cli / f"{name}.py" for name in ("output", "telling", "failures", "asking", "approval")),
+        *(cli / f"{name}.py" for name in ("plan_views", "validate_command")),
+        Path("runtime/main.py"),
+    }
+    found = {
+        file.relative_to(ROOT)
+        for room in ("parquetry", "compiler", "project", "runtime")
+        for file in (ROOT / room).rglob("*.py")
+        if calls.search(file.read_text("utf-8"))
+    }
+    assert found == expected
