@@ -54,7 +54,7 @@ def test_some_of_what_strangers_write_is_refused_and_harms_nothing():
 @pytest.mark.soak
 @pytest.mark.parametrize("first", range(0, CASES, PIECE))
 def test_ten_thousand_cases_are_refused_and_harm_nothing(first):
-    """No answer within 10 seconds ends the process of a case, and is a fault when it happens again."""
+    """No answer within `patience` ends the process of a case, and is a fault when it happens again."""
     result = run(range(first, first + PIECE), processes=1, commands=4)
     print(
         f"cases {first} to {first + PIECE - 1}: {result.commands} commands, the slowest took {result.slowest:.1f} s"

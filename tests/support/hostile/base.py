@@ -41,6 +41,8 @@ PROJECT = {
         "prod": {
             "warehouse": "s3a://{{ env_var('LAKE_BUCKET', 'lake') }}/shop",
             "storage": {"client_kwargs": {"endpoint_url": "http://localhost:9000"}},
+            "spark": {"launcher": "spark-submit", "master": "yarn", "submit_args": ["--queue", "default"]},
+            "applied": {"signing_key": "env:PARQUETRY_SIGNING_KEY"},
             "overrides": {"sizing": {"max_file_size": "256MiB"}},
         },
     },
