@@ -14,12 +14,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from parquetry.runtime.quoting import MASK
-from parquetry.secret_names import is_secret_name
+from parquetry.secret_names import SECRET_PREFIX, is_secret_name
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """An environment variable in the text of a reference."""
 
 _IN_URL: Final = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
+_NUMBER_OR_FLAG: Final = re.compile(r"\d{1,8}|true|false|none", re.IGNORECASE)
 _SHORTEST: Final = 4
 _SHORTEST_LINE: Final = 16
 _HIDDEN: Final[set[str]] = set()
@@ -37,12 +38,19 @@ def without_secrets(
 
     Values of fewer than four characters stay: other words would be mistaken for them.
     """
-    hidden = (value for name, value in environment.items() if is_secret_name(name) or name in _HIDDEN)
+    hidden = (value for name, value in environment.items() if _is_hidden(name, value))
     found = {*hidden, *values}
     spelled = {spelling for value in found if len(value) >= _SHORTEST for spelling in _spellings(value)}
     for value in sorted(spelled, key=len, reverse=True):
         text = text.replace(value, MASK)
     return _IN_URL.sub(MASK, text)
+
+
+def _is_hidden(name: str, value: str) -> bool:
+    """Whether a variable is secret: numbers and flags, such as MAX_TOKENS=4096, are not."""
+    if name in _HIDDEN or name.startswith(SECRET_PREFIX):
+        return True
+    return is_secret_name(name) and _NUMBER_OR_FLAG.fullmatch(value) is None
 
 
 def secrets_of(options: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> frozenset[str]:

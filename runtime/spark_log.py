@@ -27,6 +27,7 @@ NAME = "spark.log"
 
 _kept: list[Path] = []
 _pipes: list[LogPipe] = []
+_STDERR: Final = 2
 _PATIENCE_SECONDS: Final = 2.0
 _PIECE_BYTES: Final = 1 << 16
 _LONGEST_LINE_BYTES: Final = 1 << 20
@@ -107,7 +108,8 @@ class LogPipe:
         self._from, self.end = os.pipe()
         self._busy = threading.Lock()
         self._ended = False
-        threading.Thread(target=self._pump, name="log of Spark", daemon=True).start()
+        self.thread = threading.Thread(target=self._pump, name="log of Spark", daemon=True)
+        self.thread.start()
 
     def close_end(self) -> None:
         """Close the end that the processes write to, which have it now."""
@@ -141,6 +143,16 @@ class LogPipe:
                 if self._ended or len(rest) > _LONGEST_LINE_BYTES:
                     lines, newline, rest = lines + newline + rest, b"", b""
                 self._show((lines + newline).decode(errors="backslashreplace"))
+        self._close()
+
+    def _close(self) -> None:
+        with self._busy:
+            os.close(self._from)
+            if self._into != _STDERR:
+                os.close(self._into)
+            self._into = _STDERR
+        with suppress(ValueError):
+            _pipes.remove(self)
 
     def _show(self, text: str, prefix: str = "") -> None:
         if shown := self.rules.shown(text):
@@ -159,7 +171,7 @@ def _waiting(descriptor: int) -> select.poll:
 def piped(log: Path | None, rules: LogRules) -> Iterator[LogPipe]:
     """A pipe into the file, else to stderr, for a process that is started within the block."""
     how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-    descriptor = 2 if log is None else os.open(log, how, 0o600)
+    descriptor = _STDERR if log is None else os.open(log, how, 0o600)
     pipe = LogPipe(descriptor, rules)
     _pipes.append(pipe)
     try:
@@ -170,13 +182,13 @@ def piped(log: Path | None, rules: LogRules) -> Iterator[LogPipe]:
 
 def obey(rules: LogRules) -> None:
     """Have the rules hold, too, for whatever processes say from now on whose words go through a pipe."""
-    for pipe in _pipes:
+    for pipe in tuple(_pipes):
         pipe.rules |= rules
 
 
 def in_force() -> LogRules:
     """The rules of all that is being written in this process."""
-    return functools.reduce(LogRules.__or__, (pipe.rules for pipe in _pipes), ANYTHING)
+    return functools.reduce(LogRules.__or__, (pipe.rules for pipe in tuple(_pipes)), ANYTHING)
 
 
 def keep_log(file: Path, *, root: Path) -> Path | None:
@@ -198,7 +210,7 @@ def forget_log() -> None:
 
 def kept_log() -> Path | None:
     """The newest such file, None where there is none or nothing is in it."""
-    for pipe in _pipes:
+    for pipe in tuple(_pipes):
         pipe.drain()
     with suppress(OSError):
         for file in _kept:

@@ -63,6 +63,11 @@ def test_a_secret_is_masked_as_json_and_urls_spell_it_and_line_by_line():
     assert without_secrets("https://u:p@host/x", {}) == "https://***@host/x"
 
 
+def test_numbers_and_flags_are_no_secrets_unless_they_are_called_so():
+    given = {"MAX_TOKENS": "4096", "TOKEN": "true", "PARQUETRY_SECRET_PIN": "1234"}
+    assert without_secrets("4096 rows, true, 1234", given) == "4096 rows, true, ***"
+
+
 def test_an_endpoint_that_is_secret_is_not_named(monkeypatch):
     monkeypatch.setenv("PARQUETRY_SECRET_HOST", "10.1.2.3:9000")
     error = EndpointConnectionError(endpoint_url="http://10.1.2.3:9000/lake/x")

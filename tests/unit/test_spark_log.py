@@ -93,6 +93,15 @@ def test_what_a_process_says_goes_through_the_rules_of_the_time(tmp_path):
     assert log.read_text() == f"{ROW} ***\nValueError: ***\nTypeError: ***\n"
 
 
+def test_a_pipe_that_has_ended_holds_no_file_open(tmp_path):
+    before = set(os.listdir("/proc/self/fd"))
+    for number in range(3):
+        with piped(tmp_path / f"{number}.log", ANYTHING) as pipe:
+            subprocess.run(["echo", "x"], stdout=pipe.end, check=True)
+        pipe.thread.join()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_log_that_cannot_be_written_holds_nobody_up():
     with piped(Path("/dev/full"), ANYTHING) as pipe:
         subprocess.run(["sh", "-c", "head -c 300000 /dev/zero"], stdout=pipe.end, check=True)
