@@ -7,8 +7,11 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.partition_path import KeyRules
+from parquetry.runtime.spark.prepare import prepare_matches, prepare_rows
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.sql_guard import check_expression, check_query
+from parquetry.runtime.spec import Column
 from tests.support.hostile_sql import (
     HOSTILE_EXPRESSIONS,
     HOSTILE_QUERIES,
@@ -104,3 +107,12 @@ def test_sql_that_spark_cannot_analyse_is_an_error_of_the_sql(spark):
         column = ~column
     with pytest.raises(InvalidDataError, match=r"^x: the SQL is nested too deeply"), failures_translated("x"):
         spark.range(1).select(column)
+
+
+def test_conditions_of_callers_are_held_against_the_same_rules(spark, views):
+    columns, condition = [Column(name="id", type="bigint")], "exists (table foo)"
+    with pytest.raises(InvalidDataError, match=r"^delete_when: an expression reads no other rows"):
+        prepare_matches(spark.range(1), columns, ["id"], delete_when=condition)
+    rules = KeyRules(record_key=("id",), partition_by=(), hive_style=True, url_encode=False, named_key=False)
+    with pytest.raises(InvalidDataError, match=r"^delete_when: an expression reads no other rows"):
+        prepare_rows(spark.range(1), columns, rules, delete_when=condition)

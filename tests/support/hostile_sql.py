@@ -281,7 +281,6 @@ select * from source |> extend id + 1 as next |> set next = 2 |> drop name |> as
 select * from source |> aggregate count(*) as n group by name |> order by n desc
 select * from source |> join source as b using (id) |> union all (table source)
 with recursive t as (select 1 as n union all select n + 1 from t where n < 5) select * from t
-select id from source qualify row_number() over (order by id) = 1
 select * from source where id in (select n from (with t as (select 1 as n) select * from t))
 """.splitlines()
     if line
