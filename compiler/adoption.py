@@ -13,6 +13,7 @@ from parquetry.compiler.errors import SpecError
 from parquetry.compiler.hudi_options import settings_of
 from parquetry.compiler.known_locations import remember
 from parquetry.compiler.observation import Observation, observe
+from parquetry.compiler.settings_in_force import check_allowed
 from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, table_text, with_settings
 from parquetry.compiler.target_changes import recorded_settings
 from parquetry.compiler.workspace import Workspace, spec_of
@@ -66,8 +67,10 @@ def adopt(
 
     For a table that the project declares there already, its drift is accepted into the spec.
     UnsupportedTableError says why a table cannot be written, and what to do; UsageError that the
-    name is taken or is none; SpecError what the written spec would break. Then nothing is changed.
+    name is taken or is none; SpecError what the written spec would break; UnappliedError that settings of the
+    target execute and are not allowed. Then nothing is changed.
     """
+    check_allowed(workspace)
     try:
         place = normalised(location)
     except LocationProblem as problem:

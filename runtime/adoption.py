@@ -66,8 +66,8 @@ def adopt_table(
 ) -> AppliedRef:
     """Record the project as the table's owner and the spec as applied to it, for a target.
 
-    The first of ``signing_keys`` signs the record. Of the target's ``settings`` those are recorded that
-    execute nothing.
+    The first of ``signing_keys`` signs the record. The ``settings`` of the target are recorded; where a
+    record is there already, those that execute stay as it has them.
 
     Doing it again changes nothing. UnsupportedTableError as of :func:`check_adoptable`,
     InvalidDataError for a spec that contradicts the table, StalePlanError when somebody else applied
@@ -96,17 +96,17 @@ def adopt_table(
         git_commit=git_commit,
         target=target,
         signing_key=key,
-        settings=_adopted_settings(settings, applied if applied and applied.target == target else None),
+        settings=_adopted_settings(settings, applied),
     )
 
 
 def _adopted_settings(declared: Settings | None, applied: AppliedRef | None) -> Settings | None:
-    """The declared settings without what executes: of that what was applied before stays, until a plan."""
-    if declared is None:
-        return None
-    before = (None if applied is None else applied.settings) or {}
+    """What an adoption records: the declared settings; of those that execute, what a record has already."""
+    if declared is None or applied is None:
+        return declared
     harmless = {path: value for path, value in declared.items() if not executes(path, value)}
-    return harmless | {path: value for path, value in before.items() if executes(path, value)}
+    before = (applied.settings or {}).items()
+    return harmless | {path: value for path, value in before if executes(path, value)}
 
 
 def _state(handle: TableHandle, keys: tuple[str, ...]) -> Signed | None:

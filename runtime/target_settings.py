@@ -64,6 +64,7 @@ _MEASURE: Final = re.compile(r"-?\d{1,18}(\.\d{1,18})?[A-Za-z]{0,3}|true|false",
 _WORDS: Final[Mapping[str, re.Pattern[str]]] = {
     "spark.io.compression.codec": re.compile(r"lz4|lzf|snappy|zstd"),
     "spark.sql.parquet.compression.codec": re.compile(r"none|uncompressed|snappy|gzip|lz4|zstd"),
+    "spark.ui.enabled": re.compile(r"false"),
     "spark.scheduler.mode": re.compile(r"FIFO|FAIR"),
     "spark.log.level": re.compile(r"ALL|DEBUG|ERROR|FATAL|INFO|OFF|TRACE|WARN"),
 }

@@ -51,7 +51,7 @@ def command(
 def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, auto_approve: bool) -> int:
     """Say what is lost, ask, and give it up."""
     from parquetry.cli.loss_view import Loss, LossView, loss_lines
-    from parquetry.cli.workspaces import table_named
+    from parquetry.cli.workspaces import table_in_force
     from parquetry.compiler.masking import masked_by
     from parquetry.runtime.accepted_loss import accept_loss, lost_rows
 
@@ -60,7 +60,7 @@ def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, 
             "--accept-loss and TABLE go together; --select says which tables are looked at"
         )
     refuse_selection("TABLE is the one that is meant")
-    named = table_named(request, table, applied=True)
+    named = table_in_force(request, table, applied=True)
     handle = named.open()
     found = lost_rows(handle)
     loss = Loss(table=table, lost=found, shown_by=masked_by(handle.spec, named.declared))

@@ -19,7 +19,7 @@ from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage import open_store
 from tests.support.command_script import parquetry
 from tests.support.project_folder import EVENTS as SMALL_EVENTS
-from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
+from tests.support.project_folder import ORDERS, ProjectFolder, columns_with, with_leave
 from tests.support.s3_server import BUCKET, s3_server
 from tests.support.small_table import SmallTable
 from tests.support.stores import ReadOnlyStore
@@ -122,7 +122,7 @@ def test_plans_with_rights_to_read_alone(tmp_path, lake):
 
     def use(key, secret):
         storage = {"key": key, "secret": secret, "endpoint_url": lake["endpoint_url"]}
-        folder.project(targets={"dev": {"warehouse": f"s3a://{BUCKET}/lake", "storage": storage}})
+        folder.project(targets={"dev": with_leave({"warehouse": f"s3a://{BUCKET}/lake", "storage": storage})})
 
     use(lake["key"], lake["secret"])
     assert parquetry("apply", "--auto-approve", cwd=folder.root).returncode == 0

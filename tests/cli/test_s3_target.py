@@ -12,7 +12,7 @@ from parquetry.runtime.errors import MissingSourceError
 from parquetry.runtime.source_files import list_files
 from parquetry.runtime.storage import open_store
 from tests.support.command_script import environment, parquetry
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.s3_server import BUCKET, s3_server
 
 SECRETS = {"PARQUETRY_SECRET_KEY": "AKIADONOTPRINT", "PARQUETRY_SECRET_SECRET": "top-s3cret-value"}
@@ -33,7 +33,7 @@ def shop(tmp_path, s3_options):
         "secret": "{{ env_var('PARQUETRY_SECRET_SECRET') }}",
     }
     warehouse = f"s3a://{BUCKET}/{tmp_path.name}"
-    folder.project(targets={"dev": {"warehouse": warehouse, "storage": storage}})
+    folder.project(targets={"dev": with_leave({"warehouse": warehouse, "storage": storage})})
 
     def run(*arguments):
         return parquetry(*arguments, "-p", folder.root, **SECRETS)

@@ -15,7 +15,7 @@ import pytest
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.untrusted import base_at
 from tests.support.command_script import parquetry
-from tests.support.project_folder import EVENTS, ProjectFolder
+from tests.support.project_folder import EVENTS, ProjectFolder, with_leave
 from tests.support.s3_server import BUCKET, s3_server
 
 SECRETS = {
@@ -353,7 +353,7 @@ def test_what_the_base_names_is_planned_as_ever(tmp_path):
     shop = ProjectFolder.create(tmp_path / "shop")
     with s3_server() as options:
         keys = {"key": "{{ env_var('ACCESS') }}", "secret": "{{ env_var('PARQUETRY_SECRET_KEY') }}"}
-        target = {"warehouse": f"s3a://{BUCKET}/shop", "storage": {**options, **keys}}
+        target = with_leave({"warehouse": f"s3a://{BUCKET}/shop", "storage": {**options, **keys}})
         as_base(shop, targets={"dev": target})
         applied = parquetry("apply", "--auto-approve", "-p", shop.root, ACCESS="AKIADONOTPRINT", **SECRETS)
         assert applied.returncode == 0, applied.stderr

@@ -13,7 +13,7 @@ import pytest
 
 from parquetry.runtime.main import RESULT_PREFIX
 from tests.support.command_script import SCRIPT, environment, parquetry
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import ProjectFolder, with_leave
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +70,7 @@ def test_a_script_of_a_spec_that_is_not_applied_any_more_exits_4(folder):
 def test_run_hands_jobs_to_spark_submit_where_the_target_says_so(folder):
     folder.deliver("b.csv", SECOND)
     submitted = SPARK | {"launcher": "spark-submit", "submit_args": ["--name", "from-run"]}
-    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": submitted}})
+    folder.project(targets={"dev": with_leave({"warehouse": "./warehouse", "spark": submitted})})
     jobs = {job["job"]: job["result"] for job in answered(folder, "run")["jobs"]}
     assert jobs["ingest_landing"]["commit"]["updated_rows"] == 1
     (results,) = (folder.root / "target/runs").glob("*/results.json")

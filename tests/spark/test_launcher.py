@@ -13,7 +13,7 @@ import pytest
 from parquetry.runtime.main import RESULT_PREFIX
 from tests.support.command_script import environment, parquetry
 from tests.support.fast_java import java_options
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.standalone_spark import standalone_spark
 
 pytestmark = pytest.mark.spark
@@ -39,7 +39,7 @@ def master(tmp_path_factory):
 def made(root, master):
     folder = ProjectFolder.create(root / "shop")
     spark = {"master": master, "launcher": "spark-submit", "conf": CONF}
-    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": spark}})
+    folder.project(targets={"dev": with_leave({"warehouse": "./warehouse", "spark": spark})})
     for part in range(3):
         rows = "".join(f"{i},{CITIES[i % 3]},{i}.5,{i},{part}\n" for i in range(part * 50, part * 50 + 80))
         folder.deliver(f"{part}.csv", f"order_id,city,amount,items,revision\n{rows}")

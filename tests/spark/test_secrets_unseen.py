@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.support.command_script import environment, parquetry
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.secrets_seen import command_lines_with, files_with
 
 pytestmark = pytest.mark.spark
@@ -34,7 +34,7 @@ ROWS = "order_id,city,amount,items,revision\n1,Oslo,1.5,1,1\n"
 def folder(tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
     target = {"warehouse": "./warehouse", "spark": SPARK, "storage": {"secret": SECRET, "token": SECRET}}
-    folder.project(targets={"dev": target})
+    folder.project(targets={"dev": with_leave(target)})
     applied = parquetry("apply", "--auto-approve", "-q", "-p", folder.root, **LAKE)
     assert applied.returncode == 0, applied.stderr
     folder.deliver("a.csv", ROWS)

@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from parquetry.compiler.workspace import Workspace, open_workspace
+from parquetry.runtime.target_settings import executes
 
 PROJECT = {
     "apiVersion": "parquetry/v1",
@@ -99,3 +100,17 @@ def columns_with(**changes) -> list[dict]:
         else:
             columns[name] = columns.get(name, {"name": name}) | change
     return list(columns.values())
+
+
+def with_leave(target: dict, *, reason: str = "a test") -> dict:
+    """The target with an ``allow`` entry for each of its settings that executes."""
+    spark = target.get("spark", {})
+    settings = {f"spark.{key}": value for key, value in spark.items() if key != "conf"}
+    settings |= {f"spark.conf.{key}": value for key, value in spark.get("conf", {}).items()}
+    settings |= {f"storage.{key}": value for key, value in target.get("storage", {}).items()}
+    entries = [
+        {"setting": path, "value": value, "reason": reason}
+        for path, value in settings.items()
+        if executes(path, value)
+    ]
+    return {**target, "allow": entries} if entries else target

@@ -22,7 +22,7 @@ from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.job import resolve_environment
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document
 from parquetry.runtime.storage import open_store
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.secrets_seen import files_with
 
 SPARK = {
@@ -36,14 +36,7 @@ SPARK = {
 @pytest.fixture
 def folder(tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
-    settings = {
-        "spark.launcher": SPARK["launcher"],
-        "spark.master": SPARK["master"],
-        "spark.submit_args": SPARK["submit_args"],
-        "spark.conf.spark.a": "1",
-    }
-    allow = [{"setting": path, "value": value, "reason": "a test"} for path, value in settings.items()]
-    folder.project(targets={"dev": {"warehouse": "./warehouse", "spark": SPARK, "allow": allow}})
+    folder.project(targets={"dev": with_leave({"warehouse": "./warehouse", "spark": SPARK})})
     return folder
 
 
