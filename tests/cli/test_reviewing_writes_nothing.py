@@ -138,6 +138,7 @@ def test_plans_with_rights_to_read_alone(tmp_path, lake):
     assert [(a["table"], a["class"]) for a in document["intent"]["actions"]] == [
         ("events", "evolve"),
         ("new", "create"),
+        ("orders", "policy"),  # it records another storage.key
     ]
     assert document["evidence"]["figures"]["events"]["files"] == 1
     for arguments in (("validate",), ("compile",), ("inspect", "events"), ("timeline", "events"), ("drift",)):
