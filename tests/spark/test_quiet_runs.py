@@ -54,8 +54,8 @@ CASES = {
         r"delete_when \(tables/orders\.yml:\d+:\d+\): .*`no_such_column`",
     ),
     "a query": (
-        {"select": "SELECT no_such_function(order_id) AS order_id FROM source"},
-        r"select \(tables/orders\.yml:\d+:\d+\): .*`no_such_function`",
+        {"select": "SELECT no_such_column AS order_id FROM source"},
+        r"select \(tables/orders\.yml:\d+:\d+\): .*`no_such_column`",
     ),
     "a file": ({"content": b"PAR1 no rows PAR1", "format": "parquet"}, "a cannot be read"),
 }

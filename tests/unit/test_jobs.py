@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -101,6 +102,15 @@ def test_compiled_scripts_have_relative_paths_and_name_what_is_there(tmp_path):
             named = re.findall(r"[\w./]+\.(?:zip|py)\b", ast.get_docstring(ast.parse(full.read_text())))
             assert len(named) == 2
             assert all((full.parent / name).is_file() for name in named)
+
+
+def test_what_is_compiled_is_its_owners_alone(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    written = [folder.root / path for path in compile_project(folder.workspace()).files]
+    texts = [path for path in written if path.suffix in (".json", ".py")]
+    assert len(texts) > 4
+    assert {stat.S_IMODE(path.stat().st_mode) for path in texts} == {0o600}
+    assert stat.S_IMODE((folder.root / "target/jobs/orders").stat().st_mode) == 0o700
 
 
 def test_compiled_scripts_run_from_any_folder_and_after_the_project_has_moved(tmp_path):

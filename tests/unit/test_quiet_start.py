@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from parquetry.runtime.spark.start import _quiet_start
+from parquetry.runtime.job import SparkSettings
+from parquetry.runtime.spark.start import _quiet_start, _redaction
 
 OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -36,6 +38,19 @@ def test_what_the_user_has_configured_stays(monkeypatch, tmp_path):
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     with _quiet_start({"spark.ui.enabled": "false"}) as quiet:
         assert quiet == {}
+
+
+def test_spark_masks_the_settings_that_are_secret_beside_those_it_knows():
+    conf = {
+        "spark.my.x": {"environment_text": "${X}"},
+        "spark.url": "jdbc://u:p@h/d",
+        "spark.ui.enabled": "1",
+    }
+    (pattern,) = _redaction(SparkSettings(conf=conf)).values()
+    names = ("spark.my.x", "spark.url", "spark.ssl.keyPassword", "spark.ui.enabled", "sparkxmy.x")
+    assert [name for name in names if re.search(pattern, name)] == list(names[:3])
+    assert _redaction(SparkSettings(conf={"spark.ui.enabled": "1"})) == {}
+    assert _redaction(SparkSettings(conf=conf | {"spark.redaction.regex": "mine"})) == {}
 
 
 def test_under_spark_submit_the_jvm_is_running_already():
