@@ -125,8 +125,9 @@ def base_at(
     """The base of the branch that is checked out in ``directory``.
 
     Without a ``revision`` the branch of `origin` that a clone starts with. RevisionError where there is none,
-    or the project is not valid there.
+    or the project is not valid there; UnnamedPlaceError for a folder that a link of the branch leads to.
     """
+    _check_folder(directory)
     commit = _commit(directory, revision)
     named = revision or "the default branch of origin"
     root = Path(os.path.realpath(directory))
@@ -153,6 +154,17 @@ def base_at(
             for table in (() if found is None else found.tables)
         },
     )
+
+
+def _check_folder(directory: Path) -> None:
+    """UnnamedPlaceError for a folder that a link of the branch leads to: it may be of another project."""
+    step = Path(directory.anchor or "/")
+    is_inside = False
+    for part in Path(os.path.abspath(directory)).parts[1:]:  # noqa: PTH100 - resolve() would follow links
+        step /= part
+        if is_inside and step.is_symlink():
+            raise UnnamedPlaceError(f"{step} is a link, which may lead to any place; name the folder itself")
+        is_inside = is_inside or (step / ".git").exists()
 
 
 def shown_to_strangers(environment: Mapping[str, str], declared: Declared) -> dict[str, str]:

@@ -329,6 +329,19 @@ def test_commands_that_open_things_refuse_the_project_of_a_stranger(shop):
     assert (done.returncode, "add --untrusted" in done.stderr) == (2, True)
 
 
+def test_the_folder_of_the_project_is_no_link_of_the_branch(shop, tmp_path):
+    as_base(shop)
+    other = ProjectFolder.create(tmp_path / "other")
+    as_base(other, name="private")
+    (shop.root / "lake").symlink_to(other.root)
+    (shop.root / "up").symlink_to(tmp_path)
+    for folder in (shop.root / "lake", shop.root / "up" / "other"):
+        done = parquetry("plan", "--untrusted", "-p", folder)
+        assert (done.returncode, "is a link" in done.stderr, "private" in done.stdout) == (1, True, False)
+    (tmp_path / "mine").symlink_to(shop.root)
+    assert parquetry("plan", "--untrusted", "-p", tmp_path / "mine").returncode == 0
+
+
 def test_a_plan_is_not_saved_through_a_link_of_the_branch(shop, tmp_path):
     as_base(shop)
     victim = tmp_path / "config.json"
