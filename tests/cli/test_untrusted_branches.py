@@ -15,7 +15,7 @@ import pytest
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.untrusted import base_at
 from tests.support.command_script import parquetry
-from tests.support.project_folder import EVENTS, ProjectFolder, with_leave
+from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.s3_server import BUCKET, s3_server
 
 SECRETS = {
@@ -107,7 +107,12 @@ def test_a_credential_that_is_not_declared_is_shown_nowhere(shop):
     keys = {"key": "{{ env_var('AWS_ACCESS_KEY_ID') }}", "secret": "a{{ env_var('AWS_SECRET_ACCESS_KEY') }}"}
     more = {"token": "{{ env_var('PIN') }}", "client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}}
     conf = {"spark.my.setting": "{{ env_var('AWS_SESSION_TOKEN') }}"}
-    shop.project(targets={"dev": {"warehouse": "s3://lake", "storage": keys | more, "spark": {"conf": conf}}})
+    allow = [
+        {"setting": "storage.client_kwargs.endpoint_url", "value": "http://127.0.0.1:9", "reason": "a test"},
+        {"setting": "spark.conf.spark.my.setting", "value": conf["spark.my.setting"], "reason": "a test"},
+    ]
+    target = {"warehouse": "s3://lake", "storage": keys | more, "spark": {"conf": conf}, "allow": allow}
+    shop.project(targets={"dev": target})
     for command in (["plan"], ["compile"], ["doctor"], ["run"]):
         done = parquetry(*command, "-p", shop.root, **SECRETS)
         assert done.returncode == (0 if command == ["compile"] else 1), done.stderr
@@ -366,7 +371,8 @@ def test_what_the_base_names_is_planned_as_ever(tmp_path):
     shop = ProjectFolder.create(tmp_path / "shop")
     with s3_server() as options:
         keys = {"key": "{{ env_var('ACCESS') }}", "secret": "{{ env_var('PARQUETRY_SECRET_KEY') }}"}
-        target = with_leave({"warehouse": f"s3a://{BUCKET}/shop", "storage": {**options, **keys}})
+        allow = [{"setting": "storage.endpoint_url", "value": options["endpoint_url"], "reason": "a test"}]
+        target = {"warehouse": f"s3a://{BUCKET}/shop", "storage": {**options, **keys}, "allow": allow}
         as_base(shop, targets={"dev": target})
         applied = parquetry("apply", "--auto-approve", "-p", shop.root, ACCESS="AKIADONOTPRINT", **SECRETS)
         assert applied.returncode == 0, applied.stderr
