@@ -69,12 +69,14 @@ class Base:
         return place
 
     def check_storage(self, branch: Project) -> None:
-        """UnnamedPlaceError where the branch reaches storage in another way than the base."""
+        """UnnamedPlaceError where the branch reaches storage, or checks records, by other means."""
         ours = {} if self.project is None else templates(self.project.target.storage)
         theirs = templates(branch.target.storage)
         differing = sorted(k for k in ours.keys() | theirs.keys() if ours.get(k) != theirs.get(k))
-        if differing:
-            named = ", ".join(f"storage.{key}" for key in differing)
+        named = ", ".join(f"storage.{key}" for key in differing)
+        if branch.target.signing_keys != (() if self.project is None else self.project.target.signing_keys):
+            named = ", ".join(filter(None, (named, "applied.signing_key")))
+        if named:
             raise UnnamedPlaceError(f"{named} of target {branch.target.name} differs from {self.revision}")
 
     def check_plug_ins(self, spec: TableSpec) -> None:

@@ -257,6 +257,10 @@ def test_keys_and_plug_ins_are_those_of_the_base(shop):
     as_base(shop)
     shop.orders(files={"encryption_key": "env:PIN"})
     assert "files.encryption_key is env:PIN, which" in blocked(untrusted(shop))
+    shop.orders()
+    shop.project(applied={"signing_key": "file:/dev/stdin"})
+    assert "applied.signing_key of target dev differs from" in blocked(untrusted(shop))
+    shop.project()
     commit(shop)
     done = untrusted(shop, "--base", "HEAD", "--detailed-exitcode")
     assert done.returncode == 3, done.stdout
