@@ -16,6 +16,7 @@ from parquetry.runtime.codec import json_object
 from parquetry.runtime.errors import (
     CorruptTableError,
     ForeignTableError,
+    InvalidDataError,
     NotFoundError,
     StalePlanError,
     UnsupportedTableError,
@@ -92,13 +93,14 @@ class TableIdentity:
     def from_bytes(cls, content: bytes, *, place: str) -> TableIdentity:
         """The identity that :meth:`to_bytes` wrote; CorruptTableError names ``place``."""
         document = _load(content, place)
-        fields = _Fields(document, place, remedy="restore the file from a copy")
+        remedy = "restore the file from a copy"
+        fields = _Fields(document, place, remedy=remedy)
         spec = document.get("spec")
         return cls(
             table_id=fields.required("id", str),
             project=fields.required("project", str),
             first_instant=fields.optional("first_instant", str),
-            spec=None if spec is None else TableSpec.from_json(spec, place=f"{place}: spec"),
+            spec=None if spec is None else _spec(spec, place, remedy=remedy),
             fault=_fault(document, place, remedy="restore it from a copy, or delete it and adopt the table"),
             digest=record_digest(document),
         )
@@ -362,7 +364,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     fields = _Fields(document, place, remedy=_RENEW)
     if "spec" not in document:
         raise fields.missing("spec")
-    spec = TableSpec.from_json(document["spec"], place=f"{place}: spec")
+    spec = _spec(document["spec"], place, remedy=_RENEW)
     fault = _fault(document, place, remedy=_RENEW)
     if fault is None and document.get("number") != number:
         fault = f"{RECORD_CODE} {place}: it is record {document.get('number')} under another name; {_RENEW}"
@@ -380,6 +382,15 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     )
     applied_at_ms = fields.optional("applied_at_ms", int) or 0
     return AppliedRecord(ref=ref, spec=spec, applied_at_ms=applied_at_ms, fault=fault, document=document)
+
+
+def _spec(value: Any, place: str, *, remedy: str) -> TableSpec:
+    try:
+        spec = TableSpec.from_json(value, place=f"{place}: spec")
+        spec.check_sense(place=f"{place}: spec")
+    except InvalidDataError as error:
+        raise CorruptTableError(f"{place}: {str(error).removeprefix(f'{place}: ')}; {remedy}") from error
+    return spec
 
 
 def seal_of(store: ObjectStore, identity: TableIdentity | None, applied: AppliedRecord | None) -> Seal | None:

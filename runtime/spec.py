@@ -7,11 +7,13 @@ write reads it back. No layer of the project (targets, policies, variables) surv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
 from parquetry.runtime.codec import Brief, from_json_value, to_json_value
+from parquetry.runtime.column_types import parse_type
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.model import SizingPolicy
 
 
@@ -99,6 +101,31 @@ class Source:
     if_missing: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Query:
+    name: str
+    where: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Test:
+    kind: str
+    arguments: Any = None
+    severity: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extra:
+    """The parts of ``extra`` that something reads, but for clustering."""
+
+    description: str | None = None
+    owner: str | None = None
+    tags: tuple[str, ...] | None = None
+    queries: tuple[_Query, ...] | None = None
+    tests: tuple[_Test, ...] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableSpec(Brief):
     """A resolved table. ``record_key`` may be dotted (nested) and may be empty (append only).
@@ -137,3 +164,17 @@ class TableSpec(Brief):
     def from_json(cls, value: Mapping[str, Any], *, place: str = "spec") -> TableSpec:
         """The spec that :meth:`to_json` wrote; unknown keys are an error that names ``place``."""
         return from_json_value(cls, value, place=place)
+
+    def check_sense(self, *, place: str) -> None:
+        """InvalidDataError where the types of columns or the parts of ``extra`` are none.
+
+        Keys of ``extra`` that nothing reads may hold anything.
+        """
+        for column in self.columns:
+            parse_type(column.type)
+        ClusteringSpec.of_extra(self.extra, self.sizing, place=f"{place}.extra")
+        known = {key: self.extra[key] for key in _EXTRA_KEYS if key in self.extra}
+        from_json_value(_Extra, known, place=f"{place}.extra")
+
+
+_EXTRA_KEYS = tuple(field.name for field in fields(_Extra))

@@ -142,3 +142,26 @@ def test_the_timeline_says_it_in_text_and_json(folder):
     report = report_timeline(open_store(folder.table))
     assert "SC505" in TimelineView().text(report, Paint(enabled=False)).splitlines()[-1]
     assert "SC505" in TimelineView().json(report)["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda spec: spec["extra"].update(queries=[7]),
+        lambda spec: spec["extra"].update(queries=["q"]),
+        lambda spec: spec["extra"].update(clustering="x"),
+        lambda spec: spec["extra"]["clustering"].update(execution="x"),
+        lambda spec: spec["extra"].update(tests={"a": 1}),
+        lambda spec: spec["extra"].update(tags=7),
+        lambda spec: spec["columns"][0].update(type="struct<"),
+        lambda spec: spec.update(sources=7),
+        lambda spec: spec.update(retention=[]),
+    ],
+)
+def test_a_spec_that_makes_no_sense_is_named_by_whatever_reads_it(folder, change):
+    edit(folder.table / RECORD, lambda document: change(document["spec"]))
+    (blocked,) = plan(folder).intent.blocked
+    assert blocked.code == "SC503"
+    assert RECORD in blocked.reason
+    with pytest.raises(CorruptTableError, match=r"00001\.json: .*apply again"):
+        open_table(open_store(folder.table))

@@ -10,7 +10,7 @@ from parquetry.runtime.applied import (
     read_identity,
     write_applied,
 )
-from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StalePlanError
+from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.job import digest_of
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
@@ -66,7 +66,7 @@ def test_a_record_of_a_newer_version_says_so(table):
     write_applied(table.store, spec(), number=1)
     edit(table.folder / RECORD, lambda document: document["spec"].update(wonder=1))
     with pytest.raises(
-        InvalidDataError, match=r"00000000000000000001\.json: spec\.wonder: unknown key.*upgrade"
+        CorruptTableError, match=r"00000000000000000001\.json: spec\.wonder: unknown key.*upgrade"
     ):
         open_table(table.store)
 
