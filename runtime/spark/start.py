@@ -28,6 +28,8 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Workers start by `python -m`, which would import modules from the folder they start in: the project.
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
 }
 
 _SILENT: Final = {"spark.log.level": "OFF", "spark.executor.syncLogLevel.enabled": "true"}
