@@ -45,7 +45,7 @@ def declare(folder, extra):
 
 def started_run(folder):
     return subprocess.Popen(
-        [str(SCRIPT), "run", "-p", str(folder.root)],
+        [str(SCRIPT), "run", "--applied", "-p", str(folder.root)],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
