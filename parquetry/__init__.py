@@ -104,6 +104,7 @@ __all__ = [
     "UnexpectedError",
     "UnknownOutcomeError",
     "UnknownTableError",
+    "UnnamedPlaceError",
     "UnsavedResultsError",
     "UnsupportedTableError",
     "UsageError",

@@ -59,6 +59,7 @@ HOMES = {
             "UnappliedError",
             "UnexpectedError",
             "UnknownTableError",
+            "UnnamedPlaceError",
             "UnsavedResultsError",
         ),
         "parquetry.compiler.errors",
