@@ -157,7 +157,7 @@ def all_layouts(names: Sequence[str]) -> Iterator[ExecutionPolicy]:
 def measured_bytes(table: RandomTable, layout: ExecutionPolicy) -> float:
     """What the queries read, by weight, once a copy of the table has been clustered by the layout."""
     with TemporaryDirectory() as folder:
-        store = LocalStore(shutil.copytree(table.path, Path(folder) / "table"))
+        store = LocalStore(str(shutil.copytree(table.path, Path(folder) / "table")))
         extra = {**table.spec.extra, "clustering": to_json_value(_section(layout))}
         write_applied(store, replace(table.spec, extra=extra), number=2)
         cluster(OneProcessSpark(), open_table(store), timing=FAST)
