@@ -26,6 +26,7 @@ from parquetry.runtime.layout.clustering_policy import (
     SizeLimits,
 )
 from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
@@ -429,7 +430,7 @@ def test_a_strategy_of_another_package_is_an_entry_point(monkeypatch):
         (["f1"], "answered with list"),
         ({"f1": 7}, "answered 7 for 'f1', not a text"),
         ({"elsewhere": "odd"}, "answered 'odd' for 'elsewhere'"),
-        (KeyError("v"), "failed: KeyError: 'v'"),
+        (KeyError("v"), f"failed: KeyError: {of_library(repr('v'))}"),
     ],
 )
 def test_a_strategy_of_another_package_that_answers_wrongly_is_named(monkeypatch, answer, said):
