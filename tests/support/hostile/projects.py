@@ -12,7 +12,15 @@ from typing import Any
 import yaml
 
 from tests.support.hostile.sandbox import Sandbox
-from tests.support.hostile.values import NESTED_JSON, PLANTED, TEXTS, changed, changed_bytes, content_of
+from tests.support.hostile.values import (
+    NESTED_JSON,
+    PLANTED,
+    TEXTS,
+    attempt,
+    changed,
+    changed_bytes,
+    content_of,
+)
 
 SPECS = (
     "parquetry.yml",
@@ -61,7 +69,7 @@ def mutate(sandbox: Sandbox, rng: Random) -> list[str]:
         _folder,
         _other,
     )
-    return [rng.choice(ways)(sandbox, rng) for _ in range(rng.choice([1, 1, 2, 3]))]
+    return [attempt(rng.choice(ways), sandbox, rng) for _ in range(rng.choice([1, 1, 2, 3]))]
 
 
 def _values(sandbox: Sandbox, rng: Random) -> str:

@@ -13,7 +13,7 @@ import fastavro
 from parquetry.runtime.job import digest_of
 from tests.support.hostile.projects import put_instead
 from tests.support.hostile.sandbox import Sandbox
-from tests.support.hostile.values import NESTED_JSON, TEXTS, changed, changed_bytes, hostile
+from tests.support.hostile.values import NESTED_JSON, TEXTS, attempt, changed, changed_bytes, hostile
 
 STATES = (
     "commit", "commit.requested", "inflight", "replacecommit", "replacecommit.requested", "replacecommit.inflight", "clean", "clean.requested", "clean.inflight",
@@ -57,7 +57,7 @@ def mutate(sandbox: Sandbox, rng: Random) -> list[str]:
         _sidecar,
         _lock,
     )
-    said = [rng.choice(ways)(table, sandbox, rng) for _ in range(rng.choice([1, 1, 2, 3]))]
+    said = [attempt(rng.choice(ways), table, sandbox, rng) for _ in range(rng.choice([1, 1, 2, 3]))]
     return [f"{table.name}: {line}" for line in said]
 
 

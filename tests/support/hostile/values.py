@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -52,6 +52,14 @@ def content_of(path: Path) -> bytes:
     if path.is_symlink() or not path.is_file() or path.stat().st_size > 20_000_000:
         raise FileNotFoundError(str(path))
     return path.read_bytes()
+
+
+def attempt(way: Callable[..., str], *arguments: Any) -> str:
+    """What a way changed; nothing where an earlier change left no room for it."""
+    try:
+        return way(*arguments)
+    except (OSError, ValueError, RecursionError):
+        return "nothing"
 
 
 def hostile(rng: Random) -> Any:
