@@ -168,13 +168,13 @@ def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: Declare
                 )
                 raise TemplateProblem("PQ205", summary, "rename the variable if it is no secret")
         elif name not in declared and site is not Site.CREDENTIALS:
-            where = "in parquetry.yml" if declared.elsewhere is None else f"at {declared.elsewhere} first"
-            raise TemplateProblem(
-                "PQ210",
-                f"environment variable '{name}' is not declared"
-                + ("" if declared.elsewhere is None else f" at {declared.elsewhere}"),
-                f"declare it in `environment` {where}: environment: [{name}]",
-            )
+            there, where = "", "in parquetry.yml"
+            if declared.elsewhere is not None:
+                there, where = f" at {declared.elsewhere}", f"at {declared.elsewhere} first"
+            hint = f"declare it in `environment` {where}: environment: [{name}]"
+            if is_secret_name(name):
+                hint = "it is named like a secret: read it as a credential under storage and spark alone"
+            raise TemplateProblem("PQ210", f"environment variable '{name}' is not declared{there}", hint)
 
 
 def _check_variables(tree: nodes.Template, variables: Mapping[str, Any]) -> None:
