@@ -9,8 +9,8 @@ SECRET_PREFIX: Final = "PARQUETRY_SECRET_"  # noqa: S105 - the name of variables
 """Variables that begin with it are secrets whatever follows."""
 
 _NAME: Final = re.compile(
-    r"secret|token|passw(?:or)?d|passphrase|credential|(?:access|account|api|private|sas)[._-]?key"
-    r"|connection[._-]?string|^key$",
+    r"secret|token|passw(?:or)?d|passphrase|credential|connection[._-]?string|^key$"
+    r"|(?:access|account|api|private|sas|signing|encryption|master|hmac|ssh)[._-]?key",
     re.IGNORECASE,
 )
 # Flags, and names of classes and files.

@@ -7,6 +7,7 @@ number. What is accepted at all is decided in :mod:`parquetry.project.template_s
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,7 +33,8 @@ from parquetry.secret_names import SECRET_PREFIX, is_secret_name
 
 MASK = "***"
 _TYPES = "look at the types of what it reads"
-_OWN_PREFIX = "PARQUETRY_"
+_OWN = re.compile(r"PARQUETRY_(?!.*KEY)", re.DOTALL)
+"""Keys are not among them: records are signed, and files encrypted, by keys of any name."""
 
 
 class Site(StrEnum):
@@ -88,7 +90,7 @@ class Declared:
     elsewhere: str | None = None
 
     def __contains__(self, name: str) -> bool:
-        return name in self.names or (name.startswith(_OWN_PREFIX) and not is_secret_name(name))
+        return name in self.names or (_OWN.match(name) is not None and not is_secret_name(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -343,8 +343,11 @@ def _listed(targets: tuple[str, ...]) -> str:
     return f"{'the target is' if len(targets) == 1 else 'targets are'} {', '.join(sorted(targets))}"
 
 
-def _site(root: Node, path: DocumentPath) -> Site:
-    """What a part of a target may hold: what is not to be seen is on no command line, and in no address."""
+def _site(path: DocumentPath, beside: Node) -> Site:
+    """What a part of a target may hold: what is not to be seen is on no command line, and in no address.
+
+    ``beside`` is the list or mapping that holds the part.
+    """
     site = Site.TARGET
     match path[2:]:
         case ("storage", *options):
@@ -354,7 +357,7 @@ def _site(root: Node, path: DocumentPath) -> Site:
         case ("spark", "conf", str() as key):
             site = _site_of_setting(key)
         case ("spark", "submit_args", int() as index):
-            before, word = (str(root.at((*path[:-1], i)).value) for i in (max(index - 1, 0), index))
+            before, word = (str(beside.children[i].value) for i in (max(index - 1, 0), index))
             option, _, setting = word.partition("=")
             if before in _CONF:
                 site = _site_of_setting(option)
@@ -378,6 +381,11 @@ def _reading(
 ) -> Callable[[DocumentPath], tuple[Site, Scope] | None]:
     """What templates of the project file may read, by where they stand."""
 
+    def scope_of(target: str) -> Scope:
+        known = environment if target == chosen else None
+        variables = variables_of.get(target, scope.variables)
+        return replace(scope, variables=variables, target=TargetView(name=target), environment=known)
+
     def reading(path: DocumentPath) -> tuple[Site, Scope] | None:
         match path:
             case ("targets", str(), "vars", *_):
@@ -386,12 +394,10 @@ def _reading(
                 if part != "value":
                     return None
                 setting = root.at(("targets", name, "allow", index, "setting")).value
-                return reading(("targets", name, *_steps(setting), *rest))
+                allowed = ("targets", name, *_steps(setting), *rest)
+                return _site(allowed, root.at(path[:-1])), scope_of(name)
             case ("targets", str() as name, *_):
-                known = environment if name == chosen else None
-                view = TargetView(name=name)
-                variables = variables_of.get(name, scope.variables)
-                return _site(root, path), replace(scope, variables=variables, target=view, environment=known)
+                return _site(path, root.at(path[:-1])), scope_of(name)
             case ("defaults", *_) | ("description",):
                 return Site.SPEC, scope
         return None
@@ -403,7 +409,7 @@ def _steps(setting: Any) -> list[str | int]:
     """The way to a setting that an entry of ``allow`` names: the value is to read what that may read."""
     section, _, rest = str(setting).partition(".")
     first, _, key = rest.partition(".")
-    return [section, first, key] if section == "spark" else [section, *rest.split(".")]
+    return [section, first, *filter(None, [key])] if section == "spark" else [section, *rest.split(".")]
 
 
 def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) -> str:

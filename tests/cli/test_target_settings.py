@@ -346,11 +346,32 @@ def test_entries_have_a_setting_a_value_and_a_reason(folder):
     assert "PQ208" in refused.output
 
 
-def test_the_remedy_can_be_pasted(folder):
-    attack = {"spark": {"submit_args": ["--jars", "a'b\".jar", "#x"]}}
+@pytest.mark.parametrize(
+    "attack",
+    [
+        {"spark": {"submit_args": ["--jars", "a'b\".jar", "#x"]}},
+        {"spark": {"submit_args": ["--conf", "spark.x.password={{ env_var('DATABASE_PW') }}"]}},
+        {"spark": {"submit_args": ["--conf=spark.x.y={{ env_var('PARQUETRY_SECRET_KEY') }}"]}},
+        {"spark": {"conf": {"spark.x.password": "{{ env_var('DATABASE_PW') }}"}}},
+        {"storage": {"client_kwargs": {"aws_session_token": "{{ env_var('DATABASE_PW') }}"}}},
+    ],
+)
+def test_the_remedy_can_be_pasted(folder, attack, monkeypatch):
+    for name in ("DATABASE_PW", "PARQUETRY_SECRET_KEY"):
+        monkeypatch.setenv(name, "hunter2")
     target(folder, **attack)
     document = json.loads(parq(folder, "plan", "--format", "json").stdout)
     remedy = document["intent"]["blocked"][0]["remedy"]
     entries = yaml.safe_load(remedy[remedy.index("allow: ") :])["allow"]
     target(folder, **attack, allow=entries)
-    assert parq(folder, "plan").exit_code == 0
+    planned = parq(folder, "plan")
+    assert planned.exit_code == 0, planned.output
+    assert "hunter2" not in planned.output
+
+
+def test_what_is_allowed_reads_no_secret_that_the_setting_may_not_read(folder):
+    """What stands beside a word in the entry decides, not what stands in the setting."""
+    arguments = ["--conf", "spark.x.password={{ env_var('PARQUETRY_SECRET_KEY') }}"]
+    entry = {"setting": "spark.submit_args", "value": ["--name", arguments[1]], "reason": "ours"}
+    target(folder, spark={"submit_args": arguments}, allow=[entry])
+    assert "PQ205" in parq(folder, "validate").output

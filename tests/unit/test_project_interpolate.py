@@ -195,14 +195,19 @@ def test_a_secret_that_is_not_shown_masks_the_whole_text():
     assert (str(secret), secret.reveal()) == (MASK, "yes")
 
 
-@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "PATH", "PARQUETRY_LAKE_TOKEN"])
+@pytest.mark.parametrize(
+    "name",
+    ["AWS_SECRET_ACCESS_KEY", "PATH", "PARQUETRY_LAKE_TOKEN", "PARQUETRY_SIGNING_KEY", "PARQUETRY_KEY_2025"],
+)
 def test_what_is_not_declared_is_read_for_credentials_alone_and_masked(name):
     scope = with_environment(**{name: "hunter2"})
     for text in (f"{{{{ env_var('{name}') }}}}", f"{{{{ env_var('{name}', 'x') }}}}"):
         problem = refusal(text, scope=scope, site=Site.TARGET)
         assert problem.code == "PQ210"
         assert problem.hint is not None
-        assert problem.hint.startswith("declare it" if name == "PATH" else "it is named like a secret")
+        assert problem.hint.startswith(
+            "declare it" if name in {"PATH", "PARQUETRY_KEY_2025"} else "it is named like a secret"
+        )
         assert refusal(text, scope=replace(scope, environment=None), site=Site.TARGET).code == "PQ210"
         secret = evaluated(text, scope=scope, site=Site.CREDENTIALS)
         assert (str(secret), secret.reveal(), secret.names) == (MASK, "hunter2", (name,))

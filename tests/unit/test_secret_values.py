@@ -35,6 +35,8 @@ def test_values_are_masked_whole_and_those_that_are_too_short_to_be_told_from_wo
         ("spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net", True),
         ("spark.ssl.keyPassword", True),
         ("key", True),
+        ("SHOP_SIGNING_KEY", True),
+        ("MASTER_KEY", True),
         ("spark.hadoop.fs.s3a.aws.credentials.provider", False),
         ("spark.security.credentials.hive.enabled", False),
         ("spark.sql.shuffle.partitions", False),
