@@ -30,7 +30,8 @@ class DriftView:
 
 def _lines(table: TableDrift, paint: Paint) -> Iterator[str]:
     for drift in table.drifts:
-        difference = f": {_value(drift.applied)} -> {_value(drift.live)}" if drift.path != "table" else ""
+        is_told = drift.applied is not None or drift.live is not None
+        difference = f": {_value(drift.applied)} -> {_value(drift.live)}" if is_told else ""
         yield f"  {paint.warn(drift.code)} {drift.path}"
         yield f"    {CODES[drift.code]}{difference}"
         told = ", ".join(part for part in (drift.writer, drift.instant and f"at {drift.instant}") if part)

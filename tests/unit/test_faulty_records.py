@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from parquetry.cli.drift_view import DriftView
 from parquetry.cli.output import Paint
 from parquetry.cli.timeline_view import TimelineView
 from parquetry.compiler.applying import apply_plan
@@ -93,6 +94,8 @@ def test_plans_and_jobs_stop_and_drift_lists_it(folder, name):
         assert [(drift.code, path in drift.remedy) for drift in drifts if drift.path == "applied"] == [
             ("DR102", True)
         ]
+        shown = DriftView().text(drift_of_workspace(folder.workspace()), Paint(enabled=False))
+        assert "was changed\n" in shown
 
 
 def test_a_record_under_the_number_of_another_one_is_not_in_force(folder):
