@@ -11,8 +11,11 @@ CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{2,120}\](?= )")
 """The class of an error of Spark, which no row can be, at the beginning of its message."""
 
 _CLASS: Final = re.compile(r"(?:org\.apache\.|java\.)[\w.$]{1,200}: ")
-_MARK: Final = "\u2063"
-_OF_LIBRARY: Final = re.compile(f"{_MARK}([^{_MARK}]*)(?:{_MARK}|$)")
+_BEGIN: Final = "\u2063"
+_END: Final = "\u2064"
+# From the first beginning on, as a text may be cut; what is said stands behind the last one.
+_OF_LIBRARY: Final = re.compile(f"{_BEGIN}(?:[^{_END}]*{_BEGIN})?([^{_BEGIN}{_END}]*)(?:{_END}|$)")
+_MARKS: Final = str.maketrans("", "", _BEGIN + _END)
 # Conditions whose messages name what the SQL lacks, and quote no value.
 _OF_NAMES: Final = ("[UNRESOLVED_", "[TABLE_OR_VIEW_NOT_FOUND", "[AMBIGUOUS_REFERENCE")
 
@@ -21,19 +24,19 @@ def of_library(text: str) -> str:
     """What a library says, to stand in a message.
 
     Marks around it, which nobody sees, let :func:`without_quotes` leave it out, also where the message comes
-    from another process as a text.
+    from another process as a text. They differ, as the name of a file before it may hold one.
     """
-    return f"{_MARK}{text.replace(_MARK, '')}{_MARK}"
+    return f"{_BEGIN}{with_quotes(text)}{_END}"
 
 
 def with_quotes(message: str) -> str:
     """The message with all that libraries say."""
-    return message.replace(_MARK, "")
+    return message.translate(_MARKS)
 
 
 def without_quotes(message: str) -> str:
     """The message with no more of what libraries say than the class of an error, which is no row."""
-    return _OF_LIBRARY.sub(lambda found: _without_values(found[1]), message)
+    return with_quotes(_OF_LIBRARY.sub(lambda found: _without_values(found[1]), message))
 
 
 def _without_values(text: str) -> str:

@@ -569,3 +569,12 @@ def test_failures_of_personal_tables_have_no_cause_and_no_words_of_libraries():
             raise InvalidDataError(f"rows: {quoted}; mend") from ValueError("Ada")
         assert str(failure.value) == said
         assert (failure.value.__cause__ is None) is (spec is personal)
+
+
+@pytest.mark.parametrize("mark", [of_library("")[:1], of_library("")[-1:]])
+@pytest.mark.parametrize("name", ["{0}a.csv", "a{0}.csv", "{0}{0}.csv", "{0}[UNRESOLVED_X] a.csv"])
+def test_no_mark_in_the_name_of_a_file_brings_back_what_a_library_says(name, mark):
+    personal = TableSpec(name="t", columns=(Column(name="id", type="string", pii=True),))
+    said = masked_message(f"{name.format(mark)} cannot be read: {of_library('row Ada')}; mend", personal)
+    assert "Ada" not in said
+    assert mark not in said
