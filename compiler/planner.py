@@ -45,6 +45,7 @@ from parquetry.compiler.target_changes import (
     TargetPlan,
     recorded_settings,
     target_plan,
+    unallowed,
 )
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec import TableSpec
@@ -89,8 +90,9 @@ def make_plan(
             unchecked_sql[table.spec.name] = texts
         if Step.RECORD in outcome.steps:
             applied[table.spec.name] = _applied_settings(observation)
-    # Without tables there is nobody to record them.
-    target = target_plan(context.target, context.settings, applied) if tables else TargetPlan()
+    # Without tables there is nobody to record them, or their storage is not to be opened.
+    is_told = tables or unallowed(context.settings)
+    target = target_plan(context.target, context.settings, applied) if is_told else TargetPlan()
     gone = tuple(undeclared)
     outcomes += [refuse_forgetting(table, context) or forgetting(table) for table in gone]
     intent = Intent(

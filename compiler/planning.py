@@ -47,8 +47,10 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
     With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
     what paying that is good for is foreseen from a bounded sample of rows, and its sources are listed;
     with ``excluded`` besides, the files that clustering would leave. Of an untrusted branch nothing is
-    looked at that its base does not name.
+    looked at that its base does not name; of storage options that are not allowed the plan says so alone.
     """
+    is_open = workspace.base is not None or not workspace.unallowed_storage
+    workspace = workspace if is_open else replace(workspace, tables=())
     unnamed = _unnamed(workspace)
     looked_at = [table for table in workspace.tables if table.name not in unnamed]
     stores = {table.name: workspace.store(table) for table in looked_at}
@@ -93,7 +95,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
         (_declared(workspace, table, unnamed) for table in workspace.tables),
         context=context,
         reader=reader,
-        undeclared=find_undeclared(workspace) if workspace.is_whole else (),
+        undeclared=find_undeclared(workspace) if is_open and workspace.is_whole else (),
         due=_due(workspace, ours, drifts, excluded=excluded) if due else None,
         drift=_drift_lines(drifts),
     )

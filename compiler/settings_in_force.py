@@ -5,7 +5,12 @@ from __future__ import annotations
 from parquetry import shell
 from parquetry.compiler.errors import UnappliedError
 from parquetry.compiler.review import scalar
-from parquetry.compiler.target_changes import recorded_settings, setting_change, unallowed, unallowed_text
+from parquetry.compiler.target_changes import (
+    check_values_allowed,
+    recorded_settings,
+    setting_change,
+    unallowed,
+)
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.applied import AppliedRef
@@ -18,15 +23,7 @@ def check_allowed(workspace: Workspace) -> None:
     What is read over an endpoint cannot say whether that may be used.
     """
     target = workspace.project.target
-    found = unallowed(target.declared)
-    if found:
-        places = ", ".join(f"{setting.origin} {setting.path}" for setting in found)
-        paths = tuple(setting.path for setting in found)
-        raise UnappliedError(
-            f"{EXECUTES} {places}: it can have other code carried out, or rows and credentials sent "
-            f"somewhere else, and is not allowed; {unallowed_text(target.name, target.declared, paths)}, "
-            "then `parquetry plan` and `parquetry apply`"
-        )
+    check_values_allowed(target.name, target.declared, unallowed(target.declared))
 
 
 def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedRef | None) -> tuple[str, ...]:

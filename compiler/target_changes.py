@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from parquetry.compiler.errors import UnappliedError
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning, TargetChange
 from parquetry.printable import quoted
 from parquetry.project.model import AllowedSetting, Setting, TargetSettings
@@ -71,6 +72,19 @@ def unallowed(declared: TargetSettings) -> tuple[Setting, ...]:
         setting
         for setting in declared.settings
         if executes(setting.path, setting.value) and _allowing(declared, setting.path, setting.value) is None
+    )
+
+
+def check_values_allowed(name: str, declared: TargetSettings, found: tuple[Setting, ...]) -> None:
+    """UnappliedError that names what is ``found`` of settings that execute and are not allowed."""
+    if not found:
+        return
+    places = ", ".join(f"{setting.origin} {setting.path}" for setting in found)
+    paths = tuple(setting.path for setting in found)
+    raise UnappliedError(
+        f"{EXECUTES} {places}: it can have other code carried out, or rows and credentials sent "
+        f"somewhere else, and is not allowed; {unallowed_text(name, declared, paths)}, "
+        "then `parquetry plan` and `parquetry apply`"
     )
 
 

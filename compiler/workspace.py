@@ -15,11 +15,11 @@ from parquetry.compiler.git import GitWorkTree, work_tree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.secrets import references, revealed
 from parquetry.compiler.selecting import changed_since, changed_state
-from parquetry.compiler.target_changes import recorded_settings
+from parquetry.compiler.target_changes import check_values_allowed, recorded_settings, unallowed
 from parquetry.compiler.untrusted import Base, shown_to_strangers
 from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.diagnostics import one_of
-from parquetry.project.model import Budget
+from parquetry.project.model import Budget, Setting
 from parquetry.project.model import SparkSettings as SparkTarget
 from parquetry.runtime.job import (
     JobKind,
@@ -68,8 +68,20 @@ class Workspace:
 
     @property
     def storage(self) -> dict[str, Any]:
-        """The target's storage options, secrets revealed: for opening stores, never for writing down."""
+        """The target's storage options, secrets revealed: for opening stores, never for writing down.
+
+        UnappliedError where one of them may send what is asked elsewhere, and is not allowed.
+        """
+        target = self.project.target
+        if self.base is None:
+            check_values_allowed(target.name, target.declared, self.unallowed_storage)
         return revealed(self.project.target.storage) if self.base is None else self.base.storage
+
+    @property
+    def unallowed_storage(self) -> tuple[Setting, ...]:
+        """The storage options that may send what is asked elsewhere, and that the target does not allow."""
+        found = unallowed(self.project.target.declared)
+        return tuple(setting for setting in found if setting.path.startswith("storage."))
 
     def store(self, table: ResolvedTable) -> ObjectStore:
         """The store at the table's location."""

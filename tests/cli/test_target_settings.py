@@ -166,6 +166,40 @@ def test_a_new_table_is_no_way_round(folder, name):
     assert "SC702" not in parq(folder, "run", "--select", "items", "--only", "services").output
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("plan",),
+        ("plan", "--due"),
+        ("plan", "--select", "state:changed"),
+        ("drift",),
+        ("doctor",),
+        ("inspect", "orders"),
+        ("timeline", "orders"),
+        ("unlock", "orders"),
+    ],
+    ids=" ".join,
+)
+def test_an_endpoint_that_is_not_allowed_is_sent_nothing(folder, command, monkeypatch):
+    opened = []
+    monkeypatch.setattr(
+        "s3fs.core.S3FileSystem.__init__", lambda *_, **options: opened.append(options), raising=True
+    )
+    folder.project(
+        targets={
+            "dev": {
+                "warehouse": "s3://lake/shop",
+                "storage": {"key": "k", "secret": "s", "endpoint_url": "http://evil:9000"},
+            }
+        }
+    )
+    told = CliRunner().invoke(command_line, [*command, "--project", str(folder.root)])
+    assert told.exit_code == BLOCKED, told.output
+    assert "SC702" in told.output
+    assert "storage.endpoint_url" in told.output
+    assert opened == []
+
+
 def test_an_allowed_setting_is_allowed_with_its_value_alone(folder):
     attack, path = ATTACKS["packages"]
     first = allowing(attack, path)
