@@ -42,10 +42,11 @@ def reference(secret: Secret) -> dict[str, str]:
     """What is written down in place of one secret."""
     text = _ENV_VAR.sub(lambda found: "${" + found["name"] + "}", secret.template)
     if "{{" in text or "{%" in text:
+        names = ", ".join(secret.names)
         raise UsageError(
-            f"{secret.masked}: a job refers to secrets by their variables alone; "
+            f"{names}: read as a secret, which a job refers to by its variable alone; "
             "write {{ env_var('NAME') }} without a default, filters or other templates, or declare what is "
-            "no secret in `environment`"
+            f"no secret in parquetry.yml: environment: [{names}]"
         )
     return {"environment_text": text}
 

@@ -19,7 +19,7 @@ from parquetry.secret_names import SECRET_PREFIX, is_secret_name
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """An environment variable in the text of a reference."""
 
-_IN_URL: Final = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
+_IN_URL: Final = re.compile(r"(?<=://)[^/\s:@]*:[^/\s]+(?=@)")
 _NUMBER_OR_FLAG: Final = re.compile(r"\d{1,8}|true|false|none", re.IGNORECASE)
 _SHORTEST: Final = 4
 _SHORTEST_LINE: Final = 16

@@ -48,6 +48,13 @@ def test_names_say_what_is_secret(name, is_secret):
     assert is_secret_name(name) is is_secret
 
 
+@pytest.mark.parametrize(
+    "password", ["https://user:pa@ss@host/x", "https://:pass@host/x", "https://a:pass@host/x"]
+)
+def test_a_password_in_a_url_is_masked_to_its_end(password):
+    assert without_secrets(f"to {password}, b@c", {}) == "to https://***@host/x, b@c"
+
+
 def test_secrets_of_options_are_those_they_refer_to_and_those_under_such_names():
     options = {
         "key": {"environment_text": "a${KEY}b${GONE}"},
