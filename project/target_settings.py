@@ -19,7 +19,7 @@ _CONF: Final = "spark.conf."
 _PASSWORD: Final = r"(?:secret|passwd|password|token|(?:secret|private)[._-]?key|pass[._-]?phrase)"  # noqa: S105 - names, none of them
 _IS_PASSWORD: Final = re.compile(rf"{_PASSWORD}\Z", re.IGNORECASE)
 _GIVES_PASSWORD: Final = re.compile(rf"({_PASSWORD}=)[^\s,;]+", re.IGNORECASE)
-_PASSWORD_OF_URI: Final = re.compile(r"(://[^/:@\s]+):[^@/\s]+@")
+_PASSWORD_OF_URI: Final = re.compile(r"(://[^/:@?#\s]+):[^@/?#\s]+@")
 
 
 def target_settings(

@@ -415,6 +415,12 @@ def record_digest(document: Mapping[str, Any]) -> str:
 def _fault(document: Mapping[str, Any], place: str, *, remedy: str) -> str | None:
     if document.get("digest") == record_digest(document):
         return None
+    written = document.get("format", RECORD_FORMAT)
+    if "digest" not in document and written < RECORD_FORMAT:
+        return (
+            f"{RECORD_CODE} {place}: it is of format {written}, in which nothing said whether it was changed "
+            f"since; {remedy}"
+        )
     return (
         f"{RECORD_CODE} {place}: its digest is not that of what it says, so that it was changed by something "
         f"else than parquetry; find out who did, then {remedy}"

@@ -200,6 +200,14 @@ def test_an_endpoint_that_is_not_allowed_is_sent_nothing(folder, command, monkey
     assert opened == []
 
 
+def test_no_port_of_an_endpoint_hides_as_a_password(folder):
+    """What is before ``#`` or ``?`` is the host that is asked; behind it ``@`` means nothing."""
+    target(folder, storage={"endpoint_url": "http://evil:80#@lake.example"})
+    assert "http://evil:80#@lake.example" in parq(folder, "plan").output
+    target(folder, storage={"endpoint_url": "http://user:hidden@lake.example"})
+    assert "hidden" not in parq(folder, "plan").output
+
+
 def test_an_allowed_setting_is_allowed_with_its_value_alone(folder):
     attack, path = ATTACKS["packages"]
     first = allowing(attack, path)

@@ -47,6 +47,11 @@ def in_the_clear(document):
     document["spec"]["files"]["encryption_key"] = None
 
 
+def of_old(document):
+    document.pop("digest")
+    document["format"] = 1
+
+
 FAULTS = {
     "source": (RECORD, other_source),
     "encryption": (RECORD, in_the_clear),
@@ -55,6 +60,7 @@ FAULTS = {
     "forgotten": (RECORD, lambda document: document.update(forgotten=True)),
     "a field that nobody knows": (RECORD, lambda document: document.update(wonder=1)),
     "no digest": (RECORD, lambda document: document.pop("digest")),
+    "of a format without": (RECORD, of_old),
     "identity": (IDENTITY_PATH, lambda document: document.update(id="another")),
     "made with": (IDENTITY_PATH, lambda document: document["spec"].update(name="another")),
 }
@@ -168,3 +174,11 @@ def test_a_spec_that_makes_no_sense_is_named_by_whatever_reads_it(folder, change
     assert RECORD in blocked.reason
     with pytest.raises(CorruptTableError, match=r"00001\.json: .*apply again"):
         open_table(open_store(folder.table))
+
+
+def test_who_wrote_records_before_they_had_digests_is_not_accused(folder):
+    edit(folder.table / RECORD, of_old, sealed=False)
+    (blocked,) = plan(folder).intent.blocked
+    assert "it is of format 1, in which nothing said" in blocked.reason
+    assert "changed by something else" not in blocked.reason
+    assert "plan and apply again" in blocked.remedy
