@@ -39,7 +39,8 @@ _UNKNOWN_WAREHOUSE = "${warehouse}"
 _CONF = ("--conf", "-c")
 _CREDENTIAL = re.compile(r"key|secret|token|password|user|credential", re.IGNORECASE)
 _ADDRESS = re.compile(
-    r"endpoint|prox|host|ur[il]|address|master|jars|packages|repositor|path|dir", re.IGNORECASE
+    r"endpoint|prox|host|ur[il]|address|master|jars|files$|archives$|image$|packages|repositor|path|dir|fs$",
+    re.IGNORECASE,
 )
 
 
