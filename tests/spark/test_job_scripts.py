@@ -71,6 +71,7 @@ def test_run_hands_jobs_to_spark_submit_where_the_target_says_so(folder):
     folder.deliver("b.csv", SECOND)
     submitted = SPARK | {"launcher": "spark-submit", "submit_args": ["--name", "from-run"]}
     folder.project(targets={"dev": with_leave({"warehouse": "./warehouse", "spark": submitted})})
+    answered(folder, "apply", "--auto-approve")
     jobs = {job["job"]: job["result"] for job in answered(folder, "run")["jobs"]}
     assert jobs["ingest_landing"]["commit"]["updated_rows"] == 1
     (results,) = (folder.root / "target/runs").glob("*/results.json")
