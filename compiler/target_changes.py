@@ -55,10 +55,10 @@ def target_plan(name: str, declared: TargetSettings, applied: Mapping[str, Appli
     found = tuple(_changes(declared, applied))
     refused = {c.change.path: c.change for c in found if _is_refused(c.change)}
     for setting in unallowed(declared):
-        standing = setting_change(
-            SettingDifference(path=setting.path, declared=setting.value, applied=setting.value), declared
-        )
-        refused.setdefault(setting.path, standing)
+        # Where no record was looked at, nothing is known to be applied.
+        known = setting.value if applied else None
+        standing = SettingDifference(path=setting.path, declared=setting.value, applied=known)
+        refused.setdefault(setting.path, setting_change(standing, declared))
     return TargetPlan(
         changes=tuple(entry for entry in found if entry.change.path not in refused),
         blocked=_refusal(name, declared, refused) if refused else None,

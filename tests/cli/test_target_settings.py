@@ -197,6 +197,7 @@ def test_an_endpoint_that_is_not_allowed_is_sent_nothing(folder, command, monkey
     assert told.exit_code == BLOCKED, told.output
     assert "SC702" in told.output
     assert "storage.endpoint_url" in told.output
+    assert "storage.endpoint_url: http://evil" not in told.output  # as if it were applied
     assert opened == []
 
 
