@@ -30,7 +30,7 @@ from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from tests.support.command_script import parquetry
 from tests.support.local_spark import local_spark
-from tests.support.project_folder import ProjectFolder
+from tests.support.project_folder import ProjectFolder, with_leave
 
 pytestmark = pytest.mark.spark
 
@@ -668,7 +668,7 @@ def test_the_job_of_an_avro_source_names_its_package(tmp_path):
     (package,) = packages()
     assert package == avro_package()
     conf = {"spark.jars.packages": "org.apache.spark:spark-avro_2.13:4.0.1"}
-    folder.project(targets={"dev": {"warehouse": "w", "spark": {"conf": conf}}})
+    folder.project(targets={"dev": with_leave({"warehouse": "w", "spark": {"conf": conf}})})
     assert packages() == []
 
 
