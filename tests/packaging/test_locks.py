@@ -131,9 +131,16 @@ def test_without_a_database_nothing_was_audited_and_that_is_said(monkeypatch, ca
     monkeypatch.setattr(audit, "ask", lambda place, service: asked.append(service))
     assert audit.main() == 0
     assert asked == ["pypi", "osv"]
-    assert capsys.readouterr().out == (
-        "no advisory database reachable (pypi, osv): locks/bench.txt was not audited\n"
-    )
+    told = capsys.readouterr().out
+    assert told.startswith("no advisory database reachable (pypi, osv); not audited: bench.txt, build.txt, ")
+    assert told.count("\n") == 1
+
+
+def test_what_was_found_counts_where_the_database_is_lost_on_the_way(monkeypatch, capsys):
+    answers = [audit.answer_in(said(VULNERABLE))]
+    monkeypatch.setattr(audit, "ask", lambda place, service: answers.pop() if answers else None)
+    assert audit.main() == 1
+    assert "not audited: build.txt" in capsys.readouterr().out
 
 
 def test_accepted_vulnerabilities_have_reasons():
