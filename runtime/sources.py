@@ -317,15 +317,25 @@ def _rows(entries: Sequence[tuple[str, Consumption]]) -> list[dict[str, Any]]:
 
 def _read_table(store: ObjectStore, path: str) -> pa.Table:
     """A folded file; what former versions did not say is null."""
-    with store.open_input(path) as handle:
-        table = read_parquet(handle)
-    columns = [
-        table.column(field.name).cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in _FOLDED_SCHEMA
-    ]
-    return pa.Table.from_arrays(columns, schema=_FOLDED_SCHEMA)
+    try:
+        with store.open_input(path) as handle:
+            table = read_parquet(handle)
+        columns = [
+            table.column(field.name).cast(field.type)
+            if field.name in table.column_names
+            else pa.nulls(table.num_rows, field.type)
+            for field in _FOLDED_SCHEMA
+        ]
+        folded = pa.Table.from_arrays(columns, schema=_FOLDED_SCHEMA)
+        folded.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the store's, not Arrow's
+            raise
+        raise CorruptTableError(
+            f"{store.uri}/{path} is no folded ledger ({error}); restore it from a copy, or delete it to have "
+            "its files ingested again"
+        ) from error
+    return folded
 
 
 def _joined(tables: Iterable[pa.Table]) -> pa.Table:

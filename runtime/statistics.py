@@ -78,16 +78,19 @@ def decode_statistics(
     """
     try:
         table = read_parquet(pa.BufferReader(content))
-    except (pa.ArrowInvalid, OSError) as error:
-        msg = f"{place} is not a whole parquet file: {error}; delete it, the footers say the same"
+        if (table.schema.metadata or {}).get(_VERSION_KEY) != _VERSION:
+            msg = f"{place} is of another format version; delete it, the footers say the same"
+            raise CorruptTableError(msg)
+        indexed = _columns_by_row(table, columns)
+        numbered = enumerate(table.drop_columns(["columns"]).to_pylist())
+        by_path = groupby(numbered, key=lambda pair: str(pair[1]["path"]))
+        return tuple(_file([(row, indexed.get(number, {})) for number, row in rows]) for _, rows in by_path)
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # One byte that the disk has spoilt, or a stranger, makes any of them: names, types, values.
+        msg = (
+            f"{place} is not a whole parquet file of statistics: {error}; delete it, the footers say the same"
+        )
         raise CorruptTableError(msg) from error
-    if (table.schema.metadata or {}).get(_VERSION_KEY) != _VERSION:
-        msg = f"{place} is of another format version; delete it, the footers say the same"
-        raise CorruptTableError(msg)
-    indexed = _columns_by_row(table, columns)
-    numbered = enumerate(table.drop_columns(["columns"]).to_pylist())
-    by_path = groupby(numbered, key=lambda pair: str(pair[1]["path"]))
-    return tuple(_file([(row, indexed.get(number, {})) for number, row in rows]) for _, rows in by_path)
 
 
 def look_up(

@@ -238,3 +238,27 @@ def test_nothing_is_due_after_what_was_due_was_taken(found, taken):
     after = before | {file.path: file for file in due.files}
     assert sources.due_files(there.values(), after, Operation.UPSERT, source="s").is_empty
     assert all(after[path] == file for path, file in there.items())
+
+
+def test_a_folded_ledger_that_is_spoilt_names_its_file_and_the_remedy(store):
+    for n in range(sources.FOLD_ABOVE + 10):
+        record(store, f"202601010000{n:05d}", source_file(f"f{n}"))
+    sources.fold(store, "landing", everything)
+    (path,) = (info.path for info in store.list(f"{sources.LEDGER_FOLDER}/landing"))
+    whole = store.read(path)
+    told = []
+    for spoilt in (b"", whole[:-9], *(_flipped(whole, place) for place in range(0, len(whole), 7))):
+        store.delete(path)
+        store.put(path, spoilt)
+        try:
+            consumed(store, "landing", everything)
+        except CorruptTableError as error:
+            told.append(str(error))
+    assert len(told) > 2
+    assert all(f"{path} is no folded ledger" in text and "delete it to have its" in text for text in told)
+
+
+def _flipped(content, place):
+    spoilt = bytearray(content)
+    spoilt[place] ^= 0x80
+    return bytes(spoilt)

@@ -142,3 +142,20 @@ def test_nothing_is_looked_up_for_nothing(store):
 def test_file_and_record_are_small(store):
     files = [statistics_of(store, write(store, f"f{i}", "1", first=i * 10, groups=1)) for i in range(200)]
     assert len(encode_statistics(files)) < 200 * 400
+
+
+def test_no_spoilt_byte_of_recorded_statistics_is_more_than_a_file_that_cannot_be_read():
+    column = ColumnStatistics(type="bigint", minimum=1, maximum=2, nulls=0)
+    groups = (RowGroupStatistics(rows=1, data_bytes=0, columns={"s": column}),)
+    whole = encode_statistics([FileStatistics(path="b", size_bytes=1, row_groups=groups)])
+    refused = 0
+    for place in range(0, len(whole), 3):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 0x80
+        try:
+            decode_statistics(bytes(spoilt), place="x")
+        except CorruptTableError:
+            refused += 1
+    assert refused > len(whole) // 12
+    with pytest.raises(CorruptTableError, match="x is not a whole parquet file of statistics"):
+        decode_statistics(b"", place="x")
