@@ -8,11 +8,11 @@ from itertools import permutations
 from typing import Final
 
 from parquetry.compiler.clustering_trials import Trial, Trials, TrialTable, TriedQuery
-from parquetry.compiler.rereading import read_again
 from parquetry.errors import UsageError
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.layout.clustering_depth import CURVES
 from parquetry.runtime.layout.clustering_policy import STITCH, ExecutionPolicy, Scope
+from parquetry.runtime.rereading import read_again
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from parquetry.compiler.observation import Observation, observe
-from parquetry.compiler.rereading import read_again
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.admission import writing_problems
@@ -26,6 +25,7 @@ from parquetry.runtime.parallel import map_each
 from parquetry.runtime.personal_data import masked_path
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_drift import differing_properties
+from parquetry.runtime.rereading import read_again
 from parquetry.runtime.signing import check_signed
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore

@@ -11,7 +11,6 @@ from typing import Any
 
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.masking import masked_by
-from parquetry.compiler.rereading import read_again
 from parquetry.runtime.codec import Brief
 from parquetry.runtime.damaged_files import damage_warnings, damaged_files, refuse_damage
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
@@ -32,6 +31,7 @@ from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.reading import look_while_whole
+from parquetry.runtime.rereading import read_again
 from parquetry.runtime.services.clustering_past import (
     Hindsight,
     PastClustering,

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.masking import masked_by
-from parquetry.compiler.rereading import read_again
 from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
 from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.intents import INSERTED_KEYS
 from parquetry.runtime.personal_data import has_masked_partitions, masked_partition, pii_columns
 from parquetry.runtime.quoting import MASK
+from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table

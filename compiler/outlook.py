@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from parquetry.compiler.masking import personal_in_either
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook, WaitingPlan
-from parquetry.compiler.rereading import read_again
 from parquetry.runtime.clustering_due import Outlook as RunOutlook
 from parquetry.runtime.clustering_due import due_clustering, outlook, trigger_of
 from parquetry.runtime.clustering_forecast import QueryForecast, read_prediction
@@ -22,6 +21,7 @@ from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.personal_data import masked_choice, masked_message
+from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.table import TableHandle
 

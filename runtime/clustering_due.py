@@ -11,6 +11,7 @@ from parquetry.runtime.clustering_scope_choice import Foreseen, ScopeBySample
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_model import Debt, ScopeChoice
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
+from parquetry.runtime.rereading import read_again
 from parquetry.runtime.services.clustering_foreseen import foresee_groups
 from parquetry.runtime.services.clustering_look import commits_since_look
 from parquetry.runtime.services.clustering_past import Hindsight, hindsight, past_clusterings
@@ -31,6 +32,7 @@ class DueClustering:
     foreseen: Foreseen
 
 
+@read_again
 def due_clustering(
     table: TableHandle,
     *,
@@ -52,6 +54,7 @@ def due_clustering(
     )
 
 
+@read_again
 def due_by_statistics(
     table: TableHandle, *, budget_bytes: int | None, timing: Timing = DEFAULT_TIMING
 ) -> Debt:

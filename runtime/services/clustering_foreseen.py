@@ -12,6 +12,7 @@ from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, encode_samples
 from parquetry.runtime.clustering_scope_choice import Foreseen, files_of
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
+from parquetry.runtime.rereading import read_again
 from parquetry.runtime.sidecars import sample_path
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
@@ -19,6 +20,7 @@ from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 
 
+@read_again
 def foresee_groups(
     table: TableHandle,
     groups: Sequence[PlannedGroup],

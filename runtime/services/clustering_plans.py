@@ -31,6 +31,7 @@ from parquetry.runtime.lock import TableLock
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.pending import SCHEDULED, settled_timeline
+from parquetry.runtime.rereading import read_again
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.services.clustering_foreseen import foresee_groups, keep_samples, with_forecast
 from parquetry.runtime.services.clustering_survey import (
@@ -78,8 +79,8 @@ def begin_clustering(
     that may not be written to, LockHeldError when the lock is not given up.
     """
     known = foresee_groups(table, groups, known=foreseen)
-    with _session(table, timing, purpose=CLUSTER) as (session, timeline):
-        if _request(table, session, timeline, groups, known) is None:
+    with _session(table, timing, purpose=CLUSTER) as session:
+        if _request(table, session, groups, known) is None:
             session.acknowledge()
             yield None
             return
@@ -99,8 +100,8 @@ def schedule(
     :func:`begin_clustering`.
     """
     known = foresee_groups(table, groups, known=foreseen)
-    with _session(table, timing, purpose=SCHEDULED) as (session, timeline):
-        requested = _request(table, session, timeline, groups, known)
+    with _session(table, timing, purpose=SCHEDULED) as session:
+        requested = _request(table, session, groups, known)
         if requested is None:
             session.acknowledge()
             return None
@@ -122,7 +123,7 @@ def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Tra
     claim = Claim(instant=instant, purpose=CLUSTER, run=instant, attempt=0, owner=owner)
     heartbeat = Heartbeat(store, instant, timing)
     try:
-        with _session(table, timing, purpose="take up a clustering plan") as (session, _):
+        with _session(table, timing, purpose="take up a clustering plan") as session:
             with table_lock(table, session):
                 check_waiting(table, instant, timing)
                 heartbeat.start()
@@ -135,15 +136,12 @@ def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Tra
 
 
 @contextmanager
-def _session(table: TableHandle, timing: Timing, *, purpose: str) -> Iterator[tuple[Session, Timeline]]:
-    """A session on a fresh instant, after what is dead was rolled back, and the timeline before it."""
-    store = table.store
-    timeline = settled_timeline(table, timing=timing)
+def _session(table: TableHandle, timing: Timing, *, purpose: str) -> Iterator[Session]:
+    """A session on a fresh instant, after what is dead was rolled back."""
+    after = settled_timeline(table, timing=timing).last_instant
     zone = table.config.timezone
-    with open_session(
-        store, purpose=purpose, after=timeline.last_instant, zone=zone, timing=timing
-    ) as session:
-        yield session, timeline
+    with open_session(table.store, purpose=purpose, after=after, zone=zone, timing=timing) as session:
+        yield session
 
 
 def _transaction(table: TableHandle, session: Session) -> Transaction:
@@ -152,15 +150,16 @@ def _transaction(table: TableHandle, session: Session) -> Transaction:
     return Transaction(session, table, table.timeline(), action=Action.REPLACECOMMIT, operation=CLUSTER)
 
 
+@read_again
 def _request(
     table: TableHandle,
     session: Session,
-    timeline: Timeline,
     groups: Sequence[PlannedGroup],
     foreseen: Mapping[FileKey, GroupForecast],
 ) -> tuple[PlannedGroup, ...] | None:
     """Put the plan under the lock; the groups that are in it, None when there is nothing to plan."""
     store = table.store
+    timeline = table.timeline()
     spec = table.effective_spec(timeline)
     policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{store.uri}: applied spec.extra")
     groups = _current(table, timeline, groups)

@@ -13,11 +13,11 @@ import pytest
 import parquetry
 import parquetry.errors
 from parquetry.compiler import errors as compiler_errors
-from parquetry.compiler.rereading import read_again
 from parquetry.in_python import in_python
 from parquetry.project.diagnostics import errors
 from parquetry.runtime import errors as runtime_errors
 from parquetry.runtime.errors import StalePlanError, StaleTimelineError
+from parquetry.runtime.rereading import read_again
 from tests.support.project_folder import ProjectFolder
 
 

@@ -1,4 +1,4 @@
-"""Reports on tables that others write: an instant may leave the timeline while it is read."""
+"""Reads of tables that others write: an instant may leave the timeline while it is read."""
 
 from __future__ import annotations
 

@@ -1,0 +1,86 @@
+"""A clustering is planned while another process takes commits off the timeline that it has listed."""
+
+from __future__ import annotations
+
+import pytest
+
+from parquetry.runtime.clustering_due import due_by_statistics, due_clustering
+from parquetry.runtime.errors import StaleTimelineError
+from parquetry.runtime.lock import DEFAULT_LOCK_PATH
+from parquetry.runtime.services.archive import archive
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.services.clustering_lost import lost_rounds
+from parquetry.runtime.services.clustering_plans import begin_clustering, schedule
+from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.table import open_table
+from tests.support.one_process_spark import OneProcessSpark
+from tests.support.planned_clustering import SORTED, apply_clustering
+from tests.support.small_table import FAST, make_table
+from tests.support.stores import WrappedStore
+
+
+class ListedBefore(WrappedStore):
+    """Some listings of the timeline still have the commits that were archived.
+
+    Those are the ones of the numbers ``old``, from 0 on. While the table is locked nobody archives.
+    """
+
+    def __init__(self, inner, before, old):
+        super().__init__(inner)
+        self.before_it, self.old, self.number = {info.path: info for info in before}, old, -1
+
+    def list(self, prefix="", *, recursive=False):
+        if prefix == ".hoodie" and self.inner.stat(DEFAULT_LOCK_PATH) is None:
+            self.number += 1
+            if self.number in self.old:
+                now = {info.path: info for info in super().list(prefix)}
+                return sorted({**self.before_it, **now}.values(), key=lambda info: info.path)
+        return super().list(prefix, recursive=recursive)
+
+
+def archived(path):
+    """A table that owes a clustering, and its timeline as it was before replacecommits were archived."""
+    table = make_table(path, keep_commits=1, archive_keep_commits=2)
+    apply_clustering(table, SORTED)
+    for number in range(4):
+        table.insert({f"k{n}": (n, "ab"[n % 2]) for n in range(number * 10, number * 10 + 10)})
+        table.insert({"c": (1, "c")})
+        table.delete_partition("p=c")
+    clean(table.handle, timing=FAST)
+    before = table.store.list(".hoodie")
+    gone = archive(table.handle, timing=FAST).instants
+    assert any(f".hoodie/{instant}.replacecommit" in {info.path for info in before} for instant in gone)
+    return table, before
+
+
+def begun(handle, groups):
+    with begin_clustering(handle, groups, timing=FAST) as transaction:
+        return transaction is not None
+
+
+def rewritten_or_lost(handle):
+    """The groups of a run; a plan that is overtaken after it was put is noted as lost, and due again."""
+    return cluster(OneProcessSpark(), handle, timing=FAST).groups or list(lost_rounds(handle.timeline()))
+
+
+WAYS = {
+    "due": lambda handle, _: due_clustering(handle, timing=FAST).debt.groups,
+    "due by statistics": lambda handle, _: due_by_statistics(handle, budget_bytes=None, timing=FAST).groups,
+    "begin": begun,
+    "schedule": lambda handle, groups: schedule(handle, groups, timing=FAST),
+    "cluster": lambda handle, _: rewritten_or_lost(handle),
+}
+
+
+@pytest.mark.parametrize("old", range(6))
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_archived_after_any_listing_is_read_anew(way, old, tmp_path):
+    table, before = archived(tmp_path / "t")
+    groups = due_clustering(table.handle, timing=FAST).debt.groups
+    assert WAYS[way](open_table(ListedBefore(table.store, before, old={old})), groups)
+
+
+def test_who_is_overtaken_every_time_is_told(tmp_path):
+    table, before = archived(tmp_path / "t")
+    with pytest.raises(StaleTimelineError):
+        due_clustering(open_table(ListedBefore(table.store, before, old=range(100))), timing=FAST)
