@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "soak"
-KEPT = ROOT / "docs" / "soak.md"
+KEPT = ROOT / "tests" / "LONG_RUN.md"
 
 
 @dataclass(frozen=True)
