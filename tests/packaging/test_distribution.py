@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.version import VERSION
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -63,6 +65,8 @@ def test_wheel_holds_every_module_schema_and_template(distributions):
             if file.suffix in {".py", ".json", ".j2"} or file.name == "py.typed":
                 inside = Path(package.replace(".", "/")) / file.relative_to(ROOT / folder)
                 assert inside.as_posix() in names
+    assert f"parquetry-{VERSION}" in wheel.name
+    assert f"parquetry-{VERSION}" in sdist.name
     top = {name.split("/")[0] for name in names}
     assert top == {"parquetry", next(name for name in top if name.endswith(".dist-info"))}
     with tarfile.open(sdist) as archive:
