@@ -42,7 +42,7 @@ from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle, open_table
-from parquetry.runtime.view import Changes, FileSystemView
+from parquetry.runtime.view import FileSystemView, IncrementalSlices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +162,10 @@ def live_files(store: ObjectStore) -> LiveFiles:
     handle = open_table(store)
     refuse_damage(handle, damaged_files(handle), shown_by=partial(masked_partition, spec=handle.spec))
 
-    def look(view: FileSystemView) -> tuple[Changes, str | None]:
-        return Changes(begin="", end=view.newest, slices=tuple(view.all_slices())), view.newest or None
+    def look(view: FileSystemView) -> tuple[IncrementalSlices, str | None]:
+        return IncrementalSlices(
+            begin="", end=view.newest, slices=tuple(view.all_slices())
+        ), view.newest or None
 
     changes, instant = look_while_whole(handle, look)
     root = store.uri.removeprefix("file://")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from parquetry.runtime.base_file_buffer import CELL_ROWS, RowBuffer
 from parquetry.runtime.base_file_columns import parquet_places
 from parquetry.runtime.base_file_encoding import RowGroupEncoder
-from parquetry.runtime.base_file_merge import Changes, unchanged_columns
+from parquetry.runtime.base_file_merge import RowChanges, unchanged_columns
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file_rows import marked_schema
@@ -147,7 +147,7 @@ class BucketWriter:
         group: StoredRows,
         *,
         stored: pa.RecordBatch,
-        changes: Changes,
+        changes: RowChanges,
     ) -> bool:
         """Copy a row group of the base file but for the columns in which rows were updated.
 

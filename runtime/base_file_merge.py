@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class RowChanges:
     """What becomes of some rows: by their numbers, which are updated and which deleted.
 
     ``rows`` are the new versions of the updated ones, in the same order.
@@ -53,7 +53,7 @@ class Merger:
     late: int = 0
     changed: bool = False
 
-    def changes(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Changes:
+    def changes(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> RowChanges:
         """What incoming rows make of stored ones, whose first is row ``first`` of the file."""
         at: Rows = incoming.column(POSITION).to_numpy() - first
         wins = self._wins(stored, at, incoming)
@@ -62,7 +62,7 @@ class Merger:
         self.deleted += len(deleted)
         winners = incoming if len(updated) == len(at) else incoming.filter(pa.array(wins & ~deletes))
         rows = self.stamper.stamp(winners, stored.schema)
-        return Changes(updated=updated, deleted=deleted, rows=rows)
+        return RowChanges(updated=updated, deleted=deleted, rows=rows)
 
     def removed(self, stored: pa.RecordBatch, first: int, incoming: pa.RecordBatch) -> Rows:
         """The numbers of the stored rows that go when all incoming ones are deletes; see :meth:`changes`."""
@@ -94,7 +94,7 @@ class Merger:
                 yield with_origin(self.stamper.stamp(rows, schema), Origin.INSERTED)
 
 
-def merged(stored: pa.RecordBatch, changes: Changes) -> pa.RecordBatch:
+def merged(stored: pa.RecordBatch, changes: RowChanges) -> pa.RecordBatch:
     """The stored rows in order, some replaced and some gone, marked by origin."""
     runs = len(changes.updated) + len(changes.deleted)
     if not runs:
@@ -112,7 +112,7 @@ def without(stored: pa.RecordBatch, gone: Rows) -> pa.RecordBatch:
     return stored.filter(pa.array(kept))
 
 
-def unchanged_columns(stored: pa.RecordBatch, changes: Changes) -> list[str]:
+def unchanged_columns(stored: pa.RecordBatch, changes: RowChanges) -> list[str]:
     """The columns in which no update changes a value; commit time and number always change."""
     first = pa.array(changes.updated[:_PROBED_ROWS])
     every = pa.array(changes.updated)

@@ -17,7 +17,7 @@ from parquetry.runtime.base_file_columns import parquet_columns, parquet_places
 from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.base_file_encrypted import EncryptedFile
 from parquetry.runtime.base_file_footer import FooterKeys
-from parquetry.runtime.base_file_merge import Changes, merged
+from parquetry.runtime.base_file_merge import RowChanges, merged
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile, new_file_id
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
@@ -146,7 +146,7 @@ class BaseFileWriter:
         self._add_stored_keys(reader, parts, group)
 
     def encode_changed(
-        self, stored: pa.RecordBatch, changes: Changes, kept: Collection[str]
+        self, stored: pa.RecordBatch, changes: RowChanges, kept: Collection[str]
     ) -> ChangedColumns:
         """The columns of an updated row group that are not kept as they are, and the file's name."""
         names = [name for name in stored.schema.names if name not in kept]

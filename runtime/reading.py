@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.view import Changes, FileSystemView
+from parquetry.runtime.view import FileSystemView, IncrementalSlices
 
 _ATTEMPTS: Final = 5
 
@@ -15,8 +15,8 @@ _Found = TypeVar("_Found")
 
 
 def look_while_whole(
-    handle: TableHandle, look: Callable[[FileSystemView], tuple[Changes, _Found]]
-) -> tuple[Changes, _Found]:
+    handle: TableHandle, look: Callable[[FileSystemView], tuple[IncrementalSlices, _Found]]
+) -> tuple[IncrementalSlices, _Found]:
     """What ``look`` finds in the table as it is now, none of it cleaned before its folder was listed.
 
     The versions that a clean took between the reading of the timeline and that listing would be missing

@@ -50,7 +50,7 @@ class FileGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class IncrementalSlices:
     """Where the rows are that were written after ``begin`` and no later than ``end``.
 
     They are the rows of ``slices`` with ``begin < _hoodie_commit_time <= end``, each once, in the
@@ -190,7 +190,7 @@ class FileSystemView:
             if group not in there or instant not in {None, there[group]}
         )
 
-    def changed_between(self, begin: str, end: str | None = None) -> Changes:
+    def changed_between(self, begin: str, end: str | None = None) -> IncrementalSlices:
         """What was written after ``begin``, up to ``end`` or now.
 
         Stops before the oldest pending write: it may complete with an instant that a later reader
@@ -204,12 +204,12 @@ class FileSystemView:
             )
         last = self._timeline.last_settled(end)
         if last is None or last <= begin:
-            return Changes(begin=begin, end=begin, slices=())
+            return IncrementalSlices(begin=begin, end=begin, slices=())
         self.check_time_travel(last)
         touched = self._touched_partitions(begin, last)
         self._list_all(touched)
         slices = [part for path in touched for part in self.slices(path, last) if part.instant > begin]
-        return Changes(begin=begin, end=last, slices=tuple(slices))
+        return IncrementalSlices(begin=begin, end=last, slices=tuple(slices))
 
     def _cleaned_as_of(self, time: str) -> list[Group]:
         """Of the file groups that a clean can have hit, those whose version of that time is gone."""

@@ -21,7 +21,7 @@ DECISIONS_KEY: Final = "parquetry.decisions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class ChangeCounts:
     """Rows of an existing file that will be replaced or removed."""
 
     updates: int = 0
@@ -40,7 +40,7 @@ class PartitionWork:
     partition: str
     inserts: int
     slices: Sequence[FileSlice] = ()
-    changes: Mapping[str, Changes] = field(default_factory=dict)
+    changes: Mapping[str, ChangeCounts] = field(default_factory=dict)
     record_size_bytes: float
     sure: bool
 
@@ -134,7 +134,7 @@ def _buckets(
     only_changed = work.changes.keys() - dict(fills).keys()
     index = first
     for file_id, rows in (*fills, *((f, 0) for f in sorted(only_changed))):
-        changes = work.changes.get(file_id, Changes())
+        changes = work.changes.get(file_id, ChangeCounts())
         yield Bucket(
             index=index,
             partition=work.partition,

@@ -36,7 +36,7 @@ from parquetry.runtime.transaction import Transaction
 from parquetry.runtime.view import FileSystemView
 from parquetry.runtime.write_plan import (
     DECISIONS_KEY,
-    Changes,
+    ChangeCounts,
     PartitionWork,
     WritePlan,
     decisions_json,
@@ -153,7 +153,7 @@ class Attempt:
         *,
         inserts: Mapping[str, int],
         slices: Mapping[str, Sequence[FileSlice]],
-        changes: Mapping[str, Mapping[str, Changes]],
+        changes: Mapping[str, Mapping[str, ChangeCounts]],
         fill: bool,
         inserted_keys: Mapping[str, KeyRange] | None = None,
     ) -> WritePlan:
@@ -228,7 +228,7 @@ class Attempt:
         *,
         inserts: Mapping[str, int],
         slices: Mapping[str, Sequence[FileSlice]],
-        changes: Mapping[str, Mapping[str, Changes]],
+        changes: Mapping[str, Mapping[str, ChangeCounts]],
         fill: bool,
     ) -> list[PartitionWork]:
         sizes = self._record_sizes(staged, inserts, slices)

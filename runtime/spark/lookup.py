@@ -17,7 +17,7 @@ from parquetry.runtime.spark.session import failures_translated, session_setting
 from parquetry.runtime.spark.stage import PARTITION
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import FILE, STORED_PARTITION, key_rows, winners
-from parquetry.runtime.write_plan import Changes
+from parquetry.runtime.write_plan import ChangeCounts
 
 _SETTINGS = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
@@ -36,7 +36,7 @@ class KeyTotals:
     2**64; ``unmatched_deletes`` go nowhere, nor do ``late_rows`` that lost against rows of other partitions.
     """
 
-    changes: Mapping[str, Mapping[str, Changes]]
+    changes: Mapping[str, Mapping[str, ChangeCounts]]
     inserts: Mapping[str, int]
     inserted_keys: Mapping[str, KeyRange]
     hash_sums: Mapping[str, int]
@@ -90,7 +90,7 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
     except BaseException:
         rows.unpersist()
         raise
-    changes: dict[str, dict[str, Changes]] = {}
+    changes: dict[str, dict[str, ChangeCounts]] = {}
     inserts: dict[str, int] = {}
     ranges: dict[str, KeyRange] = {}
     sums: dict[str, int] = {}
@@ -108,7 +108,7 @@ def count_found(tagged: DataFrame, *, files: Sequence[FileSlice]) -> FoundKeys:
             if keyed:
                 ranges[partition] = KeyRange(smallest=row["min_key"], largest=row["max_key"])
         else:
-            changes.setdefault(partition, {})[file.file_id] = Changes(
+            changes.setdefault(partition, {})[file.file_id] = ChangeCounts(
                 updates=row["rows"] - row["deletes"], deletes=row["deletes"]
             )
     return FoundKeys(

@@ -32,7 +32,7 @@ from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.write_plan import Changes
+from parquetry.runtime.write_plan import ChangeCounts
 
 _TASKS_PER_CORE = 3
 _SUMMARY_SCHEMA = pa.schema(
@@ -97,12 +97,12 @@ def place_keys(
 def _placed(
     found: Sequence[Summary], files: Sequence[FileSlice], rest: Sequence[Summary], homes: Sequence[str]
 ) -> PlacedKeys:
-    changes: dict[str, dict[str, Changes]] = {}
+    changes: dict[str, dict[str, ChangeCounts]] = {}
     sums: dict[str, int] = {}
     for row in found:
         file = files[row["number"]]
         sums[file.partition] = (sums.get(file.partition, 0) + row["hash_sum"]) % (1 << 64)
-        changes.setdefault(file.partition, {})[file.file_id] = Changes(
+        changes.setdefault(file.partition, {})[file.file_id] = ChangeCounts(
             updates=row["rows"] - row["deletes"], deletes=row["deletes"]
         )
     new = {homes[row["number"]]: row for row in rest if row["rows"]}

@@ -22,7 +22,7 @@ from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.spec import Column
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Timezone, format_instant
-from parquetry.runtime.view import Changes, FileSystemView
+from parquetry.runtime.view import FileSystemView, IncrementalSlices
 
 When: TypeAlias = str | dt.date
 _DIGITS: Final = re.compile(r"\d{14}(\d{3})?")
@@ -62,7 +62,9 @@ def read_table(
     given = until if is_increment else as_of
     end = None if given is None else instant_of(given, zone, ends=True)
 
-    def look(view: FileSystemView) -> tuple[Changes, tuple[FileSystemView, tuple[Column, ...], Pruner]]:
+    def look(
+        view: FileSystemView,
+    ) -> tuple[IncrementalSlices, tuple[FileSystemView, tuple[Column, ...], Pruner]]:
         columns = handle.effective_spec(view.timeline).columns
         pruner = Pruner(spark, handle, columns, where)
         changes = view.changed_between(begin, end) if is_increment else _all_rows(view, pruner, end)
@@ -80,7 +82,7 @@ def read_table(
 
 
 def _kept(
-    handle: TableHandle, view: FileSystemView, changes: Changes, pruner: Pruner, where: str | None
+    handle: TableHandle, view: FileSystemView, changes: IncrementalSlices, pruner: Pruner, where: str | None
 ) -> tuple[FileSlice, ...]:
     """The files to open; CorruptTableError when a file that the read needs is damaged."""
     try:
@@ -92,14 +94,14 @@ def _kept(
     return kept
 
 
-def _all_rows(view: FileSystemView, pruner: Pruner, as_of: str | None) -> Changes:
+def _all_rows(view: FileSystemView, pruner: Pruner, as_of: str | None) -> IncrementalSlices:
     """The files of a time in the partitions that may hold a wanted row; other folders are not listed."""
     if as_of is not None:
         view.check_time_travel(as_of)
     partitions = pruner.partitions(view.partitions())
     slices = map_each(partitions, lambda partition: view.slices(partition, as_of))
     end = view.newest if as_of is None else min(as_of, view.newest)
-    return Changes(begin="", end=end, slices=tuple(file for part in slices for file in part))
+    return IncrementalSlices(begin="", end=end, slices=tuple(file for part in slices for file in part))
 
 
 def _is_in_calendar(parts: re.Match[str]) -> bool:

@@ -11,7 +11,7 @@ from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.reading import look_while_whole
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec import RetentionPolicy
-from parquetry.runtime.view import Changes, FileSystemView
+from parquetry.runtime.view import FileSystemView, IncrementalSlices
 from tests.support.small_table import FAST, Rows, SmallTable, make_table
 
 BASE = {"k1": (0, "a"), "z": (0, "b")}
@@ -28,9 +28,9 @@ def table(tmp_path: Path) -> SmallTable:
 def paths_found(table: SmallTable, meanwhile: Callable[[], object]) -> set[str]:
     """The files that a reader finds who has read the timeline when ``meanwhile`` happens."""
 
-    def look(view: FileSystemView) -> tuple[Changes, None]:
+    def look(view: FileSystemView) -> tuple[IncrementalSlices, None]:
         meanwhile()
-        return Changes(begin="", end=view.newest, slices=tuple(view.all_slices())), None
+        return IncrementalSlices(begin="", end=view.newest, slices=tuple(view.all_slices())), None
 
     changes, _ = look_while_whole(table.handle, look)
     return {part.path for part in changes.slices}
