@@ -23,7 +23,7 @@ from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction
 
 
-class Standing:
+class PublishableGroups:
     """The groups of one plan that may be published, and those that may not; ever fewer of the former."""
 
     def __init__(self, transaction: Transaction) -> None:

@@ -14,7 +14,7 @@ from parquetry.runtime.timeline.rollback_records import RollbackMetadata
 from parquetry.runtime.timeline.timeline import Timeline
 
 
-class Standing(StrEnum):
+class WriteState(StrEnum):
     """What became of a write."""
 
     COMPLETED = "completed"
@@ -39,7 +39,7 @@ class EffectiveWrites:
     def __init__(self, timeline: Timeline, archive_folder: str) -> None:
         self._timeline = timeline
         self._archive_folder = archive_folder
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, WriteState] = {}
 
     @property
     def has_asked_archive(self) -> bool:
@@ -48,19 +48,19 @@ class EffectiveWrites:
 
     def counts(self, instant: str, *, is_settled: bool = False) -> bool:
         """Whether the write is in effect."""
-        return self.standing(instant, is_settled=is_settled) in (Standing.COMPLETED, Standing.SETTLED)
+        return self.standing(instant, is_settled=is_settled) in (WriteState.COMPLETED, WriteState.SETTLED)
 
-    def standing(self, instant: str, *, is_settled: bool = False) -> Standing:
+    def standing(self, instant: str, *, is_settled: bool = False) -> WriteState:
         """What became of the write; ``is_settled`` if that was found out when it had been left behind."""
         if self._timeline.is_completed(instant):
-            return Standing.COMPLETED
+            return WriteState.COMPLETED
         if not self._timeline.is_left_behind(instant):
-            return Standing.OPEN
+            return WriteState.OPEN
         if is_settled:
-            return Standing.SETTLED
+            return WriteState.SETTLED
         if instant not in self._standings:
             was_undone = self._timeline.was_undone(instant) or self._archive.speaks_against(instant)
-            self._standings[instant] = Standing.UNDONE if was_undone else Standing.SETTLED
+            self._standings[instant] = WriteState.UNDONE if was_undone else WriteState.SETTLED
         return self._standings[instant]
 
     @cached_property

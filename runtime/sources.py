@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.codec import from_json_value, parsed_json
-from parquetry.runtime.effective import EffectiveWrites, Standing
+from parquetry.runtime.effective import EffectiveWrites, WriteState
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.parquet_input import read_parquet
@@ -355,8 +355,8 @@ def _judged(table: pa.Table, effective: EffectiveWrites) -> pa.Table:
     """The rows without those of writes that were undone for good, and with what became of the others."""
     settled = _instants(table.filter(pc.field("is_settled")))
     standings = {instant: effective.standing(instant) for instant in _instants(table) - settled}
-    undone = {instant for instant, standing in standings.items() if standing is Standing.UNDONE}
-    settled |= {instant for instant, standing in standings.items() if standing is Standing.SETTLED}
+    undone = {instant for instant, standing in standings.items() if standing is WriteState.UNDONE}
+    settled |= {instant for instant, standing in standings.items() if standing is WriteState.SETTLED}
     return _marked(table.filter(pc.invert(_is_one_of(table, undone))), settled)
 
 

@@ -27,7 +27,7 @@ from parquetry.runtime.clustering_execution import (
     summed,
 )
 from parquetry.runtime.clustering_measure import QueryMeasure
-from parquetry.runtime.clustering_standing import Standing, narrowed, replaced_by
+from parquetry.runtime.clustering_standing import PublishableGroups, narrowed, replaced_by
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import in_batches
@@ -150,7 +150,7 @@ class _Run:
         self._planned: PlannedWork | None = None
         self.failures: list[ParquetryError] = []
         self.planned: frozenset[FileKey] = frozenset()
-        self.standing = Standing(transaction)
+        self.standing = PublishableGroups(transaction)
 
     def body(self, transaction: Transaction) -> WriteOutcome | None:
         """The outcome of all groups of the plan that can still be rewritten; None without any."""

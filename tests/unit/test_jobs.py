@@ -20,7 +20,7 @@ from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
 from parquetry.runtime.applied import write_applied
-from parquetry.runtime.effective import EffectiveWrites, Standing
+from parquetry.runtime.effective import EffectiveWrites, WriteState
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.job import (
     JobKind,
@@ -209,8 +209,8 @@ def test_instants_count_while_they_are_in_effect(tmp_path):
     rollback(table.handle, undone, timing=FAST)
     handle = open_table(table.store)
     effective = EffectiveWrites(handle.timeline(), handle.config.archive_folder)
-    assert effective.standing(kept) is Standing.COMPLETED
-    assert effective.standing(undone) is Standing.OPEN
+    assert effective.standing(kept) is WriteState.COMPLETED
+    assert effective.standing(undone) is WriteState.OPEN
 
 
 def test_archived_instants_still_count(tmp_path):
@@ -228,5 +228,5 @@ def test_archived_instants_still_count(tmp_path):
     assert not timeline.contains(times[0])
     effective = EffectiveWrites(timeline, handle.config.archive_folder)
     assert all(effective.counts(time) for time in times)
-    assert effective.standing(times[0]) is Standing.SETTLED
-    assert effective.standing(times[-1]) is Standing.COMPLETED
+    assert effective.standing(times[0]) is WriteState.SETTLED
+    assert effective.standing(times[-1]) is WriteState.COMPLETED

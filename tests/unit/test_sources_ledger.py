@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.runtime import sources
-from parquetry.runtime.effective import Standing
+from parquetry.runtime.effective import WriteState
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import Operation
@@ -43,7 +43,7 @@ class Rule:
         self.rule = rule
 
     def standing(self, instant):
-        return Standing.COMPLETED if self.rule(instant) else Standing.OPEN
+        return WriteState.COMPLETED if self.rule(instant) else WriteState.OPEN
 
     def counts(self, instant, *, is_settled=False):
         return self.rule(instant)
