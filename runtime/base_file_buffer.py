@@ -37,7 +37,7 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class BufferPosition:
     """A place in the buffer: behind so many whole pieces and, in the next one, cut number ``at``."""
 
     pieces: int
@@ -123,26 +123,26 @@ class RowBuffer:
             arrow_bytes += piece.arrow_bytes
         return seen, arrow_bytes
 
-    def first(self, arrow_bytes: int) -> Cut:
+    def first(self, arrow_bytes: int) -> BufferPosition:
         """Where to cut: at the last place that stays within the bytes, else at the first there is.
 
         Behind everything when the buffer is within the bytes, or holds no such place.
         """
-        everything = Cut(pieces=len(self._pieces), at=None)
+        everything = BufferPosition(pieces=len(self._pieces), at=None)
         if self.arrow_bytes <= arrow_bytes:
             return everything
-        found: Cut | None = None
+        found: BufferPosition | None = None
         passed = 0
         for index, piece in enumerate(self._pieces):
             fitting = int(np.searchsorted(piece.bytes_before, arrow_bytes - passed, side="right"))
             if fitting:
-                found = Cut(pieces=index, at=fitting - 1)
+                found = BufferPosition(pieces=index, at=fitting - 1)
             if fitting < len(piece.cuts):
-                return found or Cut(pieces=index, at=0)
+                return found or BufferPosition(pieces=index, at=0)
             passed += piece.arrow_bytes
         return found or everything
 
-    def table(self, cut: Cut) -> pa.Table:
+    def table(self, cut: BufferPosition) -> pa.Table:
         """The rows before the cut, each column in one piece."""
         batches = [piece.rows for piece in islice(self._pieces, cut.pieces)]
         if cut.at is not None:
@@ -150,16 +150,16 @@ class RowBuffer:
             batches.append(piece.rows.slice(0, int(piece.cuts[cut.at])))
         return pa.Table.from_batches(batches).combine_chunks()
 
-    def arrow_bytes_before(self, cut: Cut) -> int:
+    def arrow_bytes_before(self, cut: BufferPosition) -> int:
         """The Arrow bytes of the rows before the cut."""
         whole = sum(piece.arrow_bytes for piece in islice(self._pieces, cut.pieces))
         return whole if cut.at is None else whole + int(self._pieces[cut.pieces].bytes_before[cut.at])
 
-    def _rows_before(self, cut: Cut) -> int:
+    def _rows_before(self, cut: BufferPosition) -> int:
         whole = sum(int(piece.rows.num_rows) for piece in islice(self._pieces, cut.pieces))
         return whole if cut.at is None else whole + int(self._pieces[cut.pieces].cuts[cut.at])
 
-    def drop(self, cut: Cut) -> None:
+    def drop(self, cut: BufferPosition) -> None:
         """Remove the rows before the cut."""
         self.arrow_bytes -= self.arrow_bytes_before(cut)
         self.rows -= sum(self._pieces.popleft().rows.num_rows for _ in range(cut.pieces))

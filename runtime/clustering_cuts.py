@@ -24,7 +24,7 @@ class RowSizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class RowGroupRange:
     """A row group in file number ``file``: the rows from ``first`` to ``end`` (exclusive), in their order."""
 
     file: int
@@ -39,7 +39,7 @@ def expected_cuts(
     target_bytes: int,
     most_bytes: int,
     row_group_size_bytes: int | None,
-) -> list[Cut]:
+) -> list[RowGroupRange]:
     """The row groups of rows that are written one segment behind the other; no file has two segments.
 
     ``segments`` are numbers of rows. ``row_group_size_bytes`` None is the writer's default.
@@ -54,7 +54,7 @@ def expected_cuts(
         )
         for is_first in (True, False)
     )
-    cuts: list[Cut] = []
+    cuts: list[RowGroupRange] = []
     file = 0
     total = sum(segments)
     end = 0
@@ -77,7 +77,7 @@ def expected_cuts(
                 if not count:
                     file, file_first = file + 1, first
                     continue
-            cuts.append(Cut(file=file, first=first, end=first + count))
+            cuts.append(RowGroupRange(file=file, first=first, end=first + count))
             first += count
         file += 1
     return cuts

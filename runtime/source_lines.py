@@ -35,7 +35,7 @@ _CHARACTERS: Final = {"\\t": "\t", "\\0": "\0"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class LineFault:
     """What is wrong at ``line``, counted from 1; the line is None where it is not certain.
 
     ``column`` and ``value`` are None where the whole record is wrong, or where they are not known.
@@ -60,17 +60,17 @@ class _CutError(Exception):
 
 def find_fault(
     file: Any, said: str, *, kind: str, options: Mapping[str, str], columns: Sequence[Column]
-) -> Fault:
+) -> LineFault:
     """The first record of a plain ``csv`` or ``json`` file that is wrong in the way that Spark ``said``.
 
     ``columns`` are those whose types the file's values have to have, ``options`` the source's. Memory is
     bounded by the longest line; at most :data:`LOOKED_THROUGH_BYTES` characters are read.
     """
-    known = Fault()
+    known = LineFault()
     if (field := _FIELD.search(said)) is not None:
-        known = Fault(column=field["field"], value=field["value"])
+        known = LineFault(column=field["field"], value=field["value"])
     elif (value := _VALUE.search(said)) is not None:
-        known = Fault(value=next(text for text in value.groups() if text is not None))
+        known = LineFault(value=next(text for text in value.groups() if text is not None))
     settings = {name.lower(): text for name, text in options.items()}
     if "linesep" in settings:
         return known
@@ -83,7 +83,7 @@ def find_fault(
         else:
             found = _csv_fault(lines, known.value, settings, {c.name.lower(): c for c in columns})
     except _CutError:
-        return Fault(column=known.column, value=known.value, is_cut=True)
+        return LineFault(column=known.column, value=known.value, is_cut=True)
     except (LookupError, csv.Error, TypeError, RecursionError):  # an encoding of Java's alone, odd separators
         return known
     return found or known
@@ -100,7 +100,7 @@ def _lines(text: io.TextIOWrapper) -> Iterator[str]:
 
 def _json_fault(
     lines: Iterable[str], field: re.Match[str] | None, settings: Mapping[str, str]
-) -> Fault | None:
+) -> LineFault | None:
     if settings.get("multiline", "").lower() == "true":
         return None
     strict = not any(name.startswith("allow") for name in settings)
@@ -112,10 +112,10 @@ def _json_fault(
         except ValueError:
             # Spark takes more for JSON than Python does, single quotes to begin with.
             if field is None and strict and "'" not in line:
-                return Fault(line=number)
+                return LineFault(line=number)
             continue
         if field is not None and _holds(record, field):
-            return Fault(line=number, column=field["field"], value=field["value"])
+            return LineFault(line=number, column=field["field"], value=field["value"])
     return None
 
 
@@ -129,7 +129,7 @@ def _holds(record: Any, field: re.Match[str]) -> bool:
 
 def _csv_fault(
     lines: Iterator[str], value: str | None, settings: Mapping[str, str], columns: Mapping[str, Column]
-) -> Fault | None:
+) -> LineFault | None:
     names: list[str] | None = None
     ignored = {settings[key] for key in _STANDING_FOR if key in settings}
     for line, row in _rows(lines, settings):
@@ -139,7 +139,7 @@ def _csv_fault(
                 continue
             names = [f"_c{index}" for index in range(len(row))]
         if value is None and len(row) != len(names):
-            return Fault(line=line)
+            return LineFault(line=line)
         found = [
             index
             for index, (name, cell) in enumerate(zip(names, row, strict=False))
@@ -154,7 +154,7 @@ def _csv_fault(
                 return None
             above = sum(len(cell.splitlines()) - 1 for cell in row[: one[0]] if cell)
             above += sum(cell.endswith(("\n", "\r")) for cell in row[: one[0]])
-            return Fault(line=line + above, column=names[one[0]], value=row[one[0]])
+            return LineFault(line=line + above, column=names[one[0]], value=row[one[0]])
     return None
 
 

@@ -16,7 +16,7 @@ from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.personal_data import pii_columns
 from parquetry.runtime.quoting import MASK, of_library
 from parquetry.runtime.source_files import FoundFile, open_file
-from parquetry.runtime.source_lines import LOOKED_THROUGH_BYTES, Fault, find_fault
+from parquetry.runtime.source_lines import LOOKED_THROUGH_BYTES, LineFault, find_fault
 from parquetry.runtime.spec import Column, Source
 
 _FILE = re.compile(
@@ -167,12 +167,12 @@ def explained(
     def explain(name: str, said: str) -> str | None:
         if not any(sign in said for sign in (_MALFORMED, _WITH_ROW, _OF_OLD_TIMES)):
             return None
-        file, fault = by_name.get(_bare(name)), Fault()
+        file, fault = by_name.get(_bare(name)), LineFault()
         is_plain = file is not None and file.uri.rpartition(".")[2].lower() not in _PACKED
         if file is not None and is_plain:
             with suppress(ParquetryError, OSError), open_file(file, storage) as handle:
                 fault = find_fault(handle, said, kind=source.format, options=source.options, columns=columns)
-        if fault == Fault() and not pii:
+        if fault == LineFault() and not pii:
             return None
         types = {c.name.lower(): c.type for c in columns}
         # A record that lacks a value has the others in columns that are not their own.
@@ -182,7 +182,7 @@ def explained(
     return explain
 
 
-def _described(fault: Fault, types: Mapping[str, str], *, said: str, is_shown: bool) -> str:
+def _described(fault: LineFault, types: Mapping[str, str], *, said: str, is_shown: bool) -> str:
     root = "" if fault.column is None else fault.column.partition(".")[0].lower()
     value = "" if fault.value is None else f'"{fault.value if is_shown else MASK}"'
     if not value:

@@ -65,7 +65,7 @@ class StageSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class RowFault:
     """Something wrong with rows: how many, and where the first of them is."""
 
     description: str

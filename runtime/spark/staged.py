@@ -21,7 +21,7 @@ from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spark.stage import (
     REFERENCE_SHIFT,
-    Fault,
+    RowFault,
     StageSpec,
     index_name,
     rows_name,
@@ -68,7 +68,7 @@ class StagedRows:
     spec: StageSpec
     names: Mapping[int, str]
     totals: Mapping[str, PartitionTotals]
-    faults: tuple[Fault, ...]
+    faults: tuple[RowFault, ...]
 
     @cached_property
     def rows(self) -> int:
@@ -82,7 +82,7 @@ class StagedRows:
 
     def check(self, what: str) -> None:
         """InvalidDataError with count and example when rows are not what the table declares."""
-        by_kind: dict[str, Fault] = {}
+        by_kind: dict[str, RowFault] = {}
         for fault in self.faults:
             seen = by_kind.get(fault.description)
             by_kind[fault.description] = replace(seen, rows=seen.rows + fault.rows) if seen else fault
@@ -100,7 +100,7 @@ def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> Staged
     faults = []
     for row in summary:
         if row["fault"] is not None:
-            faults.append(Fault(description=row["fault"], rows=row["rows"], example=row["example"]))
+            faults.append(RowFault(description=row["fault"], rows=row["rows"], example=row["example"]))
         else:
             names[row["part"]] = row["name"]
     names = dict(sorted(names.items()))

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from parquetry.runtime import source_lines
-from parquetry.runtime.source_lines import Fault, find_fault
+from parquetry.runtime.source_lines import LineFault, find_fault
 from parquetry.runtime.spec import Column
 
 COLUMNS = tuple(
@@ -75,7 +75,7 @@ CSV = {
 @pytest.mark.parametrize("case", CSV)
 def test_a_value_of_a_csv_file_is_found_where_it_is_certain(case):
     text, said, options, (line, column, value) = CSV[case]
-    assert found(text, said, **options) == Fault(line=line, column=column, value=value)
+    assert found(text, said, **options) == LineFault(line=line, column=column, value=value)
 
 
 JSON = {
@@ -91,7 +91,7 @@ JSON = {
 @pytest.mark.parametrize("case", JSON)
 def test_a_record_of_a_json_file_is_found_where_it_is_certain(case):
     text, said, (line, column, value) = JSON[case]
-    assert found(text, said, kind="json") == Fault(line=line, column=column, value=value)
+    assert found(text, said, kind="json") == LineFault(line=line, column=column, value=value)
 
 
 def test_json_over_several_lines_has_no_line_of_a_record():
@@ -114,5 +114,5 @@ def test_no_more_is_read_than_is_allowed(text, monkeypatch):
     monkeypatch.setattr(source_lines, "LOOKED_THROUGH_BYTES", 20_000)
     file = Counted(text.encode())
     fault = find_fault(file, number("x"), kind="csv", options={}, columns=COLUMNS)
-    assert fault == Fault(value="x", is_cut=True)
+    assert fault == LineFault(value="x", is_cut=True)
     assert file.taken <= 40_000

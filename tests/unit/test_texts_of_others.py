@@ -12,7 +12,7 @@ from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.condition import Opaque
 from parquetry.runtime.layout.condition_parser import parse_condition
-from parquetry.runtime.source_lines import Fault, find_fault
+from parquetry.runtime.source_lines import LineFault, find_fault
 
 LONG = 1_000_000
 pytestmark = pytest.mark.timeout(60)
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(60)
 def test_a_long_value_in_what_spark_said(piece):
     said = "Cannot parse the field name " + piece * (LONG // len(piece))
     fault = find_fault(io.BytesIO(b"{}"), said, kind="json", options={}, columns=())
-    assert isinstance(fault, Fault)
+    assert isinstance(fault, LineFault)
 
 
 @pytest.mark.parametrize("piece", ["a=", "a=/", "/", "a=b/", "=", "x.parquet ", "://a:"])
