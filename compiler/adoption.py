@@ -33,7 +33,7 @@ _ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class UnadoptedSetting:
     """A recorded setting that the spec does not say: its dotted path, its value, and why."""
 
     path: str
@@ -55,7 +55,7 @@ class Adopted:
     applied_number: int
     columns: int
     settings: Mapping[str, Any]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[UnadoptedSetting, ...]
 
 
 def adopt(
@@ -138,7 +138,7 @@ def _adopt(
 
 def _fitting(
     reload: Callable[[], Workspace], file: Path, document: Mapping[str, Any], recorded: Mapping[str, Any]
-) -> tuple[dict[str, Any], tuple[LeftOut, ...]]:
+) -> tuple[dict[str, Any], tuple[UnadoptedSetting, ...]]:
     """The recorded settings that pass the project's checks together, and those that do not.
 
     As long as something fails, the setting goes without which the fewest errors are left. SpecError
@@ -152,7 +152,7 @@ def _fitting(
             return tuple(d for d in error.diagnostics if d.severity is Severity.ERROR)
         return ()
 
-    kept, left_out = dict(recorded), list[LeftOut]()
+    kept, left_out = dict(recorded), list[UnadoptedSetting]()
     errors = errors_with(kept) if recorded else ()
     if errors and errors_with({}):
         _resolved(reload, file, document)
@@ -161,7 +161,7 @@ def _fitting(
         worst = min(trials, key=lambda path: (len(trials[path]), path))
         remaining = {(error.code, error.summary) for error in trials[worst]}
         gone = next((e for e in errors if (e.code, e.summary) not in remaining), errors[0])
-        left_out.append(LeftOut(path=worst, value=kept[worst], reason=f"{gone.code} {gone.summary}"))
+        left_out.append(UnadoptedSetting(path=worst, value=kept[worst], reason=f"{gone.code} {gone.summary}"))
         kept, errors = _without(kept, worst), trials[worst]
     return kept, tuple(left_out)
 

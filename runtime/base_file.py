@@ -14,7 +14,7 @@ from parquetry.runtime.base_file_incoming import IncomingRows
 from parquetry.runtime.base_file_merge import Merger, merged, without
 from parquetry.runtime.base_file_model import DELETE, Bucket, WriteContext, WrittenBucket, WrittenFile
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_base_file, reading
-from parquetry.runtime.base_file_rows import Origin, RowStamper, stored_schema, with_origin
+from parquetry.runtime.base_file_rows import RowOrigin, RowStamper, stored_schema, with_origin
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet_assembly import ParquetParts
@@ -134,7 +134,7 @@ def _merge_group(
             stored = batch.slice(first - start, bound - first)
             arrived = incoming.below(bound)
             if arrived is None:
-                writer.append(with_origin(stored, Origin.COPIED))
+                writer.append(with_origin(stored, RowOrigin.COPIED))
             else:
                 writer.append(merged(stored, merger.changes(stored, first, arrived)))
             first = bound
@@ -165,7 +165,7 @@ def _remove(
     rows = without(rows, gone)
     if not writer.replace(parts, group, stored, rows):
         del rows
-        writer.append(with_origin(without(reader.whole(group), gone), Origin.COPIED))
+        writer.append(with_origin(without(reader.whole(group), gone), RowOrigin.COPIED))
 
 
 def _present(rows: pa.RecordBatch | None) -> pa.RecordBatch:

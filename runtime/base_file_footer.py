@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from parquetry.runtime.base_file_keys import KeyRange
+from parquetry.runtime.base_file_keys import KeyRangeCollector
 from parquetry.runtime.bloom import ALWAYS_TRUE, ENTRIES_PER_ROW, TYPE_CODE, ExactBloomFilter
 from parquetry.runtime.footer import MAX_KEY, MIN_KEY
 from parquetry.runtime.spec import BloomFilter
@@ -29,7 +29,7 @@ class FooterKeys:
 
     def __init__(self, avro_schema: str, bloom_filter: BloomFilter) -> None:
         self._avro_schema = avro_schema
-        self._range = KeyRange()
+        self._range = KeyRangeCollector()
         self._bloom = ExactBloomFilter() if bloom_filter is BloomFilter.EXACT else None
         self._keys = 0
 

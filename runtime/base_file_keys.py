@@ -18,7 +18,7 @@ _TO_JAVA_ORDER[0xEE:0xF0] = np.arange(0xF3, 0xF5, dtype=np.uint8)
 _FROM_JAVA_ORDER = np.argsort(_TO_JAVA_ORDER).astype(np.uint8)
 
 
-class KeyRange:
+class KeyRangeCollector:
     """Collects the range of record keys; ``smallest`` and ``largest`` are None without keys."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from parquetry.runtime.base_file_columns import are_same, values_at
 from parquetry.runtime.base_file_incoming import IncomingRows
 from parquetry.runtime.base_file_model import DELETE, POSITION
-from parquetry.runtime.base_file_rows import Origin, RowStamper, one_batch, with_origin
+from parquetry.runtime.base_file_rows import RowOrigin, RowStamper, one_batch, with_origin
 from parquetry.runtime.meta_columns import COMMIT_SEQNO, COMMIT_TIME
 
 _ROWS_PER_RUN: Final = 512
@@ -91,16 +91,16 @@ class Merger:
                 rows = batch.filter(pc.invert(deleted.fill_null(False)))  # noqa: FBT003 - pyarrow's signature
             if rows.num_rows:
                 self.changed = True
-                yield with_origin(self.stamper.stamp(rows, schema), Origin.INSERTED)
+                yield with_origin(self.stamper.stamp(rows, schema), RowOrigin.INSERTED)
 
 
 def merged(stored: pa.RecordBatch, changes: RowChanges) -> pa.RecordBatch:
     """The stored rows in order, some replaced and some gone, marked by origin."""
     runs = len(changes.updated) + len(changes.deleted)
     if not runs:
-        return with_origin(stored, Origin.COPIED)
+        return with_origin(stored, RowOrigin.COPIED)
     if not len(changes.updated):
-        return with_origin(without(stored, changes.deleted), Origin.COPIED)
+        return with_origin(without(stored, changes.deleted), RowOrigin.COPIED)
     replace = _by_slices if stored.num_rows >= _ROWS_PER_RUN * runs else _by_gathering
     return replace(stored, changes.rows, changes.updated, changes.deleted)
 
@@ -141,8 +141,8 @@ def _by_gathering(
 ) -> pa.RecordBatch:
     rows = np.arange(batch.num_rows)
     rows[updated] = batch.num_rows + np.arange(changed.num_rows)
-    origins = np.full(batch.num_rows, Origin.COPIED, np.int8)
-    origins[updated] = Origin.UPDATED
+    origins = np.full(batch.num_rows, RowOrigin.COPIED, np.int8)
+    origins[updated] = RowOrigin.UPDATED
     if len(deleted):
         rows = np.delete(rows, deleted)
         origins = np.delete(origins, deleted)
@@ -158,7 +158,7 @@ def _by_slices(
     batch: pa.RecordBatch, changed: pa.RecordBatch, updated: Rows, deleted: Rows
 ) -> pa.RecordBatch:
     copied, fresh = _sharing_dictionaries(
-        with_origin(batch, Origin.COPIED), with_origin(changed, Origin.UPDATED)
+        with_origin(batch, RowOrigin.COPIED), with_origin(changed, RowOrigin.UPDATED)
     )
     replaced = dict(zip(updated.tolist(), range(len(updated)), strict=True))
     slices = []

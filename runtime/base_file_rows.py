@@ -17,7 +17,7 @@ ORIGIN: Final = "__origin"
 DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 
 
-class Origin(IntEnum):
+class RowOrigin(IntEnum):
     """Where a row of a file came from."""
 
     COPIED = 0
@@ -59,9 +59,9 @@ class RowStamper:
         return pa.RecordBatch.from_arrays([times, seqnos, *own], schema=schema)
 
 
-def with_origin(rows: pa.RecordBatch, origins: pa.Array | Origin) -> pa.RecordBatch:
+def with_origin(rows: pa.RecordBatch, origins: pa.Array | RowOrigin) -> pa.RecordBatch:
     """The rows with their mark."""
-    if isinstance(origins, Origin):
+    if isinstance(origins, RowOrigin):
         origins = pa.array(np.full(rows.num_rows, origins, np.int8))
     schema = rows.schema.append(pa.field(ORIGIN, pa.int8()))
     return pa.RecordBatch.from_arrays([*rows.columns, origins], schema=schema)

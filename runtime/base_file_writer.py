@@ -21,7 +21,7 @@ from parquetry.runtime.base_file_merge import RowChanges, merged
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile, new_file_id
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
-from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, Origin, stored_schema
+from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, RowOrigin, stored_schema
 from parquetry.runtime.encryption import encryption_properties
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.footer import CLUSTERING, NAN_UNBOUNDED
@@ -75,7 +75,7 @@ class BaseFileWriter:
         self._encoder = encoder
         self._keys = FooterKeys(context.avro_schema, context.files.bloom_filter)
         self._places = parquet_places(file_schema(stored_schema(context.schema)))
-        self._origins = np.zeros(len(Origin), np.int64)
+        self._origins = np.zeros(len(RowOrigin), np.int64)
         self._resources = ExitStack()
         key = context.files.encryption_key
         properties = None if key is None else encryption_properties(key)
@@ -128,7 +128,7 @@ class BaseFileWriter:
     def append_kept(self, encoded: EncodedRows) -> None:
         """Write such rows as a row group."""
         self._copies.append(encoded.parts, 0, unbounded=encoded.unbounded)
-        self._count(np.full(encoded.rows.num_rows, Origin.COPIED, np.int8))
+        self._count(np.full(encoded.rows.num_rows, RowOrigin.COPIED, np.int8))
         self._add_keys(encoded)
 
     def copy(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> None:
@@ -142,7 +142,7 @@ class BaseFileWriter:
             replaced={META_COLUMNS.index(FILE_NAME): renamed},
             unbounded=_hiding_nan(reader, parts, group),
         )
-        self._count(np.full(rows, Origin.COPIED, np.int8))
+        self._count(np.full(rows, RowOrigin.COPIED, np.int8))
         self._add_stored_keys(reader, parts, group)
 
     def encode_changed(
@@ -182,7 +182,7 @@ class BaseFileWriter:
         return ChangedColumns(
             names=tuple(table.column_names),
             encoded=self._encode(table),
-            origins=np.full(rows, Origin.COPIED, np.int8),
+            origins=np.full(rows, RowOrigin.COPIED, np.int8),
         )
 
     def join(
@@ -230,8 +230,8 @@ class BaseFileWriter:
             partition_path=self._bucket.partition,
             prev_commit=self._base.instant if self._base else None,
             num_writes=self.rows,
-            num_update_writes=int(self._origins[Origin.UPDATED]),
-            num_inserts=int(self._origins[Origin.INSERTED]),
+            num_update_writes=int(self._origins[RowOrigin.UPDATED]),
+            num_inserts=int(self._origins[RowOrigin.INSERTED]),
             file_size_bytes=self._assembly.data_bytes,
         )
         tells_keys = isinstance(self._assembly, ParquetAssembly)
@@ -249,7 +249,7 @@ class BaseFileWriter:
 
     def _clustering(self) -> dict[str, str]:
         """By which spec the file is laid out; inserts behind the rows of a base file undo its layout."""
-        kept = self._base_clustering if not self._origins[Origin.INSERTED] else None
+        kept = self._base_clustering if not self._origins[RowOrigin.INSERTED] else None
         digest = self._context.clustering or kept
         return {} if digest is None else {CLUSTERING: digest}
 
@@ -273,7 +273,7 @@ class BaseFileWriter:
 
     def _count(self, origins: npt.NDArray[np.int8]) -> None:
         self.rows += len(origins)
-        self._origins += np.bincount(origins, minlength=len(Origin))
+        self._origins += np.bincount(origins, minlength=len(RowOrigin))
 
     def _add_keys(self, encoded: EncodedRows) -> None:
         if not self._keys.add_bounds(encoded.parts.bounds(0, META_COLUMNS.index(RECORD_KEY))):

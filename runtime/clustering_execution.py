@@ -35,7 +35,7 @@ _LAYOUTS: Final = {"LINEAR": "sort", "ZORDER": "zorder", "HILBERT": "hilbert"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class UnpublishedGroup:
     """A group that was not published, and why."""
 
     partition: str
@@ -66,7 +66,7 @@ class Clustered:
     files_after: int
     bytes_before: int
     bytes_after: int
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[UnpublishedGroup, ...]
     queries: tuple[MeasuredQuery, ...]
     failures: tuple[ParquetryError, ...] = ()
 
@@ -88,7 +88,7 @@ class ClusteringResult(Brief):
     bytes_before: int = 0
     bytes_after: int = 0
     excluded_files: int = 0
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[UnpublishedGroup, ...] = ()
     queries: tuple[MeasuredQuery, ...] = ()
     warnings: tuple[str, ...] = field(default=())
 
@@ -111,7 +111,7 @@ class PlannedWork:
     """What a plan asks for now, and the groups that have changed since it was made."""
 
     works: tuple[GroupWork, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[UnpublishedGroup, ...]
     execution: ExecutionPolicy
     digest: str | None
 
@@ -129,7 +129,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
     execution = planned.execution if planned is not None else _of_hudi(plan)
     order = row_order(execution)
     works: list[GroupWork] = []
-    left_out: list[LeftOut] = []
+    left_out: list[UnpublishedGroup] = []
     index = 0
     for group in plan.groups:
         paths = [relative_path(table.store, part.path) for part in group.slices]
@@ -182,13 +182,13 @@ def row_order(execution: ExecutionPolicy) -> RowOrder | None:
     return RowOrder(strategy=execution.strategy, columns=execution.columns, split_by=execution.split_by)
 
 
-def lost_group(group: RewrittenGroup, reason: str) -> LeftOut:
+def lost_group(group: RewrittenGroup, reason: str) -> UnpublishedGroup:
     """A group that was rewritten for nothing."""
-    return LeftOut(partition=group.work.partition, files=len(group.work.slices), reason=reason)
+    return UnpublishedGroup(partition=group.work.partition, files=len(group.work.slices), reason=reason)
 
 
 def description(
-    execution: ExecutionPolicy, standing: Sequence[RewrittenGroup], left_out: Sequence[LeftOut]
+    execution: ExecutionPolicy, standing: Sequence[RewrittenGroup], left_out: Sequence[UnpublishedGroup]
 ) -> str:
     """What the replacecommit says about itself, as JSON."""
     return json.dumps(
@@ -213,7 +213,7 @@ def description(
 def clustered(
     commit: CommitResult,
     standing: Sequence[RewrittenGroup],
-    left_out: Sequence[LeftOut],
+    left_out: Sequence[UnpublishedGroup],
     queries: Sequence[MeasuredQuery],
 ) -> Clustered:
     """What became of a plan; groups of a run that was lost as a whole are left out, and measures of it."""
@@ -267,6 +267,6 @@ def _share(slices: Sequence[FileSlice], group: ClusteringGroup) -> int:
     return max(sum(part.size_bytes for part in slices) // max(group.output_files, 1), 1)
 
 
-def _left_out(group: ClusteringGroup, reason: str) -> LeftOut:
+def _left_out(group: ClusteringGroup, reason: str) -> UnpublishedGroup:
     partition = group.slices[0].partition if group.slices else ""
-    return LeftOut(partition=partition, files=len(group.slices), reason=reason)
+    return UnpublishedGroup(partition=partition, files=len(group.slices), reason=reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from parquetry.runtime.clustering_execution import LeftOut, RewrittenGroup, description, lost_group
+from parquetry.runtime.clustering_execution import RewrittenGroup, UnpublishedGroup, description, lost_group
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up, in_commit
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.layout.clustering_model import FileKey
@@ -30,9 +30,9 @@ class PublishableGroups:
         self._transaction = transaction
         self._works: tuple[GroupWork, ...] = ()
         self.groups: list[RewrittenGroup] = []
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[UnpublishedGroup] = []
 
-    def begin(self, works: Sequence[GroupWork], left_out: Iterable[LeftOut]) -> None:
+    def begin(self, works: Sequence[GroupWork], left_out: Iterable[UnpublishedGroup]) -> None:
         """Take note of what is rewritten, and of what was not even begun."""
         self._works = tuple(works)
         self.left_out += left_out

@@ -19,7 +19,7 @@ import pyarrow as pa
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_base_file
-from parquetry.runtime.base_file_rows import Origin, with_origin
+from parquetry.runtime.base_file_rows import RowOrigin, with_origin
 from parquetry.runtime.base_file_sizing import SLACK
 from parquetry.runtime.base_file_writer import BaseFileWriter
 from parquetry.runtime.clustering_files import SpreadingWriter
@@ -194,7 +194,7 @@ class StitchingWriter(SpreadingWriter):
 
     def _decode(self, reader: BaseFileReader, group: StoredRows) -> None:
         for batch in self._written.counted(self._arrived.counted(reader.batches(group))):
-            self.append(with_origin(batch, Origin.COPIED))
+            self.append(with_origin(batch, RowOrigin.COPIED))
 
     def _write_joined(self, *, ended: bool) -> None:
         """Write row groups while enough waits for one; ``ended``: all that waits."""

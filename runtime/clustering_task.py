@@ -15,7 +15,7 @@ from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, new_file_id
 from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, small_dictionaries
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
-from parquetry.runtime.base_file_rows import Origin, with_origin
+from parquetry.runtime.base_file_rows import RowOrigin, with_origin
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.clustering_files import SpreadingWriter
@@ -217,10 +217,10 @@ def append_in_order(writer: SpreadingWriter, group: GroupWork, batches: Batches)
             values += 1
             _refuse_many(values, order, group)
             if place > start:
-                writer.append(with_origin(batch.slice(start, place - start), Origin.COPIED))
+                writer.append(with_origin(batch.slice(start, place - start), RowOrigin.COPIED))
             writer.end_file()
             start = place
-        writer.append(with_origin(batch.slice(start), Origin.COPIED))
+        writer.append(with_origin(batch.slice(start), RowOrigin.COPIED))
         before = batch
 
 

@@ -18,10 +18,10 @@ from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import (
     Clustered,
     ClusteringResult,
-    LeftOut,
     PartlyClusteredError,
     PlannedWork,
     RewrittenGroup,
+    UnpublishedGroup,
     clustered,
     planned_work,
     summed,
@@ -212,7 +212,7 @@ class _Run:
             if failure := next(failed, None):
                 self.failures.append(failure)
                 reason = f"it cannot be rewritten: {failure}"
-            left = LeftOut(partition=work.partition, files=len(work.slices), reason=reason)
+            left = UnpublishedGroup(partition=work.partition, files=len(work.slices), reason=reason)
             self.standing.left_out.append(left)
 
     def _outcome(self, attempt: Attempt) -> WriteOutcome:

@@ -20,7 +20,7 @@ from parquetry.compiler.plan import ChangeClass, Step
 from parquetry.compiler.running import JobOutcome, RunResult
 from parquetry.runtime.apply import Applied
 from parquetry.runtime.clustering_due import ScheduledClustering
-from parquetry.runtime.clustering_execution import ClusteringResult, LeftOut
+from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup
 from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import MeasuredQuery
 from parquetry.runtime.errors import StalePlanError
@@ -110,7 +110,7 @@ SCHEDULED = ScheduledClustering(
 )
 DONE = ClusteringResult(
     instants=("20261121120000000",),
-    left_out=(LeftOut(partition="day=2", files=2, reason="a writer changed it"),),
+    left_out=(UnpublishedGroup(partition="day=2", files=2, reason="a writer changed it"),),
     queries=(MeasuredQuery.of("by_day", before=TOUCHED, expected=TOUCHED, after=TOUCHED),),
     warnings=("look here",),
 )

@@ -33,7 +33,7 @@ from parquetry.compiler.spec_diff import diff_specs
 from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.clustering_execution import ClusteringResult, LeftOut
+from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.main import execute
 from parquetry.runtime.outcome import CommitResult, RetryWrite
@@ -328,7 +328,7 @@ def parquet_files(store):
 
 
 def test_groups_that_writers_won_hide_partitions(personal):
-    left = LeftOut(partition="p=Ada", files=2, reason="a writer changed it")
+    left = UnpublishedGroup(partition="p=Ada", files=2, reason="a writer changed it")
     view = ClusteringView(open_table(personal).spec)
     result = ClusteringResult(left_out=(left,))
     for said in (view.text(result, Paint(enabled=False)), json.dumps(view.json(result))):
@@ -427,7 +427,7 @@ def test_what_a_job_answers_and_fails_with_hides_them(folder):
         retry_reasons=("file group 1 of partition 'city=Turin'",),
     )
     assert masked_commit(retried, ingest.spec).retry_reasons == ("file group 1 of partition 'city=***'",)
-    lost = LeftOut(partition="city=Turin", files=2, reason="file group 1 of partition 'city=Turin'")
+    lost = UnpublishedGroup(partition="city=Turin", files=2, reason="file group 1 of partition 'city=Turin'")
     told = masked_clustering(
         ClusteringResult(left_out=(lost,), warnings=("clean: city=Turin/x",)), ingest.spec
     )
