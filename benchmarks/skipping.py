@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parquetry.runtime.parquet_thrift import decode_struct
+from parquetry.runtime import parquet_fields as fields
+from parquetry.runtime.parquet_thrift import decode_struct, field_value
 
 
 @dataclass(slots=True)
@@ -48,27 +49,39 @@ def row_groups(path: str, column: str) -> list[RowGroup]:
         file.seek(-8 - length, 2)
         footer, _ = decode_struct(file.read(length))
         found = []
-        for group in _items(footer, 4):
-            chunk = next(each for each in _items(group, 1) if _path(each) == column)
-            kind = _value(_value(chunk, 3), 1)
-            statistics = _value(_value(chunk, 3), 12)
+        for group in _items(footer, fields.FileMetaData.ROW_GROUPS):
+            chunk = next(each for each in _items(group, fields.RowGroup.COLUMNS) if _path(each) == column)
+            metadata = field_value(chunk, fields.ColumnChunk.METADATA)
+            kind = field_value(metadata, fields.ColumnMetaData.TYPE)
+            statistics = field_value(metadata, fields.ColumnMetaData.STATISTICS)
             pages = None
-            if 6 in chunk and 4 in chunk:
-                file.seek(_value(chunk, 6))
-                column_index, _ = decode_struct(file.read(_value(chunk, 7)))
-                file.seek(_value(chunk, 4))
-                offset_index, _ = decode_struct(file.read(_value(chunk, 5)))
-                firsts = [_value(each, 3) for each in _items(offset_index, 1)] + [_value(group, 3)]
-                ends = zip(_items(column_index, 2), _items(column_index, 3), strict=True)
+            if fields.ColumnChunk.COLUMN_INDEX in chunk and fields.ColumnChunk.OFFSET_INDEX in chunk:
+                file.seek(field_value(chunk, fields.ColumnChunk.COLUMN_INDEX))
+                column_index, _ = decode_struct(
+                    file.read(field_value(chunk, fields.ColumnChunk.COLUMN_INDEX_BYTES))
+                )
+                file.seek(field_value(chunk, fields.ColumnChunk.OFFSET_INDEX))
+                offset_index, _ = decode_struct(
+                    file.read(field_value(chunk, fields.ColumnChunk.OFFSET_INDEX_BYTES))
+                )
+                firsts = [
+                    field_value(each, fields.PageLocation.FIRST_ROW)
+                    for each in _items(offset_index, fields.OffsetIndex.PAGE_LOCATIONS)
+                ] + [field_value(group, fields.RowGroup.ROWS)]
+                ends = zip(
+                    _items(column_index, fields.ColumnIndex.MIN_VALUES),
+                    _items(column_index, fields.ColumnIndex.MAX_VALUES),
+                    strict=True,
+                )
                 pages = [
                     Page(rows=firsts[n + 1] - firsts[n], low=_bound(kind, low), high=_bound(kind, high))
                     for n, (low, high) in enumerate(ends)
                 ]
             found.append(
                 RowGroup(
-                    rows=_value(group, 3),
-                    low=_bound(kind, _value(statistics, 6)),
-                    high=_bound(kind, _value(statistics, 5)),
+                    rows=field_value(group, fields.RowGroup.ROWS),
+                    low=_bound(kind, field_value(statistics, fields.Statistics.MIN_VALUE)),
+                    high=_bound(kind, field_value(statistics, fields.Statistics.MAX_VALUE)),
                     pages=pages,
                 )
             )
@@ -103,18 +116,17 @@ def stored_bytes(paths: Iterable[str]) -> int:
     return total
 
 
-def _value(fields: Any, number: int) -> Any:
-    return fields[number][1]
-
-
-def _items(fields: Any, number: int) -> list[Any]:
-    return _value(fields, number).items
+def _items(struct: Any, number: int) -> list[Any]:
+    return field_value(struct, number).items
 
 
 def _path(chunk: Any) -> str:
-    return b".".join(_items(_value(chunk, 3), 3)).decode()
+    return b".".join(
+        _items(field_value(chunk, fields.ColumnChunk.METADATA), fields.ColumnMetaData.PATH)
+    ).decode()
 
 
 def _bound(kind: int, raw: bytes) -> Any:
-    """A bound by the physical type: INT32 is 1, INT64 is 2, all else is compared as bytes."""
-    return struct.unpack("<i" if kind == 1 else "<q", raw)[0] if kind in (1, 2) else raw
+    """A bound by the physical type: all but INT32 and INT64 is compared as bytes."""
+    layout = {fields.PhysicalType.INT32: "<i", fields.PhysicalType.INT64: "<q"}.get(kind)
+    return raw if layout is None else struct.unpack(layout, raw)[0]

@@ -12,17 +12,18 @@ import pyarrow.parquet as pq
 from parquetry.runtime.base_file_rows import one_batch
 from parquetry.runtime.meta_columns import FILE_NAME
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts
+from parquetry.runtime.parquet_fields import ConvertedType, FileMetaData, PhysicalType, SchemaElement
 from parquetry.runtime.parquet_thrift import List, Struct, encode_struct
 
-_FILE_SCHEMA: Final = 2
-_TYPE: Final = 1
-_CHILDREN: Final = 5
-_CONVERTED: Final = 6
-_OF_DECIMALS: Final = frozenset({6, 7, 8, 10})
-"""Converted and logical type, scale and precision."""
+_OF_DECIMALS: Final = frozenset(
+    {
+        SchemaElement.CONVERTED_TYPE,
+        SchemaElement.LOGICAL_TYPE,
+        SchemaElement.SCALE,
+        SchemaElement.PRECISION,
+    }
+)
 
-_FIXED_BYTES: Final = 7
-_DECIMAL: Final = 5
 _NEGATIVE: Final = 0x80
 
 
@@ -70,7 +71,7 @@ class StoredColumns:
     def _bare_places(self) -> frozenset[int]:
         """Which elements below the root are decimals that are never negative."""
         elements = self._parts.columns
-        leaves = [place for place, element in enumerate(elements) if _CHILDREN not in element]
+        leaves = [place for place, element in enumerate(elements) if SchemaElement.CHILDREN not in element]
         names = [chunk.name.split(".")[0] for chunk in self._parts.chunks(0)]
         return frozenset(
             place
@@ -86,10 +87,10 @@ class StoredColumns:
 
     def _metadata(self) -> pq.FileMetaData:
         """The footer, with nothing but their physical type for these columns."""
-        kind, schema = self._parts.footer[_FILE_SCHEMA]
+        kind, schema = self._parts.footer[FileMetaData.SCHEMA]
         root, *elements = schema.items
         bare = List(schema.kind, [root, *self._without_decimals(elements)])
-        footer = encode_struct({**self._parts.footer, _FILE_SCHEMA: (kind, bare)})
+        footer = encode_struct({**self._parts.footer, FileMetaData.SCHEMA: (kind, bare)})
         return pq.read_metadata(pa.BufferReader(MAGIC + footer + struct.pack("<I", len(footer)) + MAGIC))
 
     def _without_decimals(self, elements: list[Struct]) -> list[Struct]:
@@ -102,5 +103,7 @@ class StoredColumns:
 
 
 def _is_decimal(element: Struct) -> bool:
-    kinds = tuple(element.get(number, (0, None))[1] for number in (_TYPE, _CONVERTED))
-    return kinds == (_FIXED_BYTES, _DECIMAL)
+    kinds = tuple(
+        element.get(number, (0, None))[1] for number in (SchemaElement.TYPE, SchemaElement.CONVERTED_TYPE)
+    )
+    return kinds == (PhysicalType.FIXED_LEN_BYTE_ARRAY, ConvertedType.DECIMAL)

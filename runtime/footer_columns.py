@@ -10,6 +10,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, Scalar
+from parquetry.runtime.parquet_fields import ColumnIndex
 
 _PLAIN = {
     "BOOLEAN": "boolean",
@@ -60,8 +61,13 @@ def page_bounds(
     """
     logical = json.loads(column.logical_type.to_json())
     has_bounds = known.minimum is not None or known.maximum is not None
-    null_pages, lows, highs = (index[number][1].items for number in (1, 2, 3))
-    nulls = index[5][1].items if 5 in index else [None] * len(rows)  # noqa: PLR2004 - null_counts
+    null_pages, lows, highs = (
+        index[number][1].items
+        for number in (ColumnIndex.NULL_PAGES, ColumnIndex.MIN_VALUES, ColumnIndex.MAX_VALUES)
+    )
+    nulls = (
+        index[ColumnIndex.NULL_COUNTS][1].items if ColumnIndex.NULL_COUNTS in index else [None] * len(rows)
+    )
 
     def bound(raw: bytes, *, upper: bool) -> Scalar | None:
         value = _bound(_plain(raw, column.physical_type), known.type, logical, upper=upper)

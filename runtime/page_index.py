@@ -30,7 +30,8 @@ from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.skipping import Types, columns_of, may_match
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts, PartChunk
-from parquetry.runtime.parquet_thrift import decode_struct
+from parquetry.runtime.parquet_fields import OffsetIndex, PageLocation
+from parquetry.runtime.parquet_thrift import I32, I64, LIST, STRUCT, decode_struct
 from parquetry.runtime.storage_model import ObjectStore
 
 MOST_FILES: Final = 512
@@ -42,7 +43,12 @@ _MOST_PAGES: Final = 65_536
 _READ_AT_ONCE: Final = 256 * 1024
 _MOST_INDEX_BYTES: Final = 64 * 1024 * 1024
 _TOKENS: Final = 7
-_FIELDS: Final = {0: 0x16, 2: 0x15, 4: 0x16, 6: 0x00}
+_FIELDS: Final = {
+    0: PageLocation.OFFSET << 4 | I64,
+    2: (PageLocation.COMPRESSED_BYTES - PageLocation.OFFSET) << 4 | I32,
+    4: (PageLocation.FIRST_ROW - PageLocation.COMPRESSED_BYTES) << 4 | I64,
+    6: 0x00,
+}
 _CONTINUED: Final = 0x80
 _UNREADABLE: Final = (
     ParquetryError,
@@ -123,8 +129,11 @@ def page_locations(offset_index: bytes) -> tuple[Numbers, Numbers]:
         return _locations_at_once(offset_index)
     except ValueError:
         index, _ = decode_struct(offset_index)
-        pages = index[1][1].items
-        rows, sizes = ([page[number][1] for page in pages] for number in (3, 2))
+        pages = index[OffsetIndex.PAGE_LOCATIONS][1].items
+        rows, sizes = (
+            [page[number][1] for page in pages]
+            for number in (PageLocation.FIRST_ROW, PageLocation.COMPRESSED_BYTES)
+        )
         return np.array(rows, np.int64), np.array(sizes, np.int64)
 
 
@@ -248,7 +257,7 @@ def _metadata(source: _End, footer_bytes: int) -> pq.FileMetaData:
 
 def _locations_at_once(data: bytes) -> tuple[Numbers, Numbers]:
     """As a list of structs that look all the same, decoded as a whole; ValueError when it does not."""
-    if len(data) < 2 or data[0] != 0x19 or data[1] & 15 != 12:  # noqa: PLR2004 - field 1, a list of structs
+    if len(data) < 2 or data[0] != OffsetIndex.PAGE_LOCATIONS << 4 | LIST or data[1] & 15 != STRUCT:  # noqa: PLR2004
         raise ValueError("it does not begin with a list")
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw < _CONTINUED)

@@ -1,7 +1,6 @@
 """Parquet files put together from row groups that exist: encoded in memory, or in another file.
 
-Column chunks are copied byte by byte; only what says where they lie is written anew. Field numbers
-are those of parquet.thrift in apache/parquet-format.
+Column chunks are copied byte by byte; only what says where they lie is written anew.
 """
 
 from __future__ import annotations
@@ -14,6 +13,20 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.runtime.parquet_chunk import Chunk, Piece
+from parquetry.runtime.parquet_fields import (
+    CODECS,
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    KeyValue,
+    OffsetIndex,
+    PageLocation,
+    PhysicalType,
+    RowGroup,
+    SchemaElement,
+    SortingColumn,
+    Statistics,
+)
 from parquetry.runtime.parquet_thrift import (
     BINARY,
     I16,
@@ -26,6 +39,7 @@ from parquetry.runtime.parquet_thrift import (
     Struct,
     decode_struct,
     encode_struct,
+    field_value,
 )
 
 MAGIC: Final = b"PAR1"
@@ -34,45 +48,18 @@ _TAIL_BYTES: Final = 8
 _READ_BYTES: Final = 4 * 1024 * 1024
 _FIXED_FOOTER_BYTES: Final = 64
 
-_FILE_SCHEMA: Final = 2
-_FILE_ROWS: Final = 3
-_FILE_ROW_GROUPS: Final = 4
-_FILE_KEY_VALUES: Final = 5
 
-_GROUP_COLUMNS: Final = 1
-_GROUP_BYTES: Final = 2
-_GROUP_ROWS: Final = 3
-_GROUP_SORTING: Final = 4
-_GROUP_FILE_OFFSET: Final = 5
-_GROUP_COMPRESSED_BYTES: Final = 6
-_GROUP_ORDINAL: Final = 7
-
-_CHUNK_FILE_OFFSET: Final = 2
-_CHUNK_METADATA: Final = 3
-_CHUNK_OFFSET_INDEX: Final = 4
-_CHUNK_OFFSET_INDEX_BYTES: Final = 5
-_CHUNK_COLUMN_INDEX: Final = 6
-_CHUNK_COLUMN_INDEX_BYTES: Final = 7
-_CHUNK_CRYPTO: Final = 8
-
-_COLUMN_TYPE: Final = 1
-_COLUMN_PATH: Final = 3
-_COLUMN_CODEC: Final = 4
-_COLUMN_BYTES: Final = 6
-_COLUMN_COMPRESSED_BYTES: Final = 7
-_COLUMN_DATA_PAGE: Final = 9
-_COLUMN_INDEX_PAGE: Final = 10
-_COLUMN_DICTIONARY_PAGE: Final = 11
-_COLUMN_STATISTICS: Final = 12
-_COLUMN_BLOOM_FILTER: Final = 14
-_COLUMN_BLOOM_FILTER_BYTES: Final = 15
-_STATISTICS_MAX_VALUE: Final = 5
-_STATISTICS_MIN_VALUE: Final = 6
-
-_FLOATING: Final = frozenset({4, 5})
-_BOUNDS: Final = frozenset({1, 2, 5, 6, 7, 8})
-_SCHEMA_FIELD_ID: Final = 9
-_CODECS: Final = ("NONE", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")
+_FLOATING: Final = frozenset({PhysicalType.FLOAT, PhysicalType.DOUBLE})
+_BOUNDS: Final = frozenset(
+    {
+        Statistics.DEPRECATED_MAX,
+        Statistics.DEPRECATED_MIN,
+        Statistics.MAX_VALUE,
+        Statistics.MIN_VALUE,
+        Statistics.MAX_IS_EXACT,
+        Statistics.MIN_IS_EXACT,
+    }
+)
 
 
 class ParquetParts:
@@ -95,7 +82,7 @@ class ParquetParts:
             self.footer, _ = decode_struct(content.read_at(self.footer_bytes, start))
         except (IndexError, RecursionError, struct.error) as error:
             raise ValueError("its footer is cut short or garbage") from error
-        self.groups: list[Struct] = _field(self.footer, _FILE_ROW_GROUPS, List(STRUCT, [])).items
+        self.groups: list[Struct] = field_value(self.footer, FileMetaData.ROW_GROUPS, List(STRUCT, [])).items
         self._indexes_from = start
         for chunk in (chunk for group in range(len(self.groups)) for chunk in self.chunks(group)):
             self._indexes_from = min(chunk.indexes_from or start, self._indexes_from)
@@ -105,15 +92,15 @@ class ParquetParts:
     @property
     def columns(self) -> list[Struct]:
         """The schema's elements in depth-first order below the root, without field ids."""
-        elements: list[Struct] = _field(self.footer, _FILE_SCHEMA).items
+        elements: list[Struct] = field_value(self.footer, FileMetaData.SCHEMA).items
         return [
-            {number: value for number, value in element.items() if number != _SCHEMA_FIELD_ID}
+            {number: value for number, value in element.items() if number != SchemaElement.FIELD_ID}
             for element in elements[1:]
         ]
 
     def rows(self, group: int) -> int:
         """How many rows the row group has."""
-        return int(_field(self.groups[group], _GROUP_ROWS))
+        return int(field_value(self.groups[group], RowGroup.ROWS))
 
     def stored_bytes(self, group: int) -> int:
         """How many bytes the chunks of the row group take."""
@@ -121,35 +108,35 @@ class ParquetParts:
 
     def encoded_bytes(self, group: int) -> int:
         """How many bytes they take before compression."""
-        return int(_field(self.groups[group], _GROUP_BYTES))
+        return int(field_value(self.groups[group], RowGroup.BYTES))
 
     def dictionaries(self, group: int) -> list[str]:
         """The dotted names of the columns whose chunks have a dictionary."""
         return [
             chunk.name
             for chunk in self.chunks(group)
-            if _field(chunk.metadata, _COLUMN_DICTIONARY_PAGE, 0) > 0
+            if field_value(chunk.metadata, ColumnMetaData.DICTIONARY_PAGE, 0) > 0
         ]
 
     def codecs(self, group: int) -> set[str]:
         """The compression codecs of the row group's chunks."""
-        return {_CODECS[_field(chunk.metadata, _COLUMN_CODEC)] for chunk in self.chunks(group)}
+        return {CODECS[field_value(chunk.metadata, ColumnMetaData.CODEC)] for chunk in self.chunks(group)}
 
     def floating(self, group: int) -> frozenset[int]:
         """The numbers of the row group's columns of floating-point numbers."""
-        kinds = (_field(chunk.metadata, _COLUMN_TYPE) for chunk in self.chunks(group))
+        kinds = (field_value(chunk.metadata, ColumnMetaData.TYPE) for chunk in self.chunks(group))
         return frozenset(number for number, kind in enumerate(kinds) if kind in _FLOATING)
 
     def bounds(self, group: int, column: int) -> tuple[bytes, bytes] | None:
         """The smallest and largest value of a chunk as stored; None where they are not known."""
-        statistics: Struct = _field(self.chunks(group)[column].metadata, _COLUMN_STATISTICS, {})
-        smallest = _field(statistics, _STATISTICS_MIN_VALUE, None)
-        largest = _field(statistics, _STATISTICS_MAX_VALUE, None)
+        statistics: Struct = field_value(self.chunks(group)[column].metadata, ColumnMetaData.STATISTICS, {})
+        smallest = field_value(statistics, Statistics.MIN_VALUE, None)
+        largest = field_value(statistics, Statistics.MAX_VALUE, None)
         return None if smallest is None or largest is None else (smallest, largest)
 
     def chunks(self, group: int) -> list[PartChunk]:
         """The column chunks of a row group, in the order of the schema's leaves."""
-        chunks = _field(self.groups[group], _GROUP_COLUMNS).items
+        chunks = field_value(self.groups[group], RowGroup.COLUMNS).items
         return [PartChunk(parts=self, chunk=chunk) for chunk in chunks]
 
     def index(self, start: int, size: int) -> bytes:
@@ -175,25 +162,25 @@ class PartChunk:
     @property
     def metadata(self) -> Struct:
         """The chunk's ColumnMetaData."""
-        metadata: Struct = _field(self.chunk, _CHUNK_METADATA)
+        metadata: Struct = field_value(self.chunk, ColumnChunk.METADATA)
         return metadata
 
     @property
     def start(self) -> int:
         """Where its first page begins."""
-        data_page: int = _field(self.metadata, _COLUMN_DATA_PAGE)
-        dictionary: int = _field(self.metadata, _COLUMN_DICTIONARY_PAGE, 0)
+        data_page: int = field_value(self.metadata, ColumnMetaData.DATA_PAGE)
+        dictionary: int = field_value(self.metadata, ColumnMetaData.DICTIONARY_PAGE, 0)
         return min(data_page, dictionary) if dictionary > 0 else data_page
 
     @property
     def size_bytes(self) -> int:
         """The length of its pages with their headers."""
-        return int(_field(self.metadata, _COLUMN_COMPRESSED_BYTES))
+        return int(field_value(self.metadata, ColumnMetaData.COMPRESSED_BYTES))
 
     @property
     def encoded_bytes(self) -> int:
         """The length of its pages before compression, with their headers."""
-        return int(_field(self.metadata, _COLUMN_BYTES))
+        return int(field_value(self.metadata, ColumnMetaData.BYTES))
 
     @property
     def pieces(self) -> list[Piece]:
@@ -203,53 +190,56 @@ class PartChunk:
     @property
     def offset_index_bytes(self) -> int:
         """The length of its offset index, 0 without one."""
-        return int(_field(self.chunk, _CHUNK_OFFSET_INDEX_BYTES, 0))
+        return int(field_value(self.chunk, ColumnChunk.OFFSET_INDEX_BYTES, 0))
 
     @property
     def index_bytes(self) -> int:
         """The length of its column index and offset index."""
-        return self.offset_index_bytes + int(_field(self.chunk, _CHUNK_COLUMN_INDEX_BYTES, 0))
+        return self.offset_index_bytes + int(field_value(self.chunk, ColumnChunk.COLUMN_INDEX_BYTES, 0))
 
     @property
     def indexes_from(self) -> int | None:
         """Where the first of its two indexes begins; None without any."""
-        places = [_field(self.chunk, place, 0) for place in (_CHUNK_COLUMN_INDEX, _CHUNK_OFFSET_INDEX)]
+        places = [
+            field_value(self.chunk, place, 0)
+            for place in (ColumnChunk.COLUMN_INDEX, ColumnChunk.OFFSET_INDEX)
+        ]
         return min((place for place in places if place), default=None)
 
     @property
     def name(self) -> str:
         """The dotted name of its column."""
-        path = _field(self.metadata, _COLUMN_PATH).items
+        path = field_value(self.metadata, ColumnMetaData.PATH).items
         return b".".join(path).decode()
 
     @property
     def places(self) -> tuple[range | None, range | None]:
         """Where its column index and its offset index lie in the file; None for one it lacks."""
         return (
-            self._place(_CHUNK_COLUMN_INDEX, _CHUNK_COLUMN_INDEX_BYTES),
-            self._place(_CHUNK_OFFSET_INDEX, _CHUNK_OFFSET_INDEX_BYTES),
+            self._place(ColumnChunk.COLUMN_INDEX, ColumnChunk.COLUMN_INDEX_BYTES),
+            self._place(ColumnChunk.OFFSET_INDEX, ColumnChunk.OFFSET_INDEX_BYTES),
         )
 
     def _place(self, offset: int, length: int) -> range | None:
-        start, size = (_field(self.chunk, number, 0) for number in (offset, length))
-        encrypted = _CHUNK_CRYPTO in self.chunk
+        start, size = (field_value(self.chunk, number, 0) for number in (offset, length))
+        encrypted = ColumnChunk.CRYPTO_METADATA in self.chunk
         return range(start, start + size) if start > 0 and size > 0 and not encrypted else None
 
     def column_index(self) -> bytes | None:
         """Its column index, which says nothing about places; None without one."""
-        size = _field(self.chunk, _CHUNK_COLUMN_INDEX_BYTES, 0)
+        size = field_value(self.chunk, ColumnChunk.COLUMN_INDEX_BYTES, 0)
         if not size:
             return None
-        return self.parts.index(_field(self.chunk, _CHUNK_COLUMN_INDEX), size)
+        return self.parts.index(field_value(self.chunk, ColumnChunk.COLUMN_INDEX), size)
 
     def offset_index(self, shift: int) -> bytes | None:
         """Its offset index as it is when the chunk lies ``shift`` bytes further on; None without one."""
         if not self.offset_index_bytes:
             return None
-        at = _field(self.chunk, _CHUNK_OFFSET_INDEX)
+        at = field_value(self.chunk, ColumnChunk.OFFSET_INDEX)
         index, _ = decode_struct(self.parts.index(at, self.offset_index_bytes))
-        for page in _field(index, 1).items:
-            page[1] = (I64, page[1][1] + shift)
+        for page in field_value(index, OffsetIndex.PAGE_LOCATIONS).items:
+            page[PageLocation.OFFSET] = (I64, page[PageLocation.OFFSET][1] + shift)
         return encode_struct(index)
 
     def shifted(self, shift: int, *, bounds: bool) -> Struct:
@@ -257,16 +247,16 @@ class PartChunk:
         metadata = {
             number: value
             for number, value in self.metadata.items()
-            if number not in {_COLUMN_BLOOM_FILTER, _COLUMN_BLOOM_FILTER_BYTES}
+            if number not in {ColumnMetaData.BLOOM_FILTER, ColumnMetaData.BLOOM_FILTER_BYTES}
         }
-        for place in (_COLUMN_DATA_PAGE, _COLUMN_INDEX_PAGE, _COLUMN_DICTIONARY_PAGE):
-            if _field(metadata, place, 0) > 0:
+        for place in (ColumnMetaData.DATA_PAGE, ColumnMetaData.INDEX_PAGE, ColumnMetaData.DICTIONARY_PAGE):
+            if field_value(metadata, place, 0) > 0:
                 metadata[place] = (I64, metadata[place][1] + shift)
-        if not bounds and _COLUMN_STATISTICS in metadata:
-            kind, statistics = metadata[_COLUMN_STATISTICS]
+        if not bounds and ColumnMetaData.STATISTICS in metadata:
+            kind, statistics = metadata[ColumnMetaData.STATISTICS]
             kept = {number: value for number, value in statistics.items() if number not in _BOUNDS}
-            metadata[_COLUMN_STATISTICS] = (kind, kept)
-        return {_CHUNK_FILE_OFFSET: (I64, 0), _CHUNK_METADATA: (STRUCT, metadata)}
+            metadata[ColumnMetaData.STATISTICS] = (kind, kept)
+        return {ColumnChunk.FILE_OFFSET: (I64, 0), ColumnChunk.METADATA: (STRUCT, metadata)}
 
 
 class ParquetAssembly:
@@ -309,15 +299,15 @@ class ParquetAssembly:
         chunks: list[Chunk] = [*parts.chunks(group)]
         for column, chunk in (replaced or {}).items():
             chunks[column] = chunk
-        own = {number: value for number, value in parts.groups[group].items() if number != _GROUP_SORTING}
+        own = {number: value for number, value in parts.groups[group].items() if number != RowGroup.SORTING}
         if sorting := [_sorting_column(column) for column in sorted_by]:
-            own[_GROUP_SORTING] = (LIST, List(STRUCT, sorting))
+            own[RowGroup.SORTING] = (LIST, List(STRUCT, sorting))
         self._append(own, chunks, unbounded)
         self._index_bytes += parts.index_bytes(group)
 
     def append_chunks(self, chunks: Sequence[Chunk], rows: int, *, unbounded: Collection[int] = ()) -> None:
         """Copy one chunk of ``rows`` rows for every column, as one row group, to the end of the file."""
-        self._append({_GROUP_ROWS: (I64, rows)}, chunks, unbounded)
+        self._append({RowGroup.ROWS: (I64, rows)}, chunks, unbounded)
         self._index_bytes += sum(chunk.index_bytes for chunk in chunks) + self._template.footer_bytes
 
     def _append(self, own: Struct, chunks: Sequence[Chunk], unbounded: Collection[int]) -> None:
@@ -329,26 +319,26 @@ class ParquetAssembly:
             entries.append(entry)
             index = chunk.column_index() if bounds else None
             self._indexes.append((entry, index, chunk.offset_index(shift)))
-        own[_GROUP_COLUMNS] = (LIST, List(STRUCT, entries))
-        own[_GROUP_FILE_OFFSET] = (I64, first)
-        own[_GROUP_BYTES] = (I64, sum(chunk.encoded_bytes for chunk in chunks))
-        own[_GROUP_COMPRESSED_BYTES] = (I64, self.data_bytes - first)
-        own[_GROUP_ORDINAL] = (I16, len(self._groups))
+        own[RowGroup.COLUMNS] = (LIST, List(STRUCT, entries))
+        own[RowGroup.FILE_OFFSET] = (I64, first)
+        own[RowGroup.BYTES] = (I64, sum(chunk.encoded_bytes for chunk in chunks))
+        own[RowGroup.COMPRESSED_BYTES] = (I64, self.data_bytes - first)
+        own[RowGroup.ORDINAL] = (I16, len(self._groups))
         self._groups.append(dict(sorted(own.items())))
-        self._rows += own[_GROUP_ROWS][1]
+        self._rows += own[RowGroup.ROWS][1]
 
     def finish(self, key_values: Mapping[str, str]) -> bytes:
         """Write the page index and the footer, which is returned with the file's last eight bytes."""
         for entry, index, _ in self._indexes:
-            self._put_index(entry, index, _CHUNK_COLUMN_INDEX, _CHUNK_COLUMN_INDEX_BYTES)
+            self._put_index(entry, index, ColumnChunk.COLUMN_INDEX, ColumnChunk.COLUMN_INDEX_BYTES)
         for entry, _, index in self._indexes:
-            self._put_index(entry, index, _CHUNK_OFFSET_INDEX, _CHUNK_OFFSET_INDEX_BYTES)
+            self._put_index(entry, index, ColumnChunk.OFFSET_INDEX, ColumnChunk.OFFSET_INDEX_BYTES)
             for number in sorted(entry):
                 entry[number] = entry.pop(number)
         footer = dict(self._template.footer)
-        footer[_FILE_ROWS] = (I64, self._rows)
-        footer[_FILE_ROW_GROUPS] = (LIST, List(STRUCT, self._groups))
-        footer[_FILE_KEY_VALUES] = (LIST, List(STRUCT, list(_pairs(key_values))))
+        footer[FileMetaData.ROWS] = (I64, self._rows)
+        footer[FileMetaData.ROW_GROUPS] = (LIST, List(STRUCT, self._groups))
+        footer[FileMetaData.KEY_VALUES] = (LIST, List(STRUCT, list(_pairs(key_values))))
         encoded = encode_struct(dict(sorted(footer.items())))
         tail = encoded + struct.pack("<I", len(encoded)) + MAGIC
         self._write(tail)
@@ -389,19 +379,14 @@ class ParquetAssembly:
         self.data_bytes += len(data)
 
 
-def _field(fields: Struct, number: int, *default: Any) -> Any:
-    """The value of a field; ValueError when a field without default is missing."""
-    if number in fields:
-        return fields[number][1]
-    if default:
-        return default[0]
-    raise ValueError(f"the footer lacks a field that parquet requires (number {number})")
-
-
 def _sorting_column(number: int) -> Struct:
-    return {1: (I32, number), 2: (TRUE, False), 3: (TRUE, False)}
+    return {
+        SortingColumn.COLUMN: (I32, number),
+        SortingColumn.DESCENDING: (TRUE, False),
+        SortingColumn.NULLS_FIRST: (TRUE, False),
+    }
 
 
 def _pairs(key_values: Mapping[str, str]) -> Iterator[Struct]:
     for key, value in key_values.items():
-        yield {1: (BINARY, key.encode()), 2: (BINARY, value.encode())}
+        yield {KeyValue.KEY: (BINARY, key.encode()), KeyValue.VALUE: (BINARY, value.encode())}

@@ -11,41 +11,47 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from parquetry.runtime.parquet_fields import ConvertedType, IntType, LogicalType, PhysicalType, SchemaElement
 from parquetry.runtime.parquet_thrift import Struct
 
 Key: TypeAlias = Callable[[bytes], Any]
 """What to compare of a value; ValueError when it is none of the column, or a NaN."""
 
-_TYPE: Final = 1
-_CONVERTED_TYPE: Final = 6
-_LOGICAL_TYPE: Final = 10
 
-_BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE, _BYTE_ARRAY, _FIXED = 0, 1, 2, 4, 5, 6, 7
-_UNSIGNED_TYPES: Final = frozenset({11, 12, 13, 14})
-_CONVERTED_DECIMAL: Final = 5
-_CONVERTED_INTERVAL: Final = 21
-_STRING, _ENUM, _DECIMAL, _INTEGER, _JSON, _BSON, _UUID = 1, 4, 5, 10, 12, 13, 14
-_BYTEWISE: Final = frozenset({_STRING, _ENUM, _JSON, _BSON, _UUID})
-_LAYOUTS: Final = {_INT32: "<i", _INT64: "<q", _FLOAT: "<f", _DOUBLE: "<d"}
-_SIGNED: Final = 2
+_UNSIGNED_TYPES: Final = frozenset(
+    {ConvertedType.UINT_8, ConvertedType.UINT_16, ConvertedType.UINT_32, ConvertedType.UINT_64}
+)
+_BYTEWISE: Final = frozenset(
+    {LogicalType.STRING, LogicalType.ENUM, LogicalType.JSON, LogicalType.BSON, LogicalType.UUID}
+)
+_LAYOUTS: Final = {
+    PhysicalType.INT32: "<i",
+    PhysicalType.INT64: "<q",
+    PhysicalType.FLOAT: "<f",
+    PhysicalType.DOUBLE: "<d",
+}
 
 
 def order_of(column: Struct) -> Key | None:
     """What to compare of the values of a leaf, by its element in the schema; None where that is not known."""
-    physical = column[_TYPE][1]
-    converted = column[_CONVERTED_TYPE][1] if _CONVERTED_TYPE in column else None
-    logical = column[_LOGICAL_TYPE][1] if _LOGICAL_TYPE in column else {}
-    if physical == _BOOLEAN:
+    physical = column[SchemaElement.TYPE][1]
+    converted = column[SchemaElement.CONVERTED_TYPE][1] if SchemaElement.CONVERTED_TYPE in column else None
+    logical = column[SchemaElement.LOGICAL_TYPE][1] if SchemaElement.LOGICAL_TYPE in column else {}
+    if physical == PhysicalType.BOOLEAN:
         return _number("<?")
-    if physical in {_INT32, _INT64}:
-        signed = logical[_INTEGER][1][_SIGNED][1] if _INTEGER in logical else converted not in _UNSIGNED_TYPES
+    if physical in {PhysicalType.INT32, PhysicalType.INT64}:
+        signed = (
+            logical[LogicalType.INTEGER][1][IntType.IS_SIGNED][1]
+            if LogicalType.INTEGER in logical
+            else converted not in _UNSIGNED_TYPES
+        )
         return _number(_LAYOUTS[physical] if signed else _LAYOUTS[physical].upper())
-    if physical in {_FLOAT, _DOUBLE}:
+    if physical in {PhysicalType.FLOAT, PhysicalType.DOUBLE}:
         return _float(_LAYOUTS[physical])
-    if physical in {_BYTE_ARRAY, _FIXED}:
-        if _DECIMAL in logical or converted == _CONVERTED_DECIMAL:
+    if physical in {PhysicalType.BYTE_ARRAY, PhysicalType.FIXED_LEN_BYTE_ARRAY}:
+        if LogicalType.DECIMAL in logical or converted == ConvertedType.DECIMAL:
             return _unscaled
-        if converted != _CONVERTED_INTERVAL and _BYTEWISE.issuperset(logical):
+        if converted != ConvertedType.INTERVAL and _BYTEWISE.issuperset(logical):
             return bytes
     return None
 

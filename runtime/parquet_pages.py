@@ -3,7 +3,6 @@
 A page can be read wherever it lies: it says how it is encoded and how long it is. What it needs besides is
 its chunk's dictionary, and a chunk has one at most. So pages of chunks without a dictionary, or with the same
 one, become one chunk; what tells of them (statistics, page index) is put together from what told of each.
-Field numbers are those of parquet.thrift in apache/parquet-format.
 """
 
 from __future__ import annotations
@@ -14,10 +13,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Final
 
 from parquetry.runtime.parquet_assembly import PartChunk
 from parquetry.runtime.parquet_chunk import Piece
+from parquetry.runtime.parquet_fields import (
+    BoundaryOrder,
+    ColumnChunk,
+    ColumnIndex,
+    ColumnMetaData,
+    Encoding,
+    OffsetIndex,
+    PageEncodingStats,
+    PageHeader,
+    PageLocation,
+    PageType,
+    Repetition,
+    SchemaElement,
+    SizeStatistics,
+    Statistics,
+)
 from parquetry.runtime.parquet_order import Key
 from parquetry.runtime.parquet_thrift import (
     BINARY,
@@ -30,47 +45,16 @@ from parquetry.runtime.parquet_thrift import (
     Struct,
     decode_struct,
     encode_struct,
+    field_value,
 )
 
-_SCHEMA_REPETITION: Final = 3
-_SCHEMA_CHILDREN: Final = 5
-_REPEATED: Final = 2
-
-_COLUMN_TYPE: Final = 1
-_COLUMN_ENCODINGS: Final = 2
-_COLUMN_PATH: Final = 3
-_COLUMN_CODEC: Final = 4
-_COLUMN_VALUES: Final = 5
-_COLUMN_BYTES: Final = 6
-_COLUMN_COMPRESSED_BYTES: Final = 7
-_COLUMN_DATA_PAGE: Final = 9
-_COLUMN_INDEX_PAGE: Final = 10
-_COLUMN_DICTIONARY_PAGE: Final = 11
-_COLUMN_STATISTICS: Final = 12
-_COLUMN_ENCODING_STATS: Final = 13
-_COLUMN_SIZE_STATISTICS: Final = 16
-
-_NULL_COUNT: Final = 3
-_MAX_VALUE: Final = 5
-_MIN_VALUE: Final = 6
-_MAX_EXACT: Final = 7
-_MIN_EXACT: Final = 8
-
-_INDEX_NULL_PAGES: Final = 1
-_INDEX_SMALLEST: Final = 2
-_INDEX_LARGEST: Final = 3
-_INDEX_ORDER: Final = 4
-_INDEX_NULL_COUNTS: Final = 5
-_INDEX_HISTOGRAMS: Final = (6, 7)
-_UNORDERED, _ASCENDING, _DESCENDING = 0, 1, 2
+_LEVELS: Final = (SizeStatistics.REPETITION_LEVELS, SizeStatistics.DEFINITION_LEVELS)
+_HISTOGRAMS: Final = (ColumnIndex.REPETITION_LEVELS, ColumnIndex.DEFINITION_LEVELS)
 
 _GARBLED: Final = (AttributeError, LookupError, TypeError, ValueError, RecursionError, struct.error)
 """What bytes end in that are no index."""
 
-_PAGE_OFFSET, _PAGE_BYTES, _PAGE_FIRST_ROW = 1, 2, 3
-_HEADER_BYTES: Final = 2
-_DICTIONARY_PAGE: Final = 2
-_DICTIONARY_ENCODINGS: Final = frozenset({2, 8})
+_DICTIONARY_ENCODINGS: Final = frozenset({Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +74,7 @@ class ChunkPages:
     @property
     def values(self) -> int:
         """How many values there are, with nulls and empty lists."""
-        return int(_value(self.chunk.metadata, _COLUMN_VALUES))
+        return int(field_value(self.chunk.metadata, ColumnMetaData.VALUES))
 
     @property
     def data_bytes(self) -> int:
@@ -105,8 +89,10 @@ class ChunkPages:
 
 def may_stand_alone(chunk: PartChunk, *, values: int, stored_bytes: int) -> bool:
     """Whether a chunk has no dictionary, and so many values or bytes at least."""
-    is_large = _value(chunk.metadata, _COLUMN_VALUES) >= values or chunk.size_bytes >= stored_bytes
-    return is_large and _value(chunk.metadata, _COLUMN_DICTIONARY_PAGE, 0) <= 0
+    is_large = (
+        field_value(chunk.metadata, ColumnMetaData.VALUES) >= values or chunk.size_bytes >= stored_bytes
+    )
+    return is_large and field_value(chunk.metadata, ColumnMetaData.DICTIONARY_PAGE, 0) <= 0
 
 
 def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
@@ -122,20 +108,20 @@ def chunk_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
 
 def _told_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None:
     metadata = chunk.metadata
-    if chunk.places[1] is None or _value(metadata, _COLUMN_INDEX_PAGE, 0):
+    if chunk.places[1] is None or field_value(metadata, ColumnMetaData.INDEX_PAGE, 0):
         return None
     index, _ = decode_struct(chunk.parts.index(chunk.places[1].start, len(chunk.places[1])))
-    locations: list[Struct] = index[1][1].items
-    offsets = [page[_PAGE_OFFSET][1] for page in locations]
-    sizes = [page[_PAGE_BYTES][1] for page in locations]
-    firsts = [page[_PAGE_FIRST_ROW][1] for page in locations]
-    unencoded: List | None = _value(index, 2, None)
+    locations: list[Struct] = index[OffsetIndex.PAGE_LOCATIONS][1].items
+    offsets = [page[PageLocation.OFFSET][1] for page in locations]
+    sizes = [page[PageLocation.COMPRESSED_BYTES][1] for page in locations]
+    firsts = [page[PageLocation.FIRST_ROW][1] for page in locations]
+    unencoded: List | None = field_value(index, OffsetIndex.UNENCODED_BYTES, None)
     if unencoded is not None and (unencoded.kind, len(unencoded.items)) != (I64, len(locations)):
         return None
     pages = ChunkPages(
         chunk=chunk,
         rows=rows,
-        dictionary_bytes=_value(metadata, _COLUMN_DATA_PAGE) - chunk.start,
+        dictionary_bytes=field_value(metadata, ColumnMetaData.DATA_PAGE) - chunk.start,
         locations=locations,
         unencoded=unencoded,
     )
@@ -147,7 +133,9 @@ def _told_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
         return None
     if pages.values < rows or (flat and pages.values != rows):
         return None
-    needs_dictionary = _DICTIONARY_ENCODINGS.intersection(_value(metadata, _COLUMN_ENCODINGS).items)
+    needs_dictionary = _DICTIONARY_ENCODINGS.intersection(
+        field_value(metadata, ColumnMetaData.ENCODINGS).items
+    )
     return None if needs_dictionary and not pages.dictionary_bytes else pages
 
 
@@ -162,8 +150,8 @@ def leaves(columns: Iterable[Struct]) -> list[tuple[Struct, bool]]:
         left, flat = above.pop() if above else (1, True)
         if left > 1:
             above.append((left - 1, flat))
-        flat = flat and _value(column, _SCHEMA_REPETITION) != _REPEATED
-        if children := _value(column, _SCHEMA_CHILDREN, 0):
+        flat = flat and field_value(column, SchemaElement.REPETITION) != Repetition.REPEATED
+        if children := field_value(column, SchemaElement.CHILDREN, 0):
             above.append((children, flat))
         else:
             found.append((column, flat))
@@ -208,22 +196,24 @@ class JoinedChunk:
         """The chunk's entry in a footer when it lies ``shift`` bytes further on, without its indexes."""
         every = [part.chunk.metadata for part in self._pages]
         first = every[0]
-        encodings = dict.fromkeys(item for one in every for item in _value(one, _COLUMN_ENCODINGS).items)
+        encodings = dict.fromkeys(
+            item for one in every for item in field_value(one, ColumnMetaData.ENCODINGS).items
+        )
         metadata: Struct = {
-            _COLUMN_TYPE: first[_COLUMN_TYPE],
-            _COLUMN_ENCODINGS: (LIST, List(I32, list(encodings))),
-            _COLUMN_PATH: first[_COLUMN_PATH],
-            _COLUMN_CODEC: first[_COLUMN_CODEC],
-            _COLUMN_VALUES: (I64, sum(part.values for part in self._pages)),
-            _COLUMN_BYTES: (I64, self.encoded_bytes),
-            _COLUMN_COMPRESSED_BYTES: (I64, self.size_bytes),
-            _COLUMN_DATA_PAGE: (I64, shift + self.dictionary_bytes),
+            ColumnMetaData.TYPE: first[ColumnMetaData.TYPE],
+            ColumnMetaData.ENCODINGS: (LIST, List(I32, list(encodings))),
+            ColumnMetaData.PATH: first[ColumnMetaData.PATH],
+            ColumnMetaData.CODEC: first[ColumnMetaData.CODEC],
+            ColumnMetaData.VALUES: (I64, sum(part.values for part in self._pages)),
+            ColumnMetaData.BYTES: (I64, self.encoded_bytes),
+            ColumnMetaData.COMPRESSED_BYTES: (I64, self.size_bytes),
+            ColumnMetaData.DATA_PAGE: (I64, shift + self.dictionary_bytes),
         }
         if self.dictionary_bytes:
-            metadata[_COLUMN_DICTIONARY_PAGE] = (I64, shift)
-        metadata[_COLUMN_STATISTICS] = (STRUCT, self._statistics(bounds=bounds))
+            metadata[ColumnMetaData.DICTIONARY_PAGE] = (I64, shift)
+        metadata[ColumnMetaData.STATISTICS] = (STRUCT, self._statistics(bounds=bounds))
         metadata |= _encoding_counts(every) | _size_statistics(every)
-        return {2: (I64, 0), 3: (STRUCT, metadata)}
+        return {ColumnChunk.FILE_OFFSET: (I64, 0), ColumnChunk.METADATA: (STRUCT, metadata)}
 
     def column_index(self) -> bytes | None:
         """Its column index, which says nothing about places; None where one or more have none."""
@@ -240,13 +230,13 @@ class JoinedChunk:
         if len(indexes) < len(self._pages):
             return None
         joined: Struct = {}
-        for number in (_INDEX_NULL_PAGES, _INDEX_SMALLEST, _INDEX_LARGEST):
-            joined[number] = (LIST, _concatenated(_value(index, number) for index in indexes))
+        for number in (ColumnIndex.NULL_PAGES, ColumnIndex.MIN_VALUES, ColumnIndex.MAX_VALUES):
+            joined[number] = (LIST, _concatenated(field_value(index, number) for index in indexes))
         if any(len(values.items) != self._count for _, values in joined.values()):
             return None
-        joined[_INDEX_ORDER] = (I32, self._boundary_order(joined))
-        for number in (_INDEX_NULL_COUNTS, *_INDEX_HISTOGRAMS):
-            every = [_value(index, number, List(I64, [])) for index in indexes]
+        joined[ColumnIndex.BOUNDARY_ORDER] = (I32, self._boundary_order(joined))
+        for number in (ColumnIndex.NULL_COUNTS, *_HISTOGRAMS):
+            every = [field_value(index, number, List(I64, [])) for index in indexes]
             per_page = {
                 len(one.items) / len(part.locations) for one, part in zip(every, self._pages, strict=True)
             }
@@ -260,14 +250,20 @@ class JoinedChunk:
         at, row = shift + self.dictionary_bytes, 0
         for part in self._pages:
             for page in part.locations:
-                first = row + page[_PAGE_FIRST_ROW][1]
-                locations.append({1: (I64, at), 2: page[_PAGE_BYTES], 3: (I64, first)})
-                at += page[_PAGE_BYTES][1]
+                first = row + page[PageLocation.FIRST_ROW][1]
+                locations.append(
+                    {
+                        PageLocation.OFFSET: (I64, at),
+                        PageLocation.COMPRESSED_BYTES: page[PageLocation.COMPRESSED_BYTES],
+                        PageLocation.FIRST_ROW: (I64, first),
+                    }
+                )
+                at += page[PageLocation.COMPRESSED_BYTES][1]
             row += part.rows
-        index: Struct = {1: (LIST, List(STRUCT, locations))}
+        index: Struct = {OffsetIndex.PAGE_LOCATIONS: (LIST, List(STRUCT, locations))}
         unencoded = [part.unencoded for part in self._pages if part.unencoded is not None]
         if len(unencoded) == len(self._pages):
-            index[2] = (LIST, _concatenated(unencoded))
+            index[OffsetIndex.UNENCODED_BYTES] = (LIST, _concatenated(unencoded))
         return encode_struct(index)
 
     @property
@@ -279,13 +275,16 @@ class JoinedChunk:
         """Bounds, and whether they are values, of chunks that have values; None where one has none."""
         found = []
         for part in self._pages:
-            statistics = _value(part.chunk.metadata, _COLUMN_STATISTICS, {})
-            if _value(statistics, _NULL_COUNT, None) == part.values:
+            statistics = field_value(part.chunk.metadata, ColumnMetaData.STATISTICS, {})
+            if field_value(statistics, Statistics.NULL_COUNT, None) == part.values:
                 continue
-            if _MIN_VALUE not in statistics or _MAX_VALUE not in statistics:
+            if Statistics.MIN_VALUE not in statistics or Statistics.MAX_VALUE not in statistics:
                 return None
-            exact = [_value(statistics, number, None) for number in (_MIN_EXACT, _MAX_EXACT)]
-            found.append((statistics[_MIN_VALUE][1], statistics[_MAX_VALUE][1], *exact))
+            exact = [
+                field_value(statistics, number, None)
+                for number in (Statistics.MIN_IS_EXACT, Statistics.MAX_IS_EXACT)
+            ]
+            found.append((statistics[Statistics.MIN_VALUE][1], statistics[Statistics.MAX_VALUE][1], *exact))
         return found
 
     @cached_property
@@ -306,18 +305,21 @@ class JoinedChunk:
         return self._known == [] or self._bounds is not None
 
     def _statistics(self, *, bounds: bool) -> Struct:
-        every = [_value(part.chunk.metadata, _COLUMN_STATISTICS, {}) for part in self._pages]
+        every = [field_value(part.chunk.metadata, ColumnMetaData.STATISTICS, {}) for part in self._pages]
         joined: Struct = {}
-        if all(_NULL_COUNT in statistics for statistics in every):
-            joined[_NULL_COUNT] = (I64, sum(statistics[_NULL_COUNT][1] for statistics in every))
+        if all(Statistics.NULL_COUNT in statistics for statistics in every):
+            joined[Statistics.NULL_COUNT] = (
+                I64,
+                sum(statistics[Statistics.NULL_COUNT][1] for statistics in every),
+            )
         if bounds and self._known and self._bounds is not None:
             smallest, largest = self._bounds
-            joined |= {_MAX_VALUE: (BINARY, largest), _MIN_VALUE: (BINARY, smallest)}
+            joined |= {Statistics.MAX_VALUE: (BINARY, largest), Statistics.MIN_VALUE: (BINARY, smallest)}
             lows, highs = (
                 {one[2 + place] for one in self._known if one[place] == bound}
                 for place, bound in enumerate(self._bounds)
             )
-            for number, exact in ((_MAX_EXACT, highs), (_MIN_EXACT, lows)):
+            for number, exact in ((Statistics.MAX_IS_EXACT, highs), (Statistics.MIN_IS_EXACT, lows)):
                 if None not in exact:
                     joined[number] = (TRUE, True in exact)
         return joined
@@ -325,58 +327,69 @@ class JoinedChunk:
     def _boundary_order(self, index: Struct) -> int:
         """Which order the pages are in by both bounds; ValueError when one is no value of the column."""
         assert self._order is not None
-        null_pages, lows, highs = (index[number][1].items for number in (1, 2, 3))
+        null_pages, lows, highs = (
+            index[number][1].items
+            for number in (ColumnIndex.NULL_PAGES, ColumnIndex.MIN_VALUES, ColumnIndex.MAX_VALUES)
+        )
         bounds = [
             [self._order(raw) for raw, is_null in zip(side, null_pages, strict=True) if not is_null]
             for side in (lows, highs)
         ]
         if all(side == sorted(side) for side in bounds):
-            return _ASCENDING
-        return _DESCENDING if all(side == sorted(side, reverse=True) for side in bounds) else _UNORDERED
+            return BoundaryOrder.ASCENDING
+        return (
+            BoundaryOrder.DESCENDING
+            if all(side == sorted(side, reverse=True) for side in bounds)
+            else BoundaryOrder.UNORDERED
+        )
 
     def _dictionary_encoded_bytes(self) -> int:
         """What the dictionary's page takes before compression, with its header."""
         if not self.dictionary_bytes:
             return 0
         header, behind = decode_struct(self._pages[0].dictionary())
-        return behind + int(_value(header, _HEADER_BYTES))
+        return behind + int(field_value(header, PageHeader.UNCOMPRESSED_BYTES))
 
 
 def _encoding_counts(every: Sequence[Struct]) -> Struct:
     """How many pages there are of each encoding; the dictionary's is there once."""
-    if not all(_COLUMN_ENCODING_STATS in metadata for metadata in every):
+    if not all(ColumnMetaData.ENCODING_STATS in metadata for metadata in every):
         return {}
     counts: Counter[tuple[int, int]] = Counter()
     for metadata in every:
-        for entry in metadata[_COLUMN_ENCODING_STATS][1].items:
-            kind = entry[1][1], entry[2][1]
-            counts[kind] = 1 if kind[0] == _DICTIONARY_PAGE else counts[kind] + entry[3][1]
+        for entry in metadata[ColumnMetaData.ENCODING_STATS][1].items:
+            kind = entry[PageEncodingStats.PAGE_TYPE][1], entry[PageEncodingStats.ENCODING][1]
+            if kind[0] == PageType.DICTIONARY_PAGE:
+                counts[kind] = 1
+            else:
+                counts[kind] += entry[PageEncodingStats.COUNT][1]
     entries: list[Struct] = [
-        {1: (I32, page), 2: (I32, encoding), 3: (I32, count)} for (page, encoding), count in counts.items()
+        {
+            PageEncodingStats.PAGE_TYPE: (I32, page),
+            PageEncodingStats.ENCODING: (I32, encoding),
+            PageEncodingStats.COUNT: (I32, count),
+        }
+        for (page, encoding), count in counts.items()
     ]
-    return {_COLUMN_ENCODING_STATS: (LIST, List(STRUCT, entries))}
+    return {ColumnMetaData.ENCODING_STATS: (LIST, List(STRUCT, entries))}
 
 
 def _size_statistics(every: Sequence[Struct]) -> Struct:
     """The sums of what all tell: the bytes of unencoded texts, histograms of levels."""
-    found: list[Struct] = [_value(metadata, _COLUMN_SIZE_STATISTICS, {}) for metadata in every]
+    found: list[Struct] = [field_value(metadata, ColumnMetaData.SIZE_STATISTICS, {}) for metadata in every]
     joined: Struct = {}
     for number in sorted(found[0]):
         if not all(number in statistics for statistics in found):
             continue
         values = [statistics[number][1] for statistics in found]
-        if number == 1:
+        if number == SizeStatistics.UNENCODED_BYTES:
             joined[number] = (I64, sum(values))
-        elif number in {2, 3} and len({len(value.items) for value in values}) == 1:
+        elif number in _LEVELS and len({len(value.items) for value in values}) == 1:
             sums = [sum(levels) for levels in zip(*(value.items for value in values), strict=True)]
             joined[number] = (LIST, List(I64, sums))
-    return {_COLUMN_SIZE_STATISTICS: (STRUCT, joined)} if joined else {}
+    return {ColumnMetaData.SIZE_STATISTICS: (STRUCT, joined)} if joined else {}
 
 
 def _concatenated(lists: Iterable[List]) -> List:
     every = list(lists)
     return List(every[0].kind, [item for one in every for item in one.items])
-
-
-def _value(fields: Struct, number: int, *default: Any) -> Any:
-    return fields[number][1] if number in fields or not default else default[0]

@@ -70,6 +70,15 @@ def encode_struct(value: Struct) -> bytes:
     return bytes(out)
 
 
+def field_value(fields: Struct, number: int, *default: Any) -> Any:
+    """The value of a field, or the default where it is missing; ValueError when there is none."""
+    if number in fields:
+        return fields[number][1]
+    if default:
+        return default[0]
+    raise ValueError(f"the footer lacks a field that parquet requires (number {number})")
+
+
 def _decoder(kind: int) -> Callable[[bytes, int], tuple[Any, int]]:
     try:
         return _DECODERS[kind]
