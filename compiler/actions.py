@@ -11,7 +11,7 @@ from parquetry.compiler.plan import Action, Blocked, Change, ChangeClass, Step
 from parquetry.compiler.plan_inputs import Declared, PlanContext, Undeclared
 from parquetry.compiler.refusals import refuse_unallowed
 from parquetry.compiler.signatures import SIGNATURE_PATH
-from parquetry.compiler.target_changes import recorded_settings
+from parquetry.compiler.target_settings import recorded_settings
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.target_settings import SettingDifference, setting_differences

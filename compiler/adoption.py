@@ -15,7 +15,7 @@ from parquetry.compiler.known_locations import remember
 from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.settings_in_force import check_allowed
 from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, table_text, with_settings
-from parquetry.compiler.target_changes import recorded_settings
+from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError

@@ -9,7 +9,7 @@ from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.known_locations import remember
 from parquetry.compiler.plan import Action, Plan, Step
-from parquetry.compiler.target_changes import recorded_settings
+from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change

@@ -21,7 +21,8 @@ from parquetry.runtime.layout.clustering import MOST_FILES
 from parquetry.runtime.layout.clustering import debt as clustering_debt
 from parquetry.runtime.layout.clustering_model import Debt as ClusteringDebt
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup, rows_of
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, SizeLimits, Trigger
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
+from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.packing import CEILING

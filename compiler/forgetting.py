@@ -13,7 +13,7 @@ from parquetry.project.locations import contains
 from parquetry.runtime.applied import read_identity
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.source_files import join_base
+from parquetry.runtime.source_paths import join_base
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER
 

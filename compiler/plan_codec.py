@@ -13,7 +13,7 @@ from typing import Any
 from parquetry import shell
 from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import EXPIRES_AFTER_MS, Action, Blocked, Change, Evidence, Intent, Plan
-from parquetry.compiler.target_changes import target_name
+from parquetry.compiler.target_settings import target_name
 from parquetry.compiler.words import document as words_of
 from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError

@@ -39,14 +39,8 @@ from parquetry.compiler.refusals import (
 )
 from parquetry.compiler.returning import with_returning
 from parquetry.compiler.signatures import refuse_wrong, resigning, unchecked
-from parquetry.compiler.target_changes import (
-    CHANGED,
-    AppliedSettings,
-    TargetPlan,
-    recorded_settings,
-    target_plan,
-    unallowed,
-)
+from parquetry.compiler.target_changes import CHANGED, AppliedSettings, TargetPlan, target_plan
+from parquetry.compiler.target_settings import recorded_settings, unallowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.target_settings import EXECUTES

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import Action, Blocked, Change, Step
-from parquetry.compiler.words import document, flatten
-from parquetry.printable import quoted
+from parquetry.compiler.words import document, flatten, scalar
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.spec import TableSpec
 
@@ -22,7 +19,6 @@ _ENTRY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "sources": {"read": "new", "drop_duplicates": False},
     "queries": {"weight": 1.0},
 }
-_QUANTITY = re.compile(r"\d+([KMGT]i?B|B|[smhd])")
 
 
 def yaml_diff(entry: Action | Blocked) -> tuple[DiffLine, ...]:
@@ -83,25 +79,3 @@ def _nested(fields: Iterable[tuple[str, Any, Any]], *, parents: str) -> Iterator
             yield "-", f"{indent}{name}: {scalar(old)}"
         if new is not None:
             yield "+", f"{indent}{name}: {scalar(new)}"
-
-
-def scalar(value: Any) -> str:
-    """The value on one line of YAML."""
-    if isinstance(value, str):
-        return value if value.isprintable() and _is_plain(value) else quoted(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(scalar(item) for item in value)}]"
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def _is_plain(text: str) -> bool:
-    """Whether YAML reads the text, written as it stands, as itself."""
-    special = set(":{}[],&*#?|<>=!%@`\"'\\")
-    words = {"true", "false", "null", "yes", "no", "on", "off"}
-    return bool(_QUANTITY.fullmatch(text)) or (
-        bool(text)
-        and text == text.strip()
-        and text[0].isalpha()
-        and not special & set(text)
-        and text.lower() not in words
-    )

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from parquetry import shell
 from parquetry.compiler.errors import UnappliedError
-from parquetry.compiler.review import scalar
-from parquetry.compiler.target_changes import (
-    check_values_allowed,
-    recorded_settings,
-    setting_change,
-    unallowed,
-)
+from parquetry.compiler.target_changes import setting_change
+from parquetry.compiler.target_settings import check_values_allowed, recorded_settings, unallowed
+from parquetry.compiler.words import scalar
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.applied import AppliedRef

@@ -15,7 +15,8 @@ from parquetry.compiler.errors import SpecError
 from parquetry.compiler.inspection import LayoutReport
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.revisions import files_at, load_before, load_known
-from parquetry.compiler.target_changes import CHANGED, recorded_settings, setting_change
+from parquetry.compiler.target_changes import CHANGED, setting_change
+from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import spec_of
 from parquetry.project import Project, ResolvedTable
 from parquetry.project.folder import PROJECT_FILE

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-import yaml
-
 from parquetry.compiler.words import document as words
-from parquetry.compiler.words import flatten, format_size
+from parquetry.compiler.words import flatten, flow, format_size
 from parquetry.project.canonical import canonical
 from parquetry.project.source import SourceText
 from parquetry.runtime.spec import Column, Source, TableSpec
@@ -83,19 +81,6 @@ def table_text(document: Mapping[str, Any]) -> str:
     keys = sorted(document, key=_ORDER.index)
     text = "".join(_entry(key, document[key]) for key in keys)
     return canonical(SourceText(path=f"{document['name']}.yml", text=text))
-
-
-def flow(value: Any) -> str:
-    """A value on one line."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(flow(item) for item in value) + "]"
-    if isinstance(value, str):
-        # Quoted when another type, a comment or a template could be read out of it.
-        text = yaml.safe_dump([value], default_flow_style=True, width=1_000_000, allow_unicode=True)
-        return text.strip().removeprefix("[").removesuffix("]")
-    return json.dumps(value)
 
 
 def _entry(key: str, value: Any) -> str:

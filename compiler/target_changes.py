@@ -6,10 +6,15 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from parquetry.compiler.errors import UnappliedError
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning, TargetChange
-from parquetry.printable import quoted
-from parquetry.project.model import AllowedSetting, Setting, TargetSettings
+from parquetry.compiler.target_settings import (
+    allowing,
+    recorded_settings,
+    target_name,
+    unallowed,
+    unallowed_text,
+)
+from parquetry.project.model import TargetSettings
 from parquetry.runtime.target_settings import (
     EXECUTES,
     SettingDifference,
@@ -40,16 +45,6 @@ class TargetPlan:
     warnings: tuple[PlanWarning, ...] = ()
 
 
-def target_name(name: str) -> str:
-    """What plans call a target where they have the name of a table: none is named so."""
-    return f"targets.{name}"
-
-
-def recorded_settings(declared: TargetSettings) -> dict[str, object]:
-    """What a table records of the settings, by path."""
-    return {setting.path: setting.value for setting in declared.settings}
-
-
 def target_plan(name: str, declared: TargetSettings, applied: Mapping[str, AppliedSettings]) -> TargetPlan:
     """What to do about a target's settings; ``applied`` are those of the tables that are to record them."""
     found = tuple(_changes(declared, applied))
@@ -63,28 +58,6 @@ def target_plan(name: str, declared: TargetSettings, applied: Mapping[str, Appli
         changes=tuple(entry for entry in found if entry.change.path not in refused),
         blocked=_refusal(name, declared, refused) if refused else None,
         warnings=tuple(_unused(name, declared, found)),
-    )
-
-
-def unallowed(declared: TargetSettings) -> tuple[Setting, ...]:
-    """The declared settings that execute and that no entry of ``allow`` has with this value."""
-    return tuple(
-        setting
-        for setting in declared.settings
-        if executes(setting.path, setting.value) and _allowing(declared, setting.path, setting.value) is None
-    )
-
-
-def check_values_allowed(name: str, declared: TargetSettings, found: tuple[Setting, ...]) -> None:
-    """UnappliedError that names what is ``found`` of settings that execute and are not allowed."""
-    if not found:
-        return
-    places = ", ".join(f"{setting.origin} {setting.path}" for setting in found)
-    paths = tuple(setting.path for setting in found)
-    raise UnappliedError(
-        f"{EXECUTES} {places}: it can have other code carried out, or rows and credentials sent "
-        f"somewhere else, and is not allowed; {unallowed_text(name, declared, paths)}, "
-        "then `parquetry plan` and `parquetry apply`"
     )
 
 
@@ -102,24 +75,13 @@ def setting_change(difference: SettingDifference, declared: TargetSettings) -> C
     )
     if not difference.executes:
         return change
-    entry = _allowing(declared, path, difference.declared)
+    entry = allowing(declared, path, difference.declared)
     return replace(
         change,
         code=EXECUTES,
         change_class=ChangeClass.EXECUTES,
         reason="it can have other code carried out, or rows and credentials sent somewhere else",
         allowed=None if entry is None else entry.reason,
-    )
-
-
-def unallowed_text(name: str, declared: TargetSettings, paths: tuple[str, ...]) -> str:
-    """What to write into the project file so that the settings may be used."""
-    written = {setting.path: setting.written for setting in declared.settings}
-    pairs = ((_yaml(path), _yaml(written.get(path))) for path in paths)
-    entries = (f'{{setting: {path}, value: {value}, reason: "..."}}' for path, value in pairs)
-    return (
-        f"take them out of parquetry.yml, or let whoever answers for target {name} allow these values, under "
-        f"{target_name(name)}: allow: [{', '.join(entries)}]"
     )
 
 
@@ -137,10 +99,6 @@ def _changes(declared: TargetSettings, applied: Mapping[str, AppliedSettings]) -
 
 def _is_refused(change: Change) -> bool:
     return change.change_class is ChangeClass.EXECUTES and change.allowed is None
-
-
-def _allowing(declared: TargetSettings, path: str, value: object) -> AllowedSetting | None:
-    return next((e for e in declared.allow if e.setting == path and same_setting(e.value, value)), None)
 
 
 def _refusal(name: str, declared: TargetSettings, refused: Mapping[str, Change]) -> Blocked:
@@ -170,7 +128,3 @@ def _unused(name: str, declared: TargetSettings, changes: tuple[TargetChange, ..
                 "remove the entry",
                 origin=str(entry.origin),
             )
-
-
-def _yaml(value: object) -> str:
-    return quoted(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
+from parquetry.printable import quoted
 from parquetry.runtime.spec import Source, TableSpec
 
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
@@ -136,3 +141,41 @@ def _source(source: Source) -> dict[str, Any]:
         "match": list(source.match),
         "if_missing": source.if_missing,
     }
+
+
+def scalar(value: Any) -> str:
+    """The value on one line of YAML."""
+    if isinstance(value, str):
+        return value if value.isprintable() and _is_plain(value) else quoted(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(scalar(item) for item in value)}]"
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether YAML reads the text, written as it stands, as itself."""
+    special = set(":{}[],&*#?|<>=!%@`\"'\\")
+    words = {"true", "false", "null", "yes", "no", "on", "off"}
+    return bool(_QUANTITY.fullmatch(text)) or (
+        bool(text)
+        and text == text.strip()
+        and text[0].isalpha()
+        and not special & set(text)
+        and text.lower() not in words
+    )
+
+
+def flow(value: Any) -> str:
+    """A value on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    if isinstance(value, str):
+        # Quoted when another type, a comment or a template could be read out of it.
+        text = yaml.safe_dump([value], default_flow_style=True, width=1_000_000, allow_unicode=True)
+        return text.strip().removeprefix("[").removesuffix("]")
+    return json.dumps(value)
+
+
+_QUANTITY = re.compile(r"\d+([KMGT]i?B|B|[smhd])")

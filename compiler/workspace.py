@@ -15,7 +15,7 @@ from parquetry.compiler.git import GitWorkTree, work_tree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.secrets import references, revealed
 from parquetry.compiler.selecting import changed_since, changed_state
-from parquetry.compiler.target_changes import check_values_allowed, recorded_settings, unallowed
+from parquetry.compiler.target_settings import check_values_allowed, recorded_settings, unallowed
 from parquetry.compiler.untrusted import Base, shown_to_strangers
 from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.diagnostics import one_of
@@ -30,7 +30,7 @@ from parquetry.runtime.job import (
     digest_of,
     rules_digest,
 )
-from parquetry.runtime.source_files import join_base
+from parquetry.runtime.source_paths import join_base
 from parquetry.runtime.spec import Source, TableSpec
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.version import VERSION

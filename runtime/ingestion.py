@@ -12,7 +12,8 @@ from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import MissingSourceError, TableNotFoundError
 from parquetry.runtime.job import digest_of
-from parquetry.runtime.source_files import FoundFile, join_base, list_files, place_of, split_pattern
+from parquetry.runtime.source_files import FoundFile, list_files, split_pattern
+from parquetry.runtime.source_paths import join_base, place_of
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import Source
 from parquetry.runtime.storage import open_store

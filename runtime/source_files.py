@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,14 @@ from typing import Any
 
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError
+from parquetry.runtime.source_paths import join_base
 from parquetry.runtime.sources import SourceFile
 from parquetry.runtime.storage import LocalStore, ObjectInfo, ObjectStore, open_store
 from parquetry.runtime.storage_local import Identity
 
 _GLOB = re.compile(r"[*?\[{]")
-_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 # Of a local path; keys of objects are shorter.
 _MOST_CHARACTERS = 4_096
-_LOCAL_HOST = re.compile(r"^//(localhost)?(?=/)")
 
 
 def split_pattern(path: str) -> tuple[str, str]:
@@ -104,24 +102,6 @@ def open_file(found: FoundFile, options: Mapping[str, Any] | None = None) -> Any
     """A seekable pyarrow file over the source file, to be closed by the caller."""
     folder, _, name = found.uri.rpartition("/")
     return open_store(folder or "/", options).open_input(name)
-
-
-def join_base(base: str, path: str) -> str:
-    """``path`` as it is when absolute or a URI, else below ``base``; ``base`` for an empty one."""
-    if path.startswith("/") or _SCHEME.match(path):
-        return path
-    return f"{base.rstrip('/')}/{path}" if path else base
-
-
-def place_of(path: str, base: str) -> str:
-    """Which file a path means, the same however it is spelled: ``in/a``, ``./in/a``, ``file:/base/in/a``."""
-    joined = join_base(base, path)
-    scheme, _, rest = joined.partition(":") if _SCHEME.match(joined) else ("", "", joined)
-    if scheme.lower() in ("s3", "s3a"):
-        bucket, _, key = rest.removeprefix("//").partition("/")
-        return f"s3://{bucket}/{key.lstrip('/')}"
-    # As the local store opens it: links are not followed.
-    return os.path.abspath(_LOCAL_HOST.sub("", rest))  # noqa: PTH100
 
 
 def _is_deep(pattern: str) -> bool:

@@ -22,7 +22,7 @@ from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, completed_being_undone
-from parquetry.runtime.source_files import place_of
+from parquetry.runtime.source_paths import place_of
 from parquetry.runtime.sources import (
     Consumption,
     consumed_by,

@@ -35,7 +35,7 @@ from parquetry.cli.views import count
 from parquetry.compiler.changes import highest
 from parquetry.compiler.plan import Action, Blocked, Change, Plan, TableFigures
 from parquetry.compiler.review import settings_diff, yaml_diff
-from parquetry.compiler.target_changes import target_name
+from parquetry.compiler.target_settings import target_name
 
 _ROOM_FOR_NOTE = 200
 _NOT_IN_MARKERS = re.compile(r"[^\w-]+")

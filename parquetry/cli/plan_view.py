@@ -45,7 +45,7 @@ from parquetry.compiler.plan import (
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_json
-from parquetry.compiler.target_changes import target_name
+from parquetry.compiler.target_settings import target_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

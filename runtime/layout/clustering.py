@@ -27,7 +27,7 @@ from parquetry.runtime.layout.clustering_model import (
     Situation,
 )
 from parquetry.runtime.layout.clustering_partitions import chosen_partitions
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Scope, SizeLimits
+from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Scope
 from parquetry.runtime.layout.clustering_scope import (
     Choose,
     ScopeQuestion,
@@ -36,6 +36,7 @@ from parquetry.runtime.layout.clustering_scope import (
     costs_of,
     may_gain,
 )
+from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.plan_strategies import plan_strategy
 
 MOST_FILES: Final = 10_000

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, PlanPolicy, Scope, SizeLimits
+from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, PlanPolicy, Scope
+from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.file_statistics import Columns
 from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.skipping import Touched

@@ -23,8 +23,8 @@ from parquetry.runtime.layout.clustering_policy import (
     PartitionFilter,
     PlanPolicy,
     Scope,
-    SizeLimits,
 )
+from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services.clustering_avro import avro_plan

@@ -41,7 +41,8 @@ from parquetry.compiler.plan import (
 from parquetry.compiler.plan_codec import decode, encode, plan_of
 from parquetry.compiler.plan_outlook import Outlook
 from parquetry.compiler.planning import plan_workspace
-from parquetry.compiler.review import scalar, yaml_diff
+from parquetry.compiler.review import yaml_diff
+from parquetry.compiler.words import scalar
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.clustering_policy import Scope

@@ -10,7 +10,7 @@ import pytest
 from parquetry.runtime import ingestion, sources
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.ingestion import DueBatch, find_due
-from parquetry.runtime.source_files import place_of
+from parquetry.runtime.source_paths import place_of
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import Operation, Source
 from parquetry.runtime.storage import open_store

@@ -1,0 +1,57 @@
+"""Which file sizes clustering leaves alone, and which it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parquetry.runtime.layout.clustering_policy import PlanPolicy
+from parquetry.runtime.layout.packing import OVERSIZE, SMALLEST_SHARE, Outputs, outputs_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeLimits:
+    """When a file's size is a reason to rewrite it, and which sizes a rewrite makes.
+
+    A file of five sixths of the target is not small, whatever ``small_file_limit`` says: clustering
+    writes such files itself. The target is never above the maximum.
+    """
+
+    target_bytes: int
+    most_bytes: int
+    small_below_bytes: int
+    oversize_above_bytes: int
+
+    @classmethod
+    def of(cls, plan: PlanPolicy, *, max_file_size_bytes: int) -> SizeLimits:
+        """The limits of a plan policy, under the maximum of every file."""
+        target = min(plan.target_file_size_bytes, max_file_size_bytes)
+        return cls(
+            target_bytes=target,
+            most_bytes=max_file_size_bytes,
+            small_below_bytes=min(plan.small_file_limit_bytes, int(target * SMALLEST_SHARE)),
+            oversize_above_bytes=int(max_file_size_bytes * OVERSIZE),
+        )
+
+    def is_small(self, size_bytes: int) -> bool:
+        """Whether a file of that size should be merged with others."""
+        return size_bytes < self.small_below_bytes
+
+    def is_oversize(self, size_bytes: int) -> bool:
+        """Whether a file of that size should be split."""
+        return size_bytes > self.oversize_above_bytes
+
+    def is_ill(self, size_bytes: int) -> bool:
+        """Whether a file of that size is one or the other."""
+        return self.is_small(size_bytes) or self.is_oversize(size_bytes)
+
+    def output_files(self, size_bytes: float, *, rows: int | None = None) -> int:
+        """How many files that many bytes go into."""
+        return self.outputs(size_bytes, rows=rows).files
+
+    def outputs(self, size_bytes: float, *, rows: int | None = None) -> Outputs:
+        """The files that many bytes go into, as the writer cuts them: no more than there are rows."""
+        found = outputs_of(size_bytes, target_bytes=self.target_bytes, most_bytes=self.most_bytes)
+        if rows is None or found.files <= max(rows, 1):
+            return found
+        each = size_bytes / max(rows, 1)
+        return Outputs(files=max(rows, 1), each_bytes=each, last_bytes=each)
