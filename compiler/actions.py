@@ -8,7 +8,7 @@ from parquetry.compiler.allowing import with_allowance
 from parquetry.compiler.changes import plugin_changes, rewrites
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Action, Blocked, Change, ChangeClass, Step
-from parquetry.compiler.plan_inputs import Declared, PlanContext, Undeclared
+from parquetry.compiler.plan_inputs import DeclaredTable, PlanContext, Undeclared
 from parquetry.compiler.refusals import refuse_unallowed
 from parquetry.compiler.signatures import SIGNATURE_PATH
 from parquetry.compiler.target_settings import recorded_settings
@@ -21,7 +21,7 @@ _TABLE_VERSION = 6
 
 
 def creation(
-    table: Declared, context: PlanContext, observation: Observation | None = None
+    table: DeclaredTable, context: PlanContext, observation: Observation | None = None
 ) -> Action | Blocked:
     """The action that makes a table, also one whose making was not finished: ``observation``.
 
@@ -36,7 +36,7 @@ def creation(
 
 
 def action(
-    table: Declared,
+    table: DeclaredTable,
     observation: Observation | None,
     changes: tuple[Change, ...],
     context: PlanContext,

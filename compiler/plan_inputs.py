@@ -19,7 +19,7 @@ from parquetry.runtime.spec import Column, TableSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredTable:
     """A table as the project declares it for the target, in ``file``. ``allowed`` is by code.
 
     ``is_written`` says whether a layer of the project gives a path a value of its own; ``jobs`` is
@@ -96,18 +96,18 @@ class TableReader:
     with a change that is never made in place.
     """
 
-    observe: Callable[[Declared], Observation | None]
-    drifts: Callable[[Declared], tuple[Drift, ...]]
-    find_elsewhere: Callable[[Declared], Elsewhere | None]
+    observe: Callable[[DeclaredTable], Observation | None]
+    drifts: Callable[[DeclaredTable], tuple[Drift, ...]]
+    find_elsewhere: Callable[[DeclaredTable], Elsewhere | None]
     admit: Callable[[Observation], None]
     live_columns: Callable[[Observation], tuple[Column, ...]]
     former: Callable[[Observation, Collection[ColumnPath]], tuple[FormerColumn, ...]]
-    measure: Callable[[Declared, Observation], TableFigures]
+    measure: Callable[[DeclaredTable, Observation], TableFigures]
     was_never_written: Callable[[Observation], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class DueWork:
     """What a run would do, by table: the debt it would pay, and what it would take from sources.
 
     ``outlooks`` say what its clustering would be good for. ``excluded`` are the files that it would leave,

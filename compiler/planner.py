@@ -25,7 +25,7 @@ from parquetry.compiler.plan import (
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_of
-from parquetry.compiler.plan_inputs import Declared, Due, PlanContext, TableReader, Undeclared
+from parquetry.compiler.plan_inputs import DeclaredTable, DueWork, PlanContext, TableReader, Undeclared
 from parquetry.compiler.recipes import REMEDY, remedy_afresh
 from parquetry.compiler.refusals import (
     refuse_breaking,
@@ -48,12 +48,12 @@ from parquetry.version import VERSION
 
 
 def make_plan(
-    declared: Iterable[Declared],
+    declared: Iterable[DeclaredTable],
     *,
     context: PlanContext,
     reader: TableReader,
     undeclared: Iterable[Undeclared] = (),
-    due: Due | None = None,
+    due: DueWork | None = None,
     drift: tuple[Change, ...] = (),
 ) -> Plan:
     """The plan for the tables, in their order; every table that is in the way is named at once.
@@ -122,7 +122,7 @@ def make_plan(
     return plan_of(intent, evidence)
 
 
-def _observed(reader: TableReader, table: Declared) -> Observation | None:
+def _observed(reader: TableReader, table: DeclaredTable) -> Observation | None:
     with suppress(UnsupportedTableError, CorruptTableError):
         return reader.observe(table)
     return None
@@ -149,7 +149,7 @@ def _sql(spec: TableSpec) -> dict[str, str]:
 
 
 def _unusable(
-    drift: Iterable[Change], due: Due | None, outcomes: Iterable[Action | Blocked]
+    drift: Iterable[Change], due: DueWork | None, outcomes: Iterable[Action | Blocked]
 ) -> Iterator[PlanWarning]:
     """The tables that cannot be read or written as they are, and that nothing else is said of."""
     told = {outcome.table for outcome in outcomes if isinstance(outcome, Blocked)}
@@ -161,7 +161,7 @@ def _unusable(
 
 
 def _planned(
-    table: Declared, context: PlanContext, reader: TableReader
+    table: DeclaredTable, context: PlanContext, reader: TableReader
 ) -> tuple[Action | Blocked | None, TableFigures | None]:
     if table.unnamed is not None:
         return refuse_unnamed(table, table.unnamed), None
@@ -185,7 +185,7 @@ def _planned(
 
 
 def _outcome_of(
-    table: Declared, observation: Observation, context: PlanContext, reader: TableReader
+    table: DeclaredTable, observation: Observation, context: PlanContext, reader: TableReader
 ) -> Action | Blocked | None:
     """What a table that exists needs: an action, a refusal, or nothing."""
     drifts = reader.drifts(table)
@@ -222,7 +222,9 @@ def _outcome_of(
     return action(table, observation, changes, context, change_class=highest(changes), code=code)
 
 
-def _resetting(table: Declared, observation: Observation, context: PlanContext) -> Action | Blocked | None:
+def _resetting(
+    table: DeclaredTable, observation: Observation, context: PlanContext
+) -> Action | Blocked | None:
     """What a table needs whose spec is applied: that it records the target's settings, where they changed."""
     differences = resettings(observation, context)
     if not differences:

@@ -26,7 +26,7 @@ from parquetry.compiler.plan import (
     Plan,
     PlanOptions,
 )
-from parquetry.compiler.plan_inputs import Declared, Due, Elsewhere, PlanContext, TableReader
+from parquetry.compiler.plan_inputs import DeclaredTable, DueWork, Elsewhere, PlanContext, TableReader
 from parquetry.compiler.planner import make_plan
 from parquetry.compiler.squashed import is_declared_since
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
@@ -139,15 +139,15 @@ def _unnamed_plug_ins(workspace: Workspace, seen: Mapping[str, _Seen]) -> dict[s
     return found
 
 
-def _declared(workspace: Workspace, table: ResolvedTable, unnamed: Mapping[str, str]) -> Declared:
+def _declared(workspace: Workspace, table: ResolvedTable, unnamed: Mapping[str, str]) -> DeclaredTable:
     """The table as the planner wants it, with why it is not looked at."""
     base = None if workspace.base is None else workspace.base.specs.get(table.name)
     return replace(declared(workspace, table), unnamed=unnamed.get(table.name), base=base)
 
 
-def declared(workspace: Workspace, table: ResolvedTable) -> Declared:
+def declared(workspace: Workspace, table: ResolvedTable) -> DeclaredTable:
     """The table as the planner wants it, alike in every checkout of the project."""
-    return Declared(
+    return DeclaredTable(
         spec=spec_of(table),
         location=table.location_declared,
         file=table.file,
@@ -177,7 +177,7 @@ def _due(
     drifts: Mapping[str, tuple[Drift, ...]],
     *,
     excluded: bool,
-) -> Due:
+) -> DueWork:
     """What a run would do for the tables that have an applied spec and can be read."""
     budget_bytes = workspace.project.target.budget.services_bytes
     usable = {name: table.observation for name, table in seen.items() if not _is_unusable(drifts[name])}
@@ -209,7 +209,7 @@ def _due(
             check=None if workspace.base is None else workspace.base.check_source,
         ),
     )
-    return Due(
+    return DueWork(
         debts=debts,
         outlooks=outlooks,
         ingest={name: found for name, found in zip(applied, ingest, strict=True) if found},
@@ -272,7 +272,7 @@ def _drift_lines(drifts: Mapping[str, tuple[Drift, ...]]) -> tuple[Change, ...]:
     )
 
 
-def _elsewhere(workspace: Workspace, table: Declared) -> Elsewhere | None:
+def _elsewhere(workspace: Workspace, table: DeclaredTable) -> Elsewhere | None:
     """Where else the project has a table of that name: its default location, or the last known one."""
     root, target, name = workspace.project.root, workspace.project.target, table.spec.name
     candidates = (f"{target.warehouse.rstrip('/')}/{name}", *former_locations(root, target.name, name))

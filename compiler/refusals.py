@@ -6,13 +6,13 @@ from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, 
 from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, RecipeStep
-from parquetry.compiler.plan_inputs import Declared, Elsewhere, PlanContext, Undeclared
+from parquetry.compiler.plan_inputs import DeclaredTable, Elsewhere, PlanContext, Undeclared
 from parquetry.compiler.recipes import REMEDY, copy_recipe, remedy_renamed
 from parquetry.runtime.applied import RECORD_CODE
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 
 
-def refuse_foreign(table: Declared, observation: Observation, context: PlanContext) -> Blocked | None:
+def refuse_foreign(table: DeclaredTable, observation: Observation, context: PlanContext) -> Blocked | None:
     """SC501 for another project's table, SC504 for another target's; None for one of this target."""
     found = observation.foreign_to(context.owner_of(observation))
     if found is None:
@@ -25,7 +25,7 @@ def refuse_foreign(table: Declared, observation: Observation, context: PlanConte
     )
 
 
-def refuse_faulty(table: Declared, observation: Observation) -> Blocked | None:
+def refuse_faulty(table: DeclaredTable, observation: Observation) -> Blocked | None:
     """SC505 where the applied record, or the table's identity, is not to be acted by; else None."""
     fault = observation.handle.fault
     return None if fault is None else _faulty(table.spec.name, table.location, fault)
@@ -36,7 +36,7 @@ def _faulty(name: str, location: str, fault: str) -> Blocked:
     return Blocked(table=name, location=location, code=RECORD_CODE, reason=reason, remedy=remedy)
 
 
-def refuse_move(table: Declared, elsewhere: Elsewhere, context: PlanContext) -> Blocked:
+def refuse_move(table: DeclaredTable, elsewhere: Elsewhere, context: PlanContext) -> Blocked:
     """SC403 for a table whose rows are somewhere else than it is declared."""
     move = Change(
         path="location",
@@ -60,7 +60,7 @@ def refuse_move(table: Declared, elsewhere: Elsewhere, context: PlanContext) -> 
 
 
 def refuse_reverting(
-    table: Declared, observation: Observation, changes: tuple[Change, ...], context: PlanContext
+    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...], context: PlanContext
 ) -> Blocked | None:
     """SC502 where the applied spec comes from a commit that the checked-out one does not contain."""
     applied = _commit_not_contained(observation, context)
@@ -97,7 +97,7 @@ def refuse_forgetting(table: Undeclared, context: PlanContext) -> Blocked | None
     )
 
 
-def refuse_unnamed(table: Declared, why: str) -> Blocked:
+def refuse_unnamed(table: DeclaredTable, why: str) -> Blocked:
     """SC507 for a table of an untrusted branch that is not looked at, with what the branch changes of it."""
     changes: tuple[Change, ...] = ()
     if table.base is not None:
@@ -112,13 +112,13 @@ def refuse_unnamed(table: Declared, why: str) -> Blocked:
     )
 
 
-def refuse_unusable(table: Declared, why: UnsupportedTableError | CorruptTableError) -> Blocked:
+def refuse_unusable(table: DeclaredTable, why: UnsupportedTableError | CorruptTableError) -> Blocked:
     """SC503 for a table that cannot be read, or written."""
     return _refusal(table, "SC503", reason=str(why), remedy="do what the message says, then plan again")
 
 
 def refuse_breaking(
-    table: Declared, observation: Observation, changes: tuple[Change, ...], context: PlanContext
+    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...], context: PlanContext
 ) -> Blocked | None:
     """A change that is never made in place, or that nobody allowed; None where there is none."""
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
@@ -145,7 +145,7 @@ def refuse_breaking(
     return _refusal(table, code, reason=_because(refused[0]), remedy=remedy, changes=changes, recipe=recipe)
 
 
-def refuse_unallowed(table: Declared, changes: tuple[Change, ...]) -> Blocked | None:
+def refuse_unallowed(table: DeclaredTable, changes: tuple[Change, ...]) -> Blocked | None:
     """SC702 where a change can have other code carried out and nobody allowed it; else None."""
     found = [c for c in changes if c.change_class is ChangeClass.EXECUTES and c.allowed is None]
     if not found:
@@ -155,7 +155,7 @@ def refuse_unallowed(table: Declared, changes: tuple[Change, ...]) -> Blocked | 
     )
 
 
-def _leave(table: Declared, code: str) -> str:
+def _leave(table: DeclaredTable, code: str) -> str:
     """How a change of a table is allowed."""
     return f'add to parquetry.yml: allow: [{{code: {code}, table: {table.spec.name}, reason: "..."}}]'
 
@@ -171,7 +171,7 @@ def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
 
 
 def _copy_recipe(
-    table: Declared, observation: Observation, context: PlanContext, changes: tuple[Change, ...]
+    table: DeclaredTable, observation: Observation, context: PlanContext, changes: tuple[Change, ...]
 ) -> tuple[RecipeStep, ...]:
     applied = observation.handle.applied
     return copy_recipe(
@@ -184,7 +184,7 @@ def _copy_recipe(
     )
 
 
-def _holding(commit: str | None, table: Declared, context: PlanContext) -> str | None:
+def _holding(commit: str | None, table: DeclaredTable, context: PlanContext) -> str | None:
     """The commit, where it has the table's file: what was applied may never have been committed."""
     return commit if commit is not None and context.tree.has_file(commit, table.file) else None
 
@@ -209,7 +209,7 @@ def _because(change: Change) -> str:
 
 
 def _refusal(
-    table: Declared,
+    table: DeclaredTable,
     code: str,
     *,
     reason: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning
-from parquetry.compiler.plan_inputs import Declared, PlanContext
+from parquetry.compiler.plan_inputs import DeclaredTable, PlanContext
 from parquetry.runtime.errors import KeyUnavailableError
 from parquetry.runtime.signing import SIGNATURE_CODE, Signed, wrong_text
 
@@ -34,7 +34,7 @@ def resigning(observation: Observation, context: PlanContext) -> tuple[Change, .
     )
 
 
-def refuse_wrong(table: Declared, observation: Observation, context: PlanContext) -> Blocked | None:
+def refuse_wrong(table: DeclaredTable, observation: Observation, context: PlanContext) -> Blocked | None:
     """SC508 where no declared key signed the record that is in force; None where that is not known."""
     seal = observation.handle.seal
     if seal is None or _state(observation, context) is not Signed.WRONG:
@@ -45,7 +45,9 @@ def refuse_wrong(table: Declared, observation: Observation, context: PlanContext
     )
 
 
-def unchecked(table: Declared, observation: Observation, context: PlanContext) -> tuple[PlanWarning, ...]:
+def unchecked(
+    table: DeclaredTable, observation: Observation, context: PlanContext
+) -> tuple[PlanWarning, ...]:
     """That a signature is not checked, as a key is not here."""
     seal = observation.handle.seal
     if seal is None or seal.signature is None or not context.signing_keys:

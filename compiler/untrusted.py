@@ -22,7 +22,7 @@ from parquetry.compiler.secrets import revealed, templates
 from parquetry.project import Project
 from parquetry.project.diagnostics import errors
 from parquetry.project.folder import PROJECT_FILE
-from parquetry.project.interpolate import MASK, Declared
+from parquetry.project.interpolate import MASK, DeclaredVariables
 from parquetry.project.locations import LocationProblem, absolute, contains, normalised
 from parquetry.runtime.clustering_strategies import BUILT_IN as EXECUTION_STRATEGIES
 from parquetry.runtime.layout.clustering_policy import STITCH
@@ -47,7 +47,7 @@ class Base:
     given: str
     root: Path
     repository: Path
-    declared: Declared
+    declared: DeclaredVariables
     project: Project | None = field(repr=False)
     specs: Mapping[str, TableSpec] = field(repr=False)
 
@@ -133,7 +133,7 @@ def base_at(
     commit = _commit(directory, revision)
     named = revision or "the default branch of origin"
     root = Path(os.path.realpath(directory))
-    declared, found = Declared(elsewhere=named), None
+    declared, found = DeclaredVariables(elsewhere=named), None
     files = files_at(directory, commit)
     if PROJECT_FILE in files:
         first, unknown = load_known(directory, target=target, variables=variables, files=files)
@@ -169,7 +169,7 @@ def _check_folder(directory: Path) -> None:
         is_inside = is_inside or (step / ".git").exists()
 
 
-def shown_to_strangers(environment: Mapping[str, str], declared: Declared) -> dict[str, str]:
+def shown_to_strangers(environment: Mapping[str, str], declared: DeclaredVariables) -> dict[str, str]:
     """The environment as an untrusted branch reads it: ``***`` stands for all that is not declared."""
     return {name: value if name in declared else MASK for name, value in environment.items()}
 

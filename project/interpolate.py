@@ -80,7 +80,7 @@ class TargetView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredVariables:
     """The names of environment variables that are declared to be no secrets.
 
     ``elsewhere`` says where, when it is not in the project that is read.
@@ -103,7 +103,7 @@ class Scope:
     variables: Mapping[str, Any] | None
     target: TargetView
     environment: Mapping[str, str] | None = None
-    declared: Declared = Declared()
+    declared: DeclaredVariables = DeclaredVariables()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ def _is_hidden(name: str, scope: Scope) -> bool:
     return name.startswith(SECRET_PREFIX) or name in scope.environment
 
 
-def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: Declared) -> None:
+def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: DeclaredVariables) -> None:
     for name, _ in reads:
         if site is Site.SPEC:
             hint = "declare a variable under vars and read that"

@@ -17,7 +17,7 @@ from parquetry.project.diagnostics import Diagnostic, Severity, diagnostic, did_
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.document import parse
 from parquetry.project.folder import PROJECT_FILE, FilesInMemory, FilesOnDisk, read_project_file, scan
-from parquetry.project.interpolate import Declared, Scope, Site
+from parquetry.project.interpolate import DeclaredVariables, Scope, Site
 from parquetry.project.locations import absolute, contains
 from parquetry.project.model import AllowEntry, Project, ResolvedTable
 from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
@@ -57,7 +57,7 @@ def load(
     target: str | None = None,
     variables: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
-    declared: Declared | None = None,
+    declared: DeclaredVariables | None = None,
     files: Mapping[str, bytes] | None = None,
 ) -> LoadResult:
     """The project in a folder (or that of a ``parquetry.yml``) at a target, and all findings.

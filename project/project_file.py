@@ -13,7 +13,7 @@ from parquetry.project import settings
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, errors, one_of
 from parquetry.project.document import Document, Node
 from parquetry.project.document import Path as DocumentPath
-from parquetry.project.interpolate import Declared, Scope, Secret, Site, TargetView, render
+from parquetry.project.interpolate import DeclaredVariables, Scope, Secret, Site, TargetView, render
 from parquetry.project.layers import merge
 from parquetry.project.locations import LocationProblem, absolute, normalised
 from parquetry.project.model import (
@@ -89,7 +89,7 @@ def load_project_file(
     target: str | None,
     variables: Mapping[str, Any],
     environment: Mapping[str, str] | None,
-    declared: Declared | None = None,
+    declared: DeclaredVariables | None = None,
 ) -> ProjectFile:
     """The project file at a target; without ``environment`` nothing of it is read.
 
@@ -113,7 +113,7 @@ def load_project_file(
     variables_of = _variables(root, targets, chosen, variables, report)
     values = variables_of[chosen]
     own = _declared_environment(root, report)
-    declared = declared or Declared(names=own)
+    declared = declared or DeclaredVariables(names=own)
     scope = Scope(variables=values, target=TargetView(name=chosen or "default"), declared=declared)
     reading = _reading(root, scope, variables_of, chosen, environment)
     file = spec_file(document, Kind.PROJECT, reading)

@@ -17,7 +17,7 @@ from parquetry.runtime.layout.clustering_model import (
     ChosenBy,
     ClusteringFile,
     Debt,
-    Due,
+    DueReason,
     ExcludedFile,
     FileKey,
     Left,
@@ -235,9 +235,9 @@ def _digest_reasons(spec: ClusteringSpec, files: Iterable[ClusteringFile]) -> di
     if not spec.execution.arranges_rows:
         return {}
     applied = spec.execution.digest
-    reasons: dict[str, str] = {f.file_id: Due.POLICY for f in files if f.digest not in (None, applied)}
+    reasons: dict[str, str] = {f.file_id: DueReason.POLICY for f in files if f.digest not in (None, applied)}
     if spec.plan.strategy not in _JUDGE_NEW_FILES:
-        reasons |= {file.file_id: Due.NEW for file in files if file.digest is None}
+        reasons |= {file.file_id: DueReason.NEW for file in files if file.digest is None}
     return reasons
 
 

@@ -11,7 +11,7 @@ from parquetry.runtime.layout.clustering_bounds import single_value
 from parquetry.runtime.layout.clustering_depth import DEEP, depths_of, mean_depth, value_order
 from parquetry.runtime.layout.clustering_model import (
     ClusteringFile,
-    Due,
+    DueReason,
     PlanContext,
     PlannedGroup,
     rows_of,
@@ -23,7 +23,7 @@ MOST_FILES_OF_A_GROUP: Final = 2_000
 
 _FEW_TARGETS: Final = 4
 _ORDER_WITHIN_A_FILE: Final = 0.5
-_SIZES: Final = frozenset({Due.SMALL, Due.OVERSIZE})
+_SIZES: Final = frozenset({DueReason.SMALL, DueReason.OVERSIZE})
 
 
 def groups_of(

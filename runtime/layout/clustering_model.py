@@ -20,7 +20,7 @@ OWES_STEPS: Final = "owes steps"
 """The digest of a file that is to be rewritten for its content, such as to be encrypted."""
 
 
-class Due(StrEnum):
+class DueReason(StrEnum):
     """Why a file is in debt. A plug-in gives its own words."""
 
     SMALL = "small"
@@ -45,11 +45,11 @@ class Left(StrEnum):
 
 
 IN_WORDS: Mapping[str, str] = {
-    Due.SMALL: "below clustering.plan.small_file_limit",
-    Due.OVERSIZE: "above 1.8 times the file size ceiling",
-    Due.NEW: "written since the last clustering",
-    Due.POLICY: "clustered by another policy",
-    Due.OVERLAP: "many files cover the same values",
+    DueReason.SMALL: "below clustering.plan.small_file_limit",
+    DueReason.OVERSIZE: "above 1.8 times the file size ceiling",
+    DueReason.NEW: "written since the last clustering",
+    DueReason.POLICY: "clustered by another policy",
+    DueReason.OVERLAP: "many files cover the same values",
     Left.PARTITION: "not in a partition that clustering.plan.partitions chooses",
     Left.KEPT: "older than the policy, and clustering.existing is keep",
     Left.RESERVED: "in use",

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_depth import DEEP
-from parquetry.runtime.layout.clustering_model import ClusteringFile, Due, PlanContext
+from parquetry.runtime.layout.clustering_model import ClusteringFile, DueReason, PlanContext
 from parquetry.runtime.quoting import of_library
 
 ENTRY_POINTS: Final = "parquetry.plan_strategies"
@@ -24,16 +24,16 @@ class PlanStrategy(Protocol):
     """A function of the files of one partition."""
 
     def __call__(self, files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
-        """The reasons by file id: a :class:`Due`, or words of its own."""
+        """The reasons by file id: a :class:`DueReason`, or words of its own."""
         ...
 
 
 def by_size(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
     """Files below the small-file limit, and those that are to be split; a single row cannot be."""
     limits = context.limits
-    small = {file.file_id: Due.SMALL for file in files if limits.is_small(file.size_bytes)}
+    small = {file.file_id: DueReason.SMALL for file in files if limits.is_small(file.size_bytes)}
     large = [file for file in files if limits.is_oversize(file.size_bytes)]
-    oversize = {file.file_id: Due.OVERSIZE for file in large if file.rows != 1}
+    oversize = {file.file_id: DueReason.OVERSIZE for file in large if file.rows != 1}
     return {**small, **oversize}
 
 
@@ -44,11 +44,11 @@ def by_overlap(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapp
     order as it is: several files, and no two that cover the same.
     """
     depths = context.depths
-    deep: dict[str, str] = {name: Due.OVERLAP for name, depth in depths.items() if depth > DEEP}
+    deep: dict[str, str] = {name: DueReason.OVERLAP for name, depth in depths.items() if depth > DEEP}
     if not context.execution.arranges_rows or is_in_order(files, context):
         return deep
     new = (file.file_id for file in files if file.digest is None)
-    return deep | {name: Due.OVERLAP if depths.get(name, 1) > 1 else Due.NEW for name in new}
+    return deep | {name: DueReason.OVERLAP if depths.get(name, 1) > 1 else DueReason.NEW for name in new}
 
 
 def is_in_order(files: Sequence[ClusteringFile], context: PlanContext) -> bool:
@@ -64,7 +64,7 @@ def by_commits(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapp
 
     Where rows are not arranged only their size can be mended.
     """
-    new = {file.file_id: Due.NEW for file in files if file.digest is None}
+    new = {file.file_id: DueReason.NEW for file in files if file.digest is None}
     if context.execution.arranges_rows:
         return new
     return {file_id: why for file_id, why in by_size(files, context).items() if file_id in new}

@@ -16,7 +16,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout import plan_strategies
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_depth import depths_of, value_order
-from parquetry.runtime.layout.clustering_model import Due, Left, PlannedGroup
+from parquetry.runtime.layout.clustering_model import DueReason, Left, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import (
     ClusteringSpec,
     ExecutionPolicy,
@@ -97,14 +97,16 @@ def test_small_and_oversize_files_are_picked_by_size():
     spec = policy(columns=())
     files = [file("s1", 10 * MIB), file("s2", 20 * MIB), file("ok", HEALTHY), file("big", 300 * MIB)]
     reasons, left = due(spec, files)
-    assert reasons == {"s1": Due.SMALL, "s2": Due.SMALL, "big": Due.OVERSIZE}
+    assert reasons == {"s1": DueReason.SMALL, "s2": DueReason.SMALL, "big": DueReason.OVERSIZE}
     assert left == {"ok": Left.HEALTHY}
 
 
 def test_oversize_is_above_the_larger_of_both_ceilings():
     spec = policy(columns=())
     assert due(spec, [file("big", 300 * MIB)], max_file_size_bytes=200 * MIB)[0] == {}
-    assert due(spec, [file("big", 361 * MIB)], max_file_size_bytes=200 * MIB)[0] == {"big": Due.OVERSIZE}
+    assert due(spec, [file("big", 361 * MIB)], max_file_size_bytes=200 * MIB)[0] == {
+        "big": DueReason.OVERSIZE
+    }
 
 
 def test_a_lone_small_file_has_nothing_to_be_merged_with():
@@ -117,7 +119,7 @@ def test_files_that_the_policy_made_become_fewer_where_whole_ones_fit_into_one()
     for share, fits in ((0.7, False), (0.55, False), (0.5, True), (0.2, True)):
         fresh = [file(f"f{n}", int(share * 120 * MIB)) for n in range(2)]
         made = [replace(one, digest=spec.execution.digest) for one in fresh]
-        small = {"f0": Due.SMALL, "f1": Due.SMALL}
+        small = {"f0": DueReason.SMALL, "f1": DueReason.SMALL}
         assert due(spec, fresh)[0] == small, "one full file and a small one"
         assert due(spec, made)[0] == (small if fits else {})
 
@@ -141,7 +143,10 @@ def test_no_file_is_split_finer_than_into_rows(sizes, rows, into):
 
 def test_a_single_row_is_not_rewritten_for_its_size(monkeypatch):
     files = [file("row", 300 * MIB, rows=1), file("s1", MIB, rows=1), file("s2", MIB, rows=1)]
-    assert due(policy(columns=()), files) == ({"s1": Due.SMALL, "s2": Due.SMALL}, {"row": Left.NOT_PICKED})
+    assert due(policy(columns=()), files) == (
+        {"s1": DueReason.SMALL, "s2": DueReason.SMALL},
+        {"row": Left.NOT_PICKED},
+    )
     pick_all = {"all": lambda members, _: {f.file_id: "all" for f in members}}
     monkeypatch.setattr(plan_strategies, "BUILT_IN", pick_all)
     assert due(policy("all", columns=()), files[:2])[0] == {}
@@ -154,7 +159,7 @@ def test_another_policys_digest_makes_a_file_due_whatever_its_size():
         file("older", HEALTHY, digest="other"),
         file("new", HEALTHY),
     ]
-    assert due(spec, files) == ({"older": Due.POLICY, "new": Due.NEW}, {"applied": Left.HEALTHY})
+    assert due(spec, files) == ({"older": DueReason.POLICY, "new": DueReason.NEW}, {"applied": Left.HEALTHY})
 
 
 def test_where_rows_are_not_arranged_a_digest_does_not_matter():
@@ -166,7 +171,7 @@ def test_keep_leaves_files_of_before_and_takes_those_born_since():
     spec = policy()
     files = [file("old", MIB, instant="1"), file("new", MIB, instant="3")]
     reasons, left = due(spec, files, kept_until="2")
-    assert reasons == {"new": Due.SMALL}
+    assert reasons == {"new": DueReason.SMALL}
     assert left == {"old": Left.KEPT}
 
 
@@ -181,7 +186,7 @@ def test_reserved_files_are_left_with_the_reason():
 def test_partitions_that_are_not_chosen_are_left():
     spec = replace(policy(), plan=PlanPolicy(partitions=PartitionFilter(regex="p=1")))
     reasons, left = due(spec, [file("x", MIB, partition="p=1"), file("y", MIB, partition="p=2")])
-    assert reasons == {"x": Due.SMALL}
+    assert reasons == {"x": DueReason.SMALL}
     assert left == {"y": Left.PARTITION}
 
 
@@ -193,7 +198,7 @@ def spread(count, *, width=None, **settings):
 
 def test_overlap_picks_a_table_of_good_sizes_that_is_not_sorted():
     reasons, _ = due(policy("overlap"), spread(6, width=1000))
-    assert reasons == dict.fromkeys([f"f{n}" for n in range(6)], Due.OVERLAP)
+    assert reasons == dict.fromkeys([f"f{n}" for n in range(6)], DueReason.OVERLAP)
 
 
 def test_overlap_leaves_a_sorted_table_whoever_sorted_it():
@@ -204,14 +209,14 @@ def test_overlap_leaves_a_sorted_table_whoever_sorted_it():
 
 def test_overlap_picks_files_of_an_older_policy_though_they_lie_in_order():
     reasons, _ = due(policy("overlap"), spread(3, digest="other"))
-    assert set(reasons.values()) == {Due.POLICY}
+    assert set(reasons.values()) == {DueReason.POLICY}
 
 
 def test_overlap_counts_what_one_clustering_wrote_as_one_run():
     spec = policy("overlap")
     digest = spec.execution.digest
     runs = [file(f"r{n}", HEALTHY, instant=str(n), digest=digest, a=(0, 100), b=(0, 1)) for n in range(5)]
-    assert set(due(spec, runs)[0].values()) == {Due.OVERLAP}
+    assert set(due(spec, runs)[0].values()) == {DueReason.OVERLAP}
     assert due(spec, runs[:4])[0] == {}
     assert due(spec, [replace(run, instant="1") for run in runs])[0] == {}
 
@@ -224,7 +229,7 @@ def test_files_in_order_are_not_merged_where_too_few_of_a_group_cover_the_same()
         file(f"w{n}", HEALTHY, instant=f"2{n}", digest=spec.execution.digest, a=(0, 400), b=(0, 9))
         for n in range(5)
     ]
-    assert set(due(spec, [*narrow, *wide])[0].values()) == {Due.OVERLAP}
+    assert set(due(spec, [*narrow, *wide])[0].values()) == {DueReason.OVERLAP}
     in_groups = replace(spec, plan=replace(spec.plan, max_group_size_bytes=4 * 120 * MIB))
     assert due(in_groups, [*narrow, *wide])[0] == {}
 
@@ -233,7 +238,7 @@ def test_files_in_order_are_not_rewritten_for_the_sake_of_new_ones():
     spec = policy("overlap")
     runs = [file(f"r{n}", HEALTHY, instant=str(n), digest=spec.execution.digest, a=(0, 9)) for n in range(4)]
     new = [file(f"n{n}", HEALTHY, instant="8", a=(0, 9)) for n in range(2)]
-    assert due(spec, [*runs, *new])[0] == {"n0": Due.OVERLAP, "n1": Due.OVERLAP}
+    assert due(spec, [*runs, *new])[0] == {"n0": DueReason.OVERLAP, "n1": DueReason.OVERLAP}
 
 
 def test_overlap_of_constant_columns_is_none():
@@ -389,7 +394,7 @@ def test_commits_takes_what_was_written_since_and_late_partitions_too():
     small = file("merged before", MIB, partition="p=1", instant="5", digest=spec.execution.digest)
     late = [file("late", MIB, partition="p=1", instant="4"), file("new", MIB, partition="p=3", instant="6")]
     reasons, left = due(spec, [*clustered, small, *late])
-    assert reasons == {"late": Due.NEW, "new": Due.NEW}
+    assert reasons == {"late": DueReason.NEW, "new": DueReason.NEW}
     assert left.pop("merged before") is Left.NOT_PICKED
     assert set(left.values()) == {Left.HEALTHY}
 
@@ -398,7 +403,7 @@ def test_commits_without_an_order_mends_the_size_of_what_is_new():
     spec = policy("commits", columns=())
     old = [file(f"o{n}", MIB, digest=spec.execution.digest) for n in range(3)]
     new = [file("n1", MIB), file("n2", MIB), file("ok", HEALTHY)]
-    assert due(spec, [*old, *new])[0] == {"n1": Due.SMALL, "n2": Due.SMALL}
+    assert due(spec, [*old, *new])[0] == {"n1": DueReason.SMALL, "n2": DueReason.SMALL}
 
 
 def test_a_strategy_of_another_package_is_an_entry_point(monkeypatch):

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.project.interpolate import MASK, Declared, Scope, Secret, Site, TargetView, render
+from parquetry.project.interpolate import MASK, DeclaredVariables, Scope, Secret, Site, TargetView, render
 from parquetry.project.template_syntax import TemplateProblem
 
-DECLARED = Declared(names=frozenset({"HOME", "NONE", "BUCKET", "N"}))
+DECLARED = DeclaredVariables(names=frozenset({"HOME", "NONE", "BUCKET", "N"}))
 SCOPE = Scope(
     variables={"n": 10, "share": 0.5, "strict": True, "word": "Data"},
     target=TargetView(name="dev", warehouse="s3://bucket"),
@@ -220,7 +220,7 @@ def test_short_values_are_masked_like_long_ones():
 
 
 def test_what_is_declared_elsewhere_counts():
-    declared = Declared(names=frozenset({"LAKE"}), elsewhere="origin/main")
+    declared = DeclaredVariables(names=frozenset({"LAKE"}), elsewhere="origin/main")
     scope = replace(with_environment(LAKE="l", PATH="p", PARQUETRY_ZONE="z"), declared=declared)
     assert evaluated("{{ env_var('LAKE') }}", scope=scope, site=Site.TARGET) == "l"
     assert evaluated("{{ env_var('PARQUETRY_ZONE') }}", scope=scope, site=Site.TARGET) == "z"
