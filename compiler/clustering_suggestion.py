@@ -11,7 +11,7 @@ from parquetry.compiler.clustering_trials import Trial, Trials, TrialTable, Trie
 from parquetry.errors import UsageError
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.layout.clustering_depth import CURVES
-from parquetry.runtime.layout.clustering_policy import STITCH, ExecutionPolicy, Scope
+from parquetry.runtime.layout.clustering_policy import STITCH, ClusteringScope, ExecutionPolicy
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table
@@ -65,7 +65,7 @@ def try_layouts(
     *,
     strategies: Sequence[str] = (),
     columns: Sequence[tuple[str, ...]] = (),
-    scopes: Sequence[Scope] = (),
+    scopes: Sequence[ClusteringScope] = (),
 ) -> Trials:
     """Layouts of the table in ``store``: every strategy with every list of columns in every scope.
 
@@ -198,7 +198,7 @@ def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:
             alike = replace(layout, strategy="sort")
         if layout.strategy == STITCH:
             # It has no order that could be one over the partition.
-            alike = replace(layout, scope=Scope.GROUP)
+            alike = replace(layout, scope=ClusteringScope.GROUP)
         found.setdefault(alike, layout)
     return list(found.values())
 
@@ -218,7 +218,9 @@ def _nothing_foreseen(trials: Trials) -> str | None:
 
 def in_words(layout: ExecutionPolicy) -> str:
     """A layout and its scope where one is fixed: ``zorder (a, b) by partition``."""
-    scope = {Scope.PARTITION: " by partition", Scope.GROUP: " by group"}.get(layout.scope, "")
+    scope = {ClusteringScope.PARTITION: " by partition", ClusteringScope.GROUP: " by group"}.get(
+        layout.scope, ""
+    )
     return f"{layout.strategy} ({', '.join(layout.columns)}){scope}" if layout.columns else layout.strategy
 
 

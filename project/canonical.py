@@ -14,7 +14,7 @@ import yaml
 
 from parquetry.project.document import parse_text
 from parquetry.project.source import LINE_END, SourceText
-from parquetry.project.syntax import Alias, Collection, Entry, Remark, Scalar, Tree, read_tree
+from parquetry.project.syntax import Alias, Collection, Entry, Remark, ScalarNode, Tree, read_tree
 
 WIDTH = 120
 _STEP = 2
@@ -130,7 +130,7 @@ def _valued(entry: Entry, head: str, indent: int) -> Iterator[str]:
         yield _noted(_anchored(value, head, behind=True), entry.note)
         yield from _children(value, indent + _STEP)
         return
-    if isinstance(value, Scalar):
+    if isinstance(value, ScalarNode):
         first, *rest = _scalar(value)
         yield _noted(" ".join(part for part in (head, _anchored(value, first)) if part), entry.note)
         yield from (f"{' ' * (indent + _STEP)}{line}" if line else "" for line in rest)
@@ -142,7 +142,7 @@ def _noted(line: str, note: str | None) -> str:
     return f"{line}  {note}" if note else line
 
 
-def _anchored(value: Scalar | Collection, text: str, *, behind: bool = False) -> str:
+def _anchored(value: ScalarNode | Collection, text: str, *, behind: bool = False) -> str:
     if not value.anchor:
         return text
     return f"{text} &{value.anchor}" if behind else f"&{value.anchor} {text}".rstrip()
@@ -162,13 +162,13 @@ def _flat(value: Tree) -> bool:
             if not value.flow or value.has_comment:
                 return False
             return all(_flat(entry.value) and _is_short(entry.key) for entry in value.entries)
-        case Scalar():
+        case ScalarNode():
             return _is_short(value)
         case Alias():
             return True
 
 
-def _is_short(value: Scalar | None) -> bool:
+def _is_short(value: ScalarNode | None) -> bool:
     return value is None or (value.style not in ("|", ">") and len(LINE_END.split(value.raw)) == 1)
 
 
@@ -176,7 +176,7 @@ def _inline(value: Tree) -> str:
     match value:
         case Alias():
             return f"*{value.name}"
-        case Scalar():
+        case ScalarNode():
             return _anchored(value, "\n".join(_scalar(value)) or "null")
     parts = [
         f"{_anchored(entry.key, _key(entry.key))}: {_inline(entry.value)}"
@@ -188,11 +188,11 @@ def _inline(value: Tree) -> str:
     return _anchored(value, f"{opening}{', '.join(parts)}{closing}")
 
 
-def _key(key: Scalar) -> str:
+def _key(key: ScalarNode) -> str:
     return _scalar(key)[0] if _is_short(key) else _quoted(key.value)
 
 
-def _scalar(value: Scalar) -> list[str]:
+def _scalar(value: ScalarNode) -> list[str]:
     """The lines of a scalar; those after the first without their indentation."""
     if _ODD_BREAK.search(value.raw):
         return [_quoted(value.value)]
@@ -205,7 +205,7 @@ def _scalar(value: Scalar) -> list[str]:
     return [lines[0], *(line.lstrip(" \t") for line in lines[1:])]
 
 
-def _block(value: Scalar, lines: list[str]) -> list[str]:
+def _block(value: ScalarNode, lines: list[str]) -> list[str]:
     """A scalar behind | or >; in quotes where indentation or trailing lines are part of it."""
     signs = value.raw[1 : len(value.raw) - len(value.raw[1:].lstrip("-+0123456789"))]
     content = lines[1:]

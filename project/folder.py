@@ -29,7 +29,7 @@ class Folder:
     diagnostics: tuple[Diagnostic, ...]
 
 
-class Files(Protocol):
+class ProjectFiles(Protocol):
     """Where the files of a project are read from. Paths are relative to the project and '/'-separated."""
 
     def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
@@ -56,15 +56,15 @@ class FilesOnDisk:
     root: Path
 
     def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
-        """See :class:`Files`."""
+        """See :class:`ProjectFiles`."""
         return _walk(self.root / top, top, found)
 
     def has(self, path: str) -> bool:
-        """See :class:`Files`."""
+        """See :class:`ProjectFiles`."""
         return (self.root / path).is_file()
 
     def read(self, path: str) -> bytes | Diagnostic:
-        """See :class:`Files`."""
+        """See :class:`ProjectFiles`."""
         place = SourceText(path=path, text="")
         full = self.root / path
         try:
@@ -86,7 +86,7 @@ class FilesOnDisk:
             return diagnostic("PQ013", f"'{path}' cannot be read: {reason}", source=place, hint=hint)
 
     def absence(self) -> Diagnostic | None:
-        """See :class:`Files`."""
+        """See :class:`ProjectFiles`."""
         file = self.root / PROJECT_FILE
         if file.exists() or file.is_symlink():
             return None
@@ -110,7 +110,7 @@ class FilesInMemory:
     content: Mapping[str, bytes]
 
     def below(self, top: str, found: list[Diagnostic]) -> Iterable[str]:
-        """See :class:`Files`."""
+        """See :class:`ProjectFiles`."""
         for path in sorted(self.content):
             first, *parts = path.split("/")
             if first != top or not parts or any(part.startswith(".") for part in parts):
@@ -121,25 +121,25 @@ class FilesInMemory:
                 found.append(_unread(ascii(path), "its name cannot be printed", "rename it"))
 
     def has(self, path: str) -> bool:
-        """See :class:`Files`."""
+        """See :class:`ProjectFiles`."""
         return path in self.content
 
     def read(self, path: str) -> bytes | Diagnostic:
-        """See :class:`Files`."""
+        """See :class:`ProjectFiles`."""
         if path in self.content:
             return self.content[path]
         summary = f"'{path}' cannot be read: {os.strerror(errno.ENOENT)}"
         return diagnostic("PQ013", summary, source=SourceText(path=path, text=""), hint=_PERMIT)
 
     def absence(self) -> Diagnostic | None:
-        """See :class:`Files`."""
+        """See :class:`ProjectFiles`."""
         if self.has(PROJECT_FILE):
             return None
         place = SourceText(path=PROJECT_FILE, text="")
         return diagnostic("PQ001", f"there is no {PROJECT_FILE}", source=place, hint="name another revision")
 
 
-def scan(files: Files) -> Folder:
+def scan(files: ProjectFiles) -> Folder:
     """What lies in a project folder. Hidden files and folders are left alone."""
     found: list[Diagnostic] = []
     tables = _specs(files.below(TABLES, found), found)
@@ -158,7 +158,7 @@ def scan(files: Files) -> Folder:
     return Folder(tables=tuple(tables), policies=tuple(policies), diagnostics=tuple(found))
 
 
-def read_project_file(files: Files) -> bytes | Diagnostic:
+def read_project_file(files: ProjectFiles) -> bytes | Diagnostic:
     """The bytes of the project file; or that there is none."""
     return files.absence() or files.read(PROJECT_FILE)
 

@@ -94,7 +94,7 @@ class DeclaredVariables:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class TemplateScope:
     """What templates read. ``environment`` None means that no variable of it is known.
 
     ``variables`` None means that they could not be read, which was reported elsewhere.
@@ -114,7 +114,7 @@ class Rendered:
     known: bool = True
 
 
-def render(text: str, *, scope: Scope, site: Site) -> Rendered:
+def render(text: str, *, scope: TemplateScope, site: Site) -> Rendered:
     """The value of a template.
 
     Where the environment is not known, ``env_var`` gives its default or the placeholder
@@ -147,7 +147,7 @@ def render(text: str, *, scope: Scope, site: Site) -> Rendered:
     return Rendered(value=value, known=not lacking)
 
 
-def _is_hidden(name: str, scope: Scope) -> bool:
+def _is_hidden(name: str, scope: TemplateScope) -> bool:
     """Whether a variable was read that is not to be seen: one that is not set has no value to hide."""
     if scope.environment is None or name in scope.declared:
         return False
@@ -186,7 +186,7 @@ def _check_variables(tree: nodes.Template, variables: Mapping[str, Any]) -> None
             raise TemplateProblem("PQ202", f"variable '{name}' is not declared", hint)
 
 
-def _evaluate(text: str, scope: Scope, *, mask: bool) -> Any:
+def _evaluate(text: str, scope: TemplateScope, *, mask: bool) -> Any:
     """The template's value: of any scalar type for a lone expression, else a text."""
     variables, known = scope.variables or {}, scope.environment
 

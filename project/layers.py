@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class LayerValues:
     """One layer: values and the node they were written in; the built-in one has no node."""
 
     layer: Layer
@@ -65,7 +65,7 @@ class Layered:
         return found
 
 
-def merge(parts: Iterable[Part]) -> Layered:
+def merge(parts: Iterable[LayerValues]) -> Layered:
     """The parts laid over each other in their order."""
     value: dict[str, Any] = {}
     places: dict[str, Place] = {}
@@ -75,7 +75,7 @@ def merge(parts: Iterable[Part]) -> Layered:
     return Layered(value=value, places=places)
 
 
-def history(parts: Iterable[Part]) -> History:
+def history(parts: Iterable[LayerValues]) -> History:
     """What each part says about each dotted path, in the order of the parts."""
     found: dict[str, list[LayerValue]] = {}
     for part in parts:
@@ -106,7 +106,7 @@ def entry_name(entry: Any, index: int) -> str:
     return name if isinstance(name, str) else str(index)
 
 
-def _notebook(part: Part, places: dict[str, Place]) -> Note:
+def _notebook(part: LayerValues, places: dict[str, Place]) -> Note:
     """Writes down places of one layer; nothing for the built-in one, which has no file."""
 
     def note(path: str, key: Span, value: Span) -> None:

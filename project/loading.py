@@ -17,7 +17,7 @@ from parquetry.project.diagnostics import Diagnostic, Severity, diagnostic, did_
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.document import parse
 from parquetry.project.folder import PROJECT_FILE, FilesInMemory, FilesOnDisk, read_project_file, scan
-from parquetry.project.interpolate import DeclaredVariables, Scope, Site
+from parquetry.project.interpolate import DeclaredVariables, Site, TemplateScope
 from parquetry.project.locations import absolute, contains
 from parquetry.project.model import AllowEntry, Project, ResolvedTable
 from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
@@ -140,7 +140,9 @@ def load(
     )
 
 
-def _file(path: str, kind: Kind, fetch: Any, scope: Scope, found: list[Diagnostic]) -> SpecFile | None:
+def _file(
+    path: str, kind: Kind, fetch: Any, scope: TemplateScope, found: list[Diagnostic]
+) -> SpecFile | None:
     """A table's or policy's file after templates and schema; None where it is no mapping."""
     data = fetch(path)
     if isinstance(data, Diagnostic):
@@ -148,7 +150,7 @@ def _file(path: str, kind: Kind, fetch: Any, scope: Scope, found: list[Diagnosti
         return None
     document = parse(path, data)
 
-    def reading(at: DocumentPath) -> tuple[Site, Scope] | None:
+    def reading(at: DocumentPath) -> tuple[Site, TemplateScope] | None:
         return None if at and at[0] in _LITERAL else (Site.SPEC, scope)
 
     file = spec_file(document, kind, reading)
@@ -158,7 +160,7 @@ def _file(path: str, kind: Kind, fetch: Any, scope: Scope, found: list[Diagnosti
     return file
 
 
-def _at_target(file: SpecFile, kind: Kind, *, fetch: Any, scope: Scope) -> SpecFile | None:
+def _at_target(file: SpecFile, kind: Kind, *, fetch: Any, scope: TemplateScope) -> SpecFile | None:
     """The file with the values of another target in its templates."""
     return _file(file.source.path, kind, fetch, scope, []) if is_template(file.source.text) else file
 
@@ -173,7 +175,7 @@ def _check_file_name(file: SpecFile, found: list[Diagnostic]) -> None:
 
 
 def _policies(
-    paths: Sequence[str], fetch: Any, scope: Scope, found: list[Diagnostic]
+    paths: Sequence[str], fetch: Any, scope: TemplateScope, found: list[Diagnostic]
 ) -> dict[str, SpecFile | None]:
     """Policies by name; None for one that could not be read, named after its file."""
     policies: dict[str, SpecFile | None] = {}

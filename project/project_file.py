@@ -13,7 +13,7 @@ from parquetry.project import settings
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, errors, one_of
 from parquetry.project.document import Document, Node
 from parquetry.project.document import Path as DocumentPath
-from parquetry.project.interpolate import DeclaredVariables, Scope, Secret, Site, TargetView, render
+from parquetry.project.interpolate import DeclaredVariables, Secret, Site, TargetView, TemplateScope, render
 from parquetry.project.layers import merge
 from parquetry.project.locations import LocationProblem, absolute, normalised
 from parquetry.project.model import (
@@ -77,10 +77,10 @@ class ProjectFile:
     environment: frozenset[str] = frozenset()
     found: list[Diagnostic]
 
-    def scope(self) -> Scope:
+    def scope(self) -> TemplateScope:
         """What templates of tables and policies read."""
         view = TargetView(name=self.target or "default", warehouse=self.warehouse)
-        return Scope(variables=self.variables, target=view)
+        return TemplateScope(variables=self.variables, target=view)
 
 
 def load_project_file(
@@ -114,14 +114,14 @@ def load_project_file(
     values = variables_of[chosen]
     own = _declared_environment(root, report)
     declared = declared or DeclaredVariables(names=own)
-    scope = Scope(variables=values, target=TargetView(name=chosen or "default"), declared=declared)
+    scope = TemplateScope(variables=values, target=TargetView(name=chosen or "default"), declared=declared)
     reading = _reading(root, scope, variables_of, chosen, environment)
     file = spec_file(document, Kind.PROJECT, reading)
     assert file is not None, "the document has a root"
     found.extend(file.diagnostics)
     warehouse = _warehouse(file, chosen, report)
     others = [
-        Scope(
+        TemplateScope(
             variables=variables_of[n], target=TargetView(name=n), environment=environment, declared=declared
         )
         for n in targets
@@ -375,19 +375,19 @@ def _site_of_setting(name: str) -> Site:
 
 def _reading(
     root: Node,
-    scope: Scope,
+    scope: TemplateScope,
     variables_of: Mapping[str | None, Mapping[str, Any] | None],
     chosen: str | None,
     environment: Mapping[str, str] | None,
-) -> Callable[[DocumentPath], tuple[Site, Scope] | None]:
+) -> Callable[[DocumentPath], tuple[Site, TemplateScope] | None]:
     """What templates of the project file may read, by where they stand."""
 
-    def scope_of(target: str) -> Scope:
+    def scope_of(target: str) -> TemplateScope:
         known = environment if target == chosen else None
         variables = variables_of.get(target, scope.variables)
         return replace(scope, variables=variables, target=TargetView(name=target), environment=known)
 
-    def reading(path: DocumentPath) -> tuple[Site, Scope] | None:
+    def reading(path: DocumentPath) -> tuple[Site, TemplateScope] | None:
         match path:
             case ("targets", str(), "vars", *_):
                 return None
@@ -427,7 +427,7 @@ def _warehouse(file: SpecFile, target: str | None, report: Callable[..., None]) 
     return _normalised(file, target, warehouse, report)
 
 
-def _warehouse_elsewhere(root: Node, scope: Scope) -> str | None:
+def _warehouse_elsewhere(root: Node, scope: TemplateScope) -> str | None:
     """The warehouse of a target that was not chosen; None where it hangs on what is not set here."""
     text = root.at(("targets", scope.target.name, "warehouse")).value
     if not isinstance(text, str):

@@ -14,7 +14,7 @@ from parquetry.project.declared_columns import declared_columns
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, one_of
 from parquetry.project.document import Node
 from parquetry.project.document import Path as DocumentPath
-from parquetry.project.layers import Layered, Part, entry_name, history, leaves, merge
+from parquetry.project.layers import Layered, LayerValues, entry_name, history, leaves, merge
 from parquetry.project.locations import LocationProblem, absolute, is_relative, joined
 from parquetry.project.model import KeyScope, Layer, ResolvedTable, Source
 from parquetry.project.source import Span
@@ -172,9 +172,9 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
 
 def _parts(
     file: SpecFile, around: Surroundings, found: list[Diagnostic]
-) -> tuple[list[Part], frozenset[DocumentPath]]:
+) -> tuple[list[LayerValues], frozenset[DocumentPath]]:
     """The layers of a table from the bottom up, and which of their parts are missing."""
-    parts = [Part(layer=Layer.BUILT_IN, value=settings.built_in_settings())]
+    parts = [LayerValues(layer=Layer.BUILT_IN, value=settings.built_in_settings())]
     damaged = set(file.damaged)
     sections: set[DocumentPath] = {(section,) for section in _SECTIONS}
     project = around.project
@@ -208,7 +208,7 @@ def _parts(
     return parts, frozenset(damaged)
 
 
-def _table_layer(file: SpecFile, target: str) -> Part:
+def _table_layer(file: SpecFile, target: str) -> LayerValues:
     """The table's own file, with the location that it names for the target where it names them by target."""
     value, node = file.value, file.node
     located = value.get("location")
@@ -220,7 +220,7 @@ def _table_layer(file: SpecFile, target: str) -> Part:
             value["location"] = located[target]
             keys["location"], children["location"] = places.keys[target], places.children[target]
         node = replace(node, keys=keys, children=children)
-    return Part(layer=Layer.TABLE, value=value, source=file.source, node=node)
+    return LayerValues(layer=Layer.TABLE, value=value, source=file.source, node=node)
 
 
 def _shared_location(file: SpecFile, target: str) -> str | None:
@@ -252,17 +252,17 @@ def _unknown_targets(file: SpecFile, targets: Collection[str]) -> Iterator[Diagn
             )
 
 
-def section(layer: Layer, file: SpecFile, at: DocumentPath, keys: Iterable[str]) -> Part:
+def section(layer: Layer, file: SpecFile, at: DocumentPath, keys: Iterable[str]) -> LayerValues:
     """The layer below a path of a file, of which only ``keys`` count."""
     node = file.node
     for step in at:
         below = node.children.get(step)
         if below is None:
-            return Part(layer=layer, value={})
+            return LayerValues(layer=layer, value={})
         node = below
     value = node.value if isinstance(node.value, dict) else {}
     kept = {key: value[key] for key in keys if key in value}
-    return Part(layer=layer, value=kept, source=file.source, node=node)
+    return LayerValues(layer=layer, value=kept, source=file.source, node=node)
 
 
 def _below(paths: Iterable[DocumentPath], at: DocumentPath) -> set[DocumentPath]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.project.diagnostics import Diagnostic, diagnostic
 from parquetry.project.document import Document, Node, Path
-from parquetry.project.interpolate import Rendered, Scope, Secret, Site, render
+from parquetry.project.interpolate import Rendered, Secret, Site, TemplateScope, render
 from parquetry.project.schema import Kind
 from parquetry.project.schema_errors import violations
 from parquetry.project.source import SourceText
@@ -40,7 +40,7 @@ class SpecFile:
 MOST_TEMPLATES = 1000
 _LISTS = frozenset({"columns", "sources", "queries", "tests", "allow"})
 
-Reading = Callable[[Path], tuple[Site, Scope] | None]
+Reading = Callable[[Path], tuple[Site, TemplateScope] | None]
 """What the template at a path may read; None where templates are not evaluated."""
 
 
@@ -126,7 +126,7 @@ def rendered(
     return value, unknown
 
 
-def _render(text: str, place: tuple[Site, Scope] | None) -> Rendered:
+def _render(text: str, place: tuple[Site, TemplateScope] | None) -> Rendered:
     if place is None:
         raise TemplateProblem("PQ208", "templates are not evaluated here", "write the value out")
     site, scope = place

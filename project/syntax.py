@@ -31,7 +31,7 @@ class Remark:
 
 
 @dataclass(slots=True, kw_only=True)
-class Scalar:
+class ScalarNode:
     """A text, number, flag or null; ``raw`` is as it was written, without an anchor."""
 
     raw: str
@@ -62,7 +62,7 @@ class Collection:
     has_comment: bool = False
 
 
-Tree: TypeAlias = Scalar | Alias | Collection
+Tree: TypeAlias = ScalarNode | Alias | Collection
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Entry:
 
     start: int
     value: Tree
-    key: Scalar | None = None
+    key: ScalarNode | None = None
     apart: bool = False
     lead: list[Remark] = field(default_factory=list)
     note: str | None = None
@@ -168,7 +168,7 @@ class _Reader:
         end: int = event.end_mark.index
         return end
 
-    def _scalar(self, event: Any) -> Scalar:
+    def _scalar(self, event: Any) -> ScalarNode:
         begin, end = event.start_mark.index, event.end_mark.index
         raw = self._text[begin:end]
         if event.anchor:
@@ -181,7 +181,7 @@ class _Reader:
         header = _HEADER_COMMENT.match(raw) if style in ("|", ">") else None
         if header:
             self._in_headers.append(_Comment(index=begin + header.start(1), text=header[1]))
-        return Scalar(raw=raw, value=event.value, style=style, anchor=event.anchor)
+        return ScalarNode(raw=raw, value=event.value, style=style, anchor=event.anchor)
 
 
 def _attach(root: Entry, comments: list[_Comment], source: SourceText) -> None:

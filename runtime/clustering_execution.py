@@ -16,7 +16,13 @@ from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import InvalidDataError, PartialFailureError
-from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy, Scope
+from parquetry.runtime.layout.clustering_policy import (
+    ENCRYPT,
+    PRUNE,
+    STITCH,
+    ClusteringScope,
+    ExecutionPolicy,
+)
 from parquetry.runtime.layout.clustering_scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import CommitResult
@@ -139,7 +145,7 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
             continue
         target = planned.target_file_size_bytes if planned is not None else _share(slices, group)
         tasks = 1
-        if order is not None and group.extra.get(SCOPE_KEY) == Scope.PARTITION:
+        if order is not None and group.extra.get(SCOPE_KEY) == ClusteringScope.PARTITION:
             tasks = tasks_of(sum(part.size_bytes for part in slices), target_bytes=target)
         works.append(
             GroupWork(

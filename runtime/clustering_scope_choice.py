@@ -25,7 +25,7 @@ from parquetry.runtime.layout.clustering_model import (
     ScopeChoice,
     ScopeFigures,
 )
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec
 from parquetry.runtime.layout.clustering_scope import ScopeQuestion, better_scope, by_statistics, costs_of
 from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.personal_data import masked_message
@@ -93,14 +93,18 @@ class ScopeBySample:
         in_groups = apart.forecast(execution, order, target_bytes=target_bytes)
         whole = apart.regrouped([group.files for one in asked for group in one.question.whole])
         found = {
-            Scope.GROUP: iter(in_groups),
-            Scope.PARTITION: iter(whole.forecast(execution, order, target_bytes=target_bytes)),
+            ClusteringScope.GROUP: iter(in_groups),
+            ClusteringScope.PARTITION: iter(whole.forecast(execution, order, target_bytes=target_bytes)),
         }
         choices = list(otherwise)
         for number, one in zip(ranked, asked, strict=True):
             foreseen = {
-                Scope.GROUP: [next(found[Scope.GROUP]) for _ in one.parts][: len(one.question.groups)],
-                Scope.PARTITION: [next(found[Scope.PARTITION]) for _ in one.question.whole],
+                ClusteringScope.GROUP: [next(found[ClusteringScope.GROUP]) for _ in one.parts][
+                    : len(one.question.groups)
+                ],
+                ClusteringScope.PARTITION: [
+                    next(found[ClusteringScope.PARTITION]) for _ in one.question.whole
+                ],
             }
             if all(forecast.queries for forecasts in foreseen.values() for forecast in forecasts):
                 choices[number] = self._chosen(one.question, foreseen, apart, queries)
@@ -109,14 +113,14 @@ class ScopeBySample:
     def _chosen(
         self,
         question: ScopeQuestion,
-        foreseen: Mapping[Scope, Sequence[GroupForecast]],
+        foreseen: Mapping[ClusteringScope, Sequence[GroupForecast]],
         forecaster: Forecaster,
         queries: Sequence[DeclaredQuery],
     ) -> ScopeChoice:
         figures = {
             scope: self._figures(question, scope, foreseen[scope], forecaster, queries) for scope in foreseen
         }
-        group, whole = figures[Scope.GROUP], figures[Scope.PARTITION]
+        group, whole = figures[ClusteringScope.GROUP], figures[ClusteringScope.PARTITION]
         assert group.expected_bytes is not None
         assert whole.expected_bytes is not None
         scope = better_scope(group.expected_bytes, whole.expected_bytes)
@@ -129,7 +133,7 @@ class ScopeBySample:
     def _figures(
         self,
         question: ScopeQuestion,
-        scope: Scope,
+        scope: ClusteringScope,
         foreseen: Sequence[GroupForecast],
         forecaster: Forecaster,
         queries: Sequence[DeclaredQuery],

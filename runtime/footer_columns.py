@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, Scalar
+from parquetry.runtime.layout.file_statistics import ColumnStatistics, StatisticValue
 from parquetry.runtime.parquet_fields import ColumnIndex
 
 _PLAIN = {
@@ -69,7 +69,7 @@ def page_bounds(
         index[ColumnIndex.NULL_COUNTS][1].items if ColumnIndex.NULL_COUNTS in index else [None] * len(rows)
     )
 
-    def bound(raw: bytes, *, upper: bool) -> Scalar | None:
+    def bound(raw: bytes, *, upper: bool) -> StatisticValue | None:
         value = _bound(_plain(raw, column.physical_type), known.type, logical, upper=upper)
         return None if _is_nan(value) else value
 
@@ -112,8 +112,8 @@ def _spark_type(physical: str, logical: dict[str, Any]) -> str | None:
     return spark_type
 
 
-def _bound(raw: Any, spark_type: str, logical: dict[str, Any], *, upper: bool) -> Scalar | None:
-    value: Scalar
+def _bound(raw: Any, spark_type: str, logical: dict[str, Any], *, upper: bool) -> StatisticValue | None:
+    value: StatisticValue
     match spark_type:
         case "string":
             try:
@@ -139,5 +139,5 @@ def _microseconds(ticks: int, unit: str, *, upper: bool) -> int:
     return ticks
 
 
-def _is_nan(bound: Scalar | None) -> bool:
+def _is_nan(bound: StatisticValue | None) -> bool:
     return isinstance(bound, float) and math.isnan(bound)

@@ -23,7 +23,7 @@ from parquetry.runtime.layout.file_statistics import (
     ColumnStatistics,
     FileStatistics,
     RowGroupStatistics,
-    Scalar,
+    StatisticValue,
 )
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parallel import map_each
@@ -204,7 +204,7 @@ def _file(rows: list[tuple[dict[str, Any], dict[str, ColumnStatistics]]]) -> Fil
     )
 
 
-def _to_text(bound: Scalar | None) -> str | None:
+def _to_text(bound: StatisticValue | None) -> str | None:
     match bound:
         case None:
             return None
@@ -215,14 +215,14 @@ def _to_text(bound: Scalar | None) -> str | None:
     return str(bound)
 
 
-def _from_text(text: str | None, kind: str) -> Scalar | None:
+def _from_text(text: str | None, kind: str) -> StatisticValue | None:
     if text is None:
         return None
     read = Decimal if kind.startswith("decimal") else _READERS[kind]
     return read(text)
 
 
-_READERS: Final[dict[str, Callable[[str], Scalar]]] = {
+_READERS: Final[dict[str, Callable[[str], StatisticValue]]] = {
     "boolean": "True".__eq__,
     "int": int,
     "bigint": int,

@@ -13,7 +13,7 @@ from parquetry.cli.views import count, human_size
 from parquetry.runtime.clustering_due import DueClustering, Outlook, ScheduledClustering
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.layout.clustering_model import ClusteringFile, ExcludedFile, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.personal_data import masked_clustering, masked_partition, masked_path
 from parquetry.runtime.spec import TableSpec
 
@@ -175,7 +175,7 @@ def clustering_line(result: ClusteringResult) -> str:
 def _group(group: PlannedGroup, partition: str) -> str:
     reasons = Counter(str(reason) for reason in group.reasons.values())
     why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items()))
-    scope = " in one order" if group.scope is Scope.PARTITION else ""
+    scope = " in one order" if group.scope is ClusteringScope.PARTITION else ""
     return (
         f"  {_place(partition)}: {count(len(group.files), 'file')} ({human_size(group.size_bytes)}) "
         f"into {group.output_files}{scope}: {why}"

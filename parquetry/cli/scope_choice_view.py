@@ -10,7 +10,7 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size, wrapped
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
-from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.personal_data import masked_choice
 from parquetry.runtime.spec import TableSpec
 
@@ -18,16 +18,19 @@ _HEADER: Final = ("scope", "groups", "rewrites", "shuffles", "into", "rows read"
 _SHOWN: Final = 3
 _HANG: Final = 2
 _RULES: Final = {
-    (ChosenBy.NO_QUERIES, Scope.GROUP): "no query is declared that could gain from one order",
-    (ChosenBy.STATISTICS, Scope.GROUP): (
+    (ChosenBy.NO_QUERIES, ClusteringScope.GROUP): "no query is declared that could gain from one order",
+    (ChosenBy.STATISTICS, ClusteringScope.GROUP): (
         "by statistics no query opens files of several groups that cover the same values"
     ),
-    (ChosenBy.STATISTICS, Scope.PARTITION): (
+    (ChosenBy.STATISTICS, ClusteringScope.PARTITION): (
         "by statistics a query opens files of several groups that cover the same values, and no sample could "
         "be had"
     ),
-    (ChosenBy.SAMPLE, Scope.GROUP): "in one order the queries would not read a tenth less, by a sample",
-    (ChosenBy.SAMPLE, Scope.PARTITION): "the queries then read at least a tenth less, by a sample",
+    (
+        ChosenBy.SAMPLE,
+        ClusteringScope.GROUP,
+    ): "in one order the queries would not read a tenth less, by a sample",
+    (ChosenBy.SAMPLE, ClusteringScope.PARTITION): "the queries then read at least a tenth less, by a sample",
 }
 
 
@@ -61,7 +64,7 @@ def scope_sentences(choices: Sequence[ScopeChoice]) -> list[str]:
     compared = _compared(choices)
     for choice in compared[:_SHOWN]:
         place = choice.partition or "the table"
-        scopes = ((Scope.GROUP, choice.group), (Scope.PARTITION, choice.whole))
+        scopes = ((ClusteringScope.GROUP, choice.group), (ClusteringScope.PARTITION, choice.whole))
         figures = "; ".join(
             f"scope {scope}{' (taken)' if scope is choice.scope else ''}: {_sentence(one)}"
             for scope, one in scopes
@@ -78,11 +81,11 @@ def scopes_json(choices: Iterable[ScopeChoice], *, spec: TableSpec | None) -> li
     return [to_json_value(masked_choice(choice, spec)) for choice in choices]
 
 
-def _rules(choices: Iterable[ScopeChoice]) -> Counter[tuple[ChosenBy, Scope]]:
+def _rules(choices: Iterable[ScopeChoice]) -> Counter[tuple[ChosenBy, ClusteringScope]]:
     return Counter((choice.chosen_by, choice.scope) for choice in choices)
 
 
-def _rule(by: ChosenBy, scope: Scope, partitions: int) -> str:
+def _rule(by: ChosenBy, scope: ClusteringScope, partitions: int) -> str:
     return f"scope auto: {_taken(scope, partitions)}: {_RULES[by, scope]}"
 
 
@@ -92,15 +95,18 @@ def _compared(choices: Iterable[ScopeChoice]) -> list[ScopeChoice]:
     return sorted(compared, key=lambda choice: -choice.group.rewritten_bytes)
 
 
-def _taken(scope: Scope, partitions: int) -> str:
+def _taken(scope: ClusteringScope, partitions: int) -> str:
     where = count(partitions, "partition")
-    return f"one order over {where}" if scope is Scope.PARTITION else f"{where} in groups"
+    return f"one order over {where}" if scope is ClusteringScope.PARTITION else f"{where} in groups"
 
 
 def _table(choice: ScopeChoice, paint: Paint) -> list[str]:
     rows = [
         _row(f"{'*' if scope is choice.scope else ' '} {scope}", figures)
-        for scope, figures in ((Scope.GROUP, choice.group), (Scope.PARTITION, choice.whole))
+        for scope, figures in (
+            (ClusteringScope.GROUP, choice.group),
+            (ClusteringScope.PARTITION, choice.whole),
+        )
         if figures is not None
     ]
     return columns(_HEADER, rows, paint=paint, right=frozenset({1, 2, 3, 4, 5, 6})).splitlines()

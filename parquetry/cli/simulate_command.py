@@ -129,7 +129,7 @@ def clustering(
     from parquetry.cli.workspaces import table_named
     from parquetry.compiler.clustering_suggestion import suggest as suggested
     from parquetry.compiler.clustering_suggestion import try_layouts
-    from parquetry.runtime.layout.clustering_policy import Scope
+    from parquetry.runtime.layout.clustering_policy import ClusteringScope
 
     if suggest and (strategies or column_lists or scopes):
         raise click.UsageError("--suggest chooses the layouts itself: leave the other options out")
@@ -138,6 +138,6 @@ def clustering(
         output.show(SuggestionView(), suggested(store))
         return 0
     lists = tuple(tuple(name.strip() for name in each.split(",") if name.strip()) for each in column_lists)
-    chosen = tuple(Scope(scope) for scope in scopes)
+    chosen = tuple(ClusteringScope(scope) for scope in scopes)
     output.show(TrialsView(), try_layouts(store, strategies=strategies, columns=lists, scopes=chosen))
     return 0

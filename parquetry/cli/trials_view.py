@@ -12,7 +12,7 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
 from parquetry.compiler.clustering_suggestion import Suggestion, in_words
 from parquetry.compiler.clustering_trials import Trial, Trials, TriedQuery
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope, ExecutionPolicy
 
 _HEADER = ("layout", "rewrites", "", "into", "time", "reads")
 _QUERY_HEADER = ("layout", "files", "row groups", "rows", "bytes")
@@ -74,7 +74,7 @@ def _yaml(layout: ExecutionPolicy) -> str:
     """The layout as it stands below ``clustering``: in one line where that is short enough."""
     lists = {"columns": layout.columns, "split_by": layout.split_by, "then": layout.then}
     named = {key: f"[{', '.join(names)}]" for key, names in lists.items() if names}
-    scope = {} if layout.scope is Scope.AUTO else {"scope": layout.scope.value}
+    scope = {} if layout.scope is ClusteringScope.AUTO else {"scope": layout.scope.value}
     said = [f"{key}: {value}" for key, value in ({"strategy": layout.strategy} | scope | named).items()]
     line = f"  execution: {{{', '.join(said)}}}"
     return line if len(line) <= _WIDTH else "\n    ".join(["  execution:", *said])

@@ -27,7 +27,7 @@ from parquetry.runtime.layout.clustering_model import (
     Situation,
 )
 from parquetry.runtime.layout.clustering_partitions import chosen_partitions
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec
 from parquetry.runtime.layout.clustering_scope import (
     Choose,
     ScopeQuestion,
@@ -112,7 +112,7 @@ class _Planner:
         self._situation = situation
         self._strategy = plan_strategy(spec.plan.strategy)
         self._limits = SizeLimits.of(spec.plan, max_file_size_bytes=situation.max_file_size_bytes)
-        self._scope = spec.execution.scope if spec.execution.arranges_rows else Scope.GROUP
+        self._scope = spec.execution.scope if spec.execution.arranges_rows else ClusteringScope.GROUP
         # Rows are put in order within a group: for the order to hold in a partition it is one.
         self._whole_bytes = budget_bytes or _UNLIMITED
         self._capacity_bytes = min(spec.plan.max_group_size_bytes, self._whole_bytes)
@@ -150,14 +150,14 @@ class _Planner:
                 context,
                 capacity_bytes=self._whole_bytes,
                 most_files=MOST_FILES,
-                scope=Scope.PARTITION,
+                scope=ClusteringScope.PARTITION,
             )
 
-        if self._scope is Scope.PARTITION:
+        if self._scope is ClusteringScope.PARTITION:
             return _Part(path=path, groups=whole())
         groups = groups_of(due, reasons, context, capacity_bytes=self._capacity_bytes)
         part = _Part(path=path, groups=groups)
-        if self._scope is not Scope.AUTO or len(groups) < 2:  # noqa: PLR2004 - one is one order
+        if self._scope is not ClusteringScope.AUTO or len(groups) < 2:  # noqa: PLR2004 - one is one order
             return part
         execution, situation = self._spec.execution, self._situation
         in_order = whole() if may_gain(groups, execution, situation) else []
@@ -171,7 +171,7 @@ class _Planner:
         else:
             by = ChosenBy.STATISTICS if situation.queries else ChosenBy.NO_QUERIES
             costs = costs_of(groups, self._spec)
-            part.choice = ScopeChoice(partition=path, scope=Scope.GROUP, chosen_by=by, group=costs)
+            part.choice = ScopeChoice(partition=path, scope=ClusteringScope.GROUP, chosen_by=by, group=costs)
         return part
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.layout.clustering_model import ClusteringFile
-from parquetry.runtime.layout.file_statistics import TEXT_LIMIT, ColumnStatistics, Scalar
+from parquetry.runtime.layout.file_statistics import TEXT_LIMIT, ColumnStatistics, StatisticValue
 
 _LEFT_OF_LAST_BYTE: Final = 0
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
@@ -44,7 +44,7 @@ def boxes_of(files: Sequence[ClusteringFile], columns: Sequence[str]) -> list[Bo
     return boxes
 
 
-def single_value(file: ClusteringFile, column: str) -> tuple[Scalar | None] | None:
+def single_value(file: ClusteringFile, column: str) -> tuple[StatisticValue | None] | None:
     """The one value that all rows of the file have in a column, in a tuple; None when not certain."""
     statistics = file.columns.get(column.lower())
     if statistics is None or statistics.nulls is None or file.rows is None:
@@ -69,7 +69,7 @@ def _extents(files: Sequence[ClusteringFile], column: str) -> list[Extent | None
     return [None if found is None else Extent(*sorted((rank[found[0]], rank[found[1]]))) for found in bounds]
 
 
-def _bounds(column: ColumnStatistics | None) -> tuple[Scalar, Scalar] | None:
+def _bounds(column: ColumnStatistics | None) -> tuple[StatisticValue, StatisticValue] | None:
     """Bounds that certainly have rows below and above what lies between them."""
     if column is None or column.minimum is None or column.maximum is None:
         return None
@@ -84,7 +84,7 @@ def _bounds(column: ColumnStatistics | None) -> tuple[Scalar, Scalar] | None:
     return low, high
 
 
-def _kind(value: Scalar) -> str:
+def _kind(value: StatisticValue) -> str:
     return type(value).__name__ if isinstance(value, str | bytes) else "number"
 
 

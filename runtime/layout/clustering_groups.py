@@ -16,7 +16,7 @@ from parquetry.runtime.layout.clustering_model import (
     PlannedGroup,
     rows_of,
 )
-from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.layout.packing import FITS, NEAR, UNCERTAIN, first_fit_decreasing, outputs_of
 
 MOST_FILES_OF_A_GROUP: Final = 2_000
@@ -33,7 +33,7 @@ def groups_of(
     *,
     capacity_bytes: int,
     most_files: int = MOST_FILES_OF_A_GROUP,
-    scope: Scope = Scope.GROUP,
+    scope: ClusteringScope = ClusteringScope.GROUP,
 ) -> list[PlannedGroup]:
     """Groups of the due files of one partition; the files that are in none are better left alone.
 

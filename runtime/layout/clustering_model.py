@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy, PlanPolicy, Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.file_statistics import Columns
 from parquetry.runtime.layout.predicate import Predicate
@@ -162,7 +162,7 @@ class PlannedGroup:
     output_files: int
     benefit: float
     reasons: Mapping[str, str]
-    scope: Scope = Scope.GROUP
+    scope: ClusteringScope = ClusteringScope.GROUP
 
     @property
     def size_bytes(self) -> int:
@@ -205,7 +205,7 @@ class ScopeChoice:
     """
 
     partition: str
-    scope: Scope
+    scope: ClusteringScope
     chosen_by: ChosenBy
     group: ScopeFigures
     whole: ScopeFigures | None = None

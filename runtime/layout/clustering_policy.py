@@ -37,7 +37,7 @@ class Existing(StrEnum):
     NOW = "now"
 
 
-class Scope(StrEnum):
+class ClusteringScope(StrEnum):
     """How far rows are ordered: within a group, across the groups of a partition, or what serves better."""
 
     AUTO = "auto"
@@ -80,7 +80,7 @@ class ExecutionPolicy:
 
     strategy: str = STITCH
     columns: tuple[str, ...] = ()
-    scope: Scope = Scope.AUTO
+    scope: ClusteringScope = ClusteringScope.AUTO
     split_by: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
     encryption_key: str | None = None

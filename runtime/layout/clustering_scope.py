@@ -15,7 +15,7 @@ from parquetry.runtime.layout.clustering_model import (
     ScopeFigures,
     Situation,
 )
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import RowGroupStatistics, merge_columns
 from parquetry.runtime.layout.predicate import may_hold
 from parquetry.runtime.layout.skipping import bounds_of, columns_of
@@ -43,23 +43,27 @@ class ScopeQuestion:
     partition: str
     groups: tuple[PlannedGroup, ...]
     whole: tuple[PlannedGroup, ...]
-    by_statistics: Scope
+    by_statistics: ClusteringScope
 
-    def of(self, scope: Scope) -> tuple[PlannedGroup, ...]:
+    def of(self, scope: ClusteringScope) -> tuple[PlannedGroup, ...]:
         """The groups of a scope."""
-        return self.whole if scope is Scope.PARTITION else self.groups
+        return self.whole if scope is ClusteringScope.PARTITION else self.groups
 
 
 Choose: TypeAlias = Callable[[Sequence[ScopeQuestion]], Sequence[ScopeChoice]]
 """Answers the questions of a plan, in their order."""
 
 
-def better_scope(group_bytes: float, whole_bytes: float) -> Scope:
+def better_scope(group_bytes: float, whole_bytes: float) -> ClusteringScope:
     """One order over a partition, where the declared queries then read at least a tenth less.
 
     It costs a shuffle, and a larger group that writers can win.
     """
-    return Scope.PARTITION if whole_bytes <= WORTH_ONE_ORDER * group_bytes < group_bytes else Scope.GROUP
+    return (
+        ClusteringScope.PARTITION
+        if whole_bytes <= WORTH_ONE_ORDER * group_bytes < group_bytes
+        else ClusteringScope.GROUP
+    )
 
 
 def may_gain(groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situation: Situation) -> bool:
@@ -73,11 +77,11 @@ def may_gain(groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situati
 
 def chosen_by_statistics(
     groups: Sequence[PlannedGroup], execution: ExecutionPolicy, situation: Situation
-) -> Scope:
+) -> ClusteringScope:
     """The scope by statistics alone: they cannot tell what later columns of a sort are good for."""
     leading = execution.columns if execution.strategy in CURVES else execution.columns[:1]
     gains = _gains(groups, execution, situation, ordered_by=leading)
-    return Scope.PARTITION if gains else Scope.GROUP
+    return ClusteringScope.PARTITION if gains else ClusteringScope.GROUP
 
 
 def by_statistics(questions: Sequence[ScopeQuestion], spec: ClusteringSpec) -> list[ScopeChoice]:
@@ -100,7 +104,8 @@ def costs_of(groups: Sequence[PlannedGroup], spec: ClusteringSpec) -> ScopeFigur
     shuffled = (
         group.size_bytes
         for group in groups
-        if group.scope is Scope.PARTITION and tasks_of(group.size_bytes, target_bytes=target_bytes) > 1
+        if group.scope is ClusteringScope.PARTITION
+        and tasks_of(group.size_bytes, target_bytes=target_bytes) > 1
     )
     return ScopeFigures(
         groups=len(groups),

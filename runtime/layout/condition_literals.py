@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from parquetry.runtime.layout.condition import Literal, TimestampLiteral
 from parquetry.runtime.layout.condition_parser import parse_date, parse_timestamp
-from parquetry.runtime.layout.file_statistics import Scalar
+from parquetry.runtime.layout.file_statistics import StatisticValue
 
 _LONG_DIGITS = 20
 _MOST_DIGITS = 38
@@ -32,8 +32,8 @@ _MICROSECOND = timedelta(microseconds=1)
 class Interval:
     """Where the literal lies among the column's values; the ends differ where that is not certain."""
 
-    low: Scalar
-    high: Scalar
+    low: StatisticValue
+    high: StatisticValue
 
 
 def interval_of(
@@ -68,7 +68,7 @@ def interval_of(
     return interval
 
 
-def _at(value: Scalar) -> Interval:
+def _at(value: StatisticValue) -> Interval:
     return Interval(low=value, high=value)
 
 
@@ -98,7 +98,7 @@ def _among_decimals(literal: Literal, *, precision: int, scale: int, least_scale
     return _at(literal)
 
 
-def _exact(value: float) -> Scalar:
+def _exact(value: float) -> StatisticValue:
     return Decimal(value) if math.isfinite(value) else value
 
 

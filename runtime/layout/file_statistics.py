@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TypeAlias
 
-Scalar: TypeAlias = bool | int | float | str | bytes | Decimal
+StatisticValue: TypeAlias = bool | int | float | str | bytes | Decimal
 
 TEXT_LIMIT = 32
 """How many characters, or bytes, of a column's minimum or maximum are recorded."""
@@ -32,8 +32,8 @@ class ColumnStatistics:
     """
 
     type: str
-    minimum: Scalar | None = None
-    maximum: Scalar | None = None
+    minimum: StatisticValue | None = None
+    maximum: StatisticValue | None = None
     nulls: int | None = None
     nan_free: bool = False
 
@@ -174,11 +174,11 @@ def _merged(parts: list[tuple[ColumnStatistics, int]]) -> ColumnStatistics:
     )
 
 
-def _lowest(bounds: list[Scalar | None]) -> Scalar | None:
+def _lowest(bounds: list[StatisticValue | None]) -> StatisticValue | None:
     known = [bound for bound in bounds if bound is not None]
     return min(known) if known and len(known) == len(bounds) else None
 
 
-def _highest(bounds: list[Scalar | None]) -> Scalar | None:
+def _highest(bounds: list[StatisticValue | None]) -> StatisticValue | None:
     known = [bound for bound in bounds if bound is not None]
     return max(known) if known and len(known) == len(bounds) else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from parquetry.runtime.layout.file_statistics import Scalar
+from parquetry.runtime.layout.file_statistics import StatisticValue
 
 _FLOATS = frozenset({"float", "double"})
 
@@ -32,7 +32,7 @@ class Comparison:
 
     column: str
     operator: Operator
-    value: Scalar
+    value: StatisticValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +82,8 @@ class Bounds:
     """
 
     type: str
-    minimum: Scalar | None
-    maximum: Scalar | None
+    minimum: StatisticValue | None
+    maximum: StatisticValue | None
     has_nulls: bool = True
     has_values: bool = True
     nan_free: bool = False
@@ -115,7 +115,7 @@ def _column_may_hold(predicate: Comparison | StartsWith | Null, known: Bounds) -
             return _compares(operator, value, known)
 
 
-def _compares(operator: Operator, value: Scalar, known: Bounds) -> bool:
+def _compares(operator: Operator, value: StatisticValue, known: Bounds) -> bool:
     low, high = known.minimum, known.maximum
     # Spark takes NaN for the greatest value.
     top = None if known.type in _FLOATS and not known.nan_free else high
@@ -141,7 +141,7 @@ def _begins(prefix: str, known: Bounds) -> bool:
     return not (isinstance(low, str) and low > prefix and not low.startswith(prefix))
 
 
-def _at_most(one: Scalar | None, other: Scalar | None) -> bool:
+def _at_most(one: StatisticValue | None, other: StatisticValue | None) -> bool:
     """Whether one is no greater than the other, NaN being the greatest; so too where it is not known."""
     if one is None or other is None or not _comparable(one, other):
         return True
@@ -150,16 +150,16 @@ def _at_most(one: Scalar | None, other: Scalar | None) -> bool:
     return bool(one <= other)  # type: ignore[operator]  # comparable
 
 
-def _is_certain(bound: Scalar | None, value: Scalar) -> bool:
+def _is_certain(bound: StatisticValue | None, value: StatisticValue) -> bool:
     """Whether a bound is this value; 0.0 and -0.0 are one."""
     return bound is not None and (bound == value or (_is_nan(bound) and _is_nan(value)))
 
 
-def _is_nan(value: Scalar) -> bool:
+def _is_nan(value: StatisticValue) -> bool:
     return value != value  # noqa: PLR0124 - NaN alone
 
 
-def _comparable(one: Scalar, other: Scalar) -> bool:
+def _comparable(one: StatisticValue, other: StatisticValue) -> bool:
     """Whether the two have an order: both text, both bytes, or both numbers."""
     for kind in (str, bytes):
         if isinstance(one, kind) or isinstance(other, kind):

@@ -13,7 +13,7 @@ from typing import Final
 from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.services.undo import absolute_path
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringSlice
@@ -92,7 +92,9 @@ def _avro_group(store: ObjectStore, group: PlannedGroup) -> ClusteringGroup:
             "TOTAL_LOG_FILES": 0.0,
             "TOTAL_LOG_FILES_SIZE": 0.0,
         },
-        extra={SCOPE_KEY: Scope.PARTITION.value} if group.scope is Scope.PARTITION else {},
+        extra={SCOPE_KEY: ClusteringScope.PARTITION.value}
+        if group.scope is ClusteringScope.PARTITION
+        else {},
     )
 
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 from pyspark.sql import SparkSession
 
-from parquetry.runtime.layout.file_statistics import Scalar
+from parquetry.runtime.layout.file_statistics import StatisticValue
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.predicate import Bounds, Predicate, Unknown, may_hold
 from parquetry.runtime.layout.skipping import column_types, columns_of, files_to_read, parse_where
@@ -95,7 +95,7 @@ def _bounds_of_text(text: str, kind: str) -> Bounds | None:
     return Bounds(type=kind, minimum=value, maximum=value, has_nulls=False, nan_free=True)
 
 
-def _reader(kind: str) -> Callable[[str], Scalar]:  # noqa: PLR0911 - a case, an answer
+def _reader(kind: str) -> Callable[[str], StatisticValue]:  # noqa: PLR0911 - a case, an answer
     match kind:
         case "string":
             return str

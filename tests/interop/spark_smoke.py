@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 
-from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.spec import KeyScope, TableSpec
 from tests.support import our_table
 from tests.support.clustering import clustering_of, table_of_small_files
@@ -67,7 +67,7 @@ def widened_columns(spark, folder):
 def partitions_in_one_order(spark, folder):
     """Each partition clustered by two tasks of a shuffle, then written to again."""
     section = clustering_of("c_int", "c_string", target_file_size_bytes=1000, small_file_limit_bytes=900)
-    section = replace(section, execution=replace(section.execution, scope=Scope.PARTITION))
+    section = replace(section, execution=replace(section.execution, scope=ClusteringScope.PARTITION))
     ours = table_of_small_files(spark, folder, section, inserts=4, rows=24)
     clustered = ours.table.cluster(spark)
     assert clustered.files_before == 16, clustered

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy, Scope
+from parquetry.runtime.layout.clustering_policy import (
+    ClusteringScope,
+    ClusteringSpec,
+    ExecutionPolicy,
+    PlanPolicy,
+)
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
@@ -41,7 +46,7 @@ def executors(tmp_path_factory) -> Iterator[SparkWriter]:
         yield writer
 
 
-def in_debt(path: Path, scope: Scope) -> SmallTable:
+def in_debt(path: Path, scope: ClusteringScope) -> SmallTable:
     """Two partitions of four small files each; of a partition in one order two tasks write the files."""
     table = make_table(path)
     apply_clustering(
@@ -50,7 +55,7 @@ def in_debt(path: Path, scope: Scope) -> SmallTable:
             plan=PlanPolicy(target_file_size_bytes=500, small_file_limit_bytes=400),
             execution=ExecutionPolicy(strategy="sort", columns=("v",), scope=scope),
         )
-        if scope is Scope.PARTITION
+        if scope is ClusteringScope.PARTITION
         else ClusteringSpec(execution=ExecutionPolicy(strategy="sort", columns=("v",), scope=scope)),
     )
     for number in range(4):
@@ -65,10 +70,10 @@ def kill(deed: Deed, when: str, *, skip: int = 0) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("scope", "when", "skip"),
     [
-        (Scope.PARTITION, "after", 0),
-        pytest.param(Scope.PARTITION, "before", 1, marks=SOAK),
-        pytest.param(Scope.GROUP, "before", 0, marks=SOAK),
-        pytest.param(Scope.GROUP, "after", 1, marks=SOAK),
+        (ClusteringScope.PARTITION, "after", 0),
+        pytest.param(ClusteringScope.PARTITION, "before", 1, marks=SOAK),
+        pytest.param(ClusteringScope.GROUP, "before", 0, marks=SOAK),
+        pytest.param(ClusteringScope.GROUP, "after", 1, marks=SOAK),
     ],
 )
 def test_an_executor_is_killed_while_it_clusters(scope, when, skip, executors, tmp_path) -> None:
@@ -89,7 +94,7 @@ def test_an_executor_is_killed_while_it_clusters(scope, when, skip, executors, t
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_driver_of_a_batch_is_killed(when, tmp_path) -> None:
     """What was not published is planned again, and the files of it are gone with the next write."""
-    table = in_debt(tmp_path / "t", Scope.GROUP)
+    table = in_debt(tmp_path / "t", ClusteringScope.GROUP)
     rows = view_rows(tmp_path / "t")
     with SparkWriter(tmp_path / "writer") as writer, pytest.raises(WriterKilled):
         writer.ask(

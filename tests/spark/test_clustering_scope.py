@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 def test_partitions_in_one_order_beside_an_upsert(spark, tmp_path, monkeypatch):
     section = clustering_of("c_string", target_file_size_bytes=1000, small_file_limit_bytes=900)
-    section = replace(section, execution=replace(section.execution, scope=Scope.PARTITION))
+    section = replace(section, execution=replace(section.execution, scope=ClusteringScope.PARTITION))
     ours = table_of_small_files(spark, tmp_path / "table", section, inserts=4, rows=48)
     tasks = []
     shuffled = clustering.rewrite_by_ranges

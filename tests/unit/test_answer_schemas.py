@@ -25,7 +25,7 @@ from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import MeasuredQuery
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
-from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.layout.skipping import Touched
 from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.outcome import CommitResult
@@ -100,7 +100,7 @@ def test_every_key_is_described():
 TOUCHED = Touched(files=3, row_groups=3, rows=9, data_bytes=900)
 CHOICE = ScopeChoice(
     partition="day=1",
-    scope=Scope.GROUP,
+    scope=ClusteringScope.GROUP,
     chosen_by=ChosenBy.NO_QUERIES,
     group=ScopeFigures(groups=2, rewritten_files=4, rewritten_bytes=8, shuffled_bytes=0, files_after=2),
 )

@@ -18,11 +18,11 @@ from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_depth import depths_of, value_order
 from parquetry.runtime.layout.clustering_model import DueReason, Left, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import (
+    ClusteringScope,
     ClusteringSpec,
     ExecutionPolicy,
     PartitionFilter,
     PlanPolicy,
-    Scope,
 )
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.model import SizingPolicy
@@ -51,7 +51,10 @@ def test_a_table_without_the_section_is_sized_as_it_is_written():
 
 
 def test_the_digest_is_of_what_the_rows_look_like():
-    assert SORT.digest == ExecutionPolicy(strategy="sort", columns=("a",), scope=Scope.PARTITION).digest
+    assert (
+        SORT.digest
+        == ExecutionPolicy(strategy="sort", columns=("a",), scope=ClusteringScope.PARTITION).digest
+    )
     others = [
         ExecutionPolicy(),
         ExecutionPolicy(strategy="sort", columns=("b",)),

@@ -17,7 +17,12 @@ from parquetry.runtime.clustering_forecast import Forecaster, read_prediction
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, regrouped
 from parquetry.runtime.layout.clustering_model import ChosenBy
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy, Scope
+from parquetry.runtime.layout.clustering_policy import (
+    ClusteringScope,
+    ClusteringSpec,
+    ExecutionPolicy,
+    PlanPolicy,
+)
 from parquetry.runtime.layout.clustering_scope import better_scope
 from parquetry.runtime.layout.file_statistics import FileStatistics, RowGroupStatistics
 from parquetry.runtime.spark.clustering import cluster
@@ -33,7 +38,7 @@ NARROW = {"name": "narrow", "where": "v >= 15000 AND v < 15200"}
 WIDE = {"name": "wide", "where": "v >= 10"}
 
 
-def declare(table, *queries, columns=("v",), scope=Scope.AUTO, plan=PLAN):
+def declare(table, *queries, columns=("v",), scope=ClusteringScope.AUTO, plan=PLAN):
     execution = ExecutionPolicy(strategy="sort", columns=columns, scope=scope)
     apply_clustering(table, ClusteringSpec(plan=plan, execution=execution))
     apply_queries(table, *queries)
@@ -65,7 +70,11 @@ def the_choice(table):
 def test_a_query_that_reads_a_file_of_each_group_asks_for_one_order(table):
     declare(table, NARROW)
     choice = the_choice(table)
-    assert (choice.partition, choice.scope, choice.chosen_by) == ("p=a", Scope.PARTITION, ChosenBy.SAMPLE)
+    assert (choice.partition, choice.scope, choice.chosen_by) == (
+        "p=a",
+        ClusteringScope.PARTITION,
+        ChosenBy.SAMPLE,
+    )
     group, whole = choice.group, choice.whole
     assert (whole.groups, whole.rewritten_files) == (1, 8)
     assert group.groups > 1
@@ -83,9 +92,9 @@ def test_a_query_that_reads_a_file_of_each_group_asks_for_one_order(table):
 def test_a_query_that_reads_everything_asks_for_nothing(table):
     declare(table, WIDE)
     choice = the_choice(table)
-    assert (choice.scope, choice.chosen_by) == (Scope.GROUP, ChosenBy.SAMPLE)
+    assert (choice.scope, choice.chosen_by) == (ClusteringScope.GROUP, ChosenBy.SAMPLE)
     assert choice.whole.expected_bytes > 0.9 * choice.group.expected_bytes
-    assert {group.scope for group in due(table).debt.groups} == {Scope.GROUP}
+    assert {group.scope for group in due(table).debt.groups} == {ClusteringScope.GROUP}
 
 
 @pytest.mark.parametrize(("weights", "scope"), [((1.0, 0.001), "partition"), ((0.001, 1.0), "group")])
@@ -97,7 +106,7 @@ def test_queries_count_by_their_weight(table, weights, scope):
 def test_what_a_later_column_of_a_sort_is_good_for_only_a_sample_tells(tmp_path):
     table = arrived(tmp_path / "table", lambda n: n % 2)
     declare(table, {"name": "key", "where": "id = 'k00777'"}, columns=("v", "id"))
-    assert the_choice(table).scope is Scope.PARTITION
+    assert the_choice(table).scope is ClusteringScope.PARTITION
     assert the_choice(table).chosen_by is ChosenBy.SAMPLE
 
 
@@ -105,10 +114,14 @@ def test_without_a_query_or_where_none_can_gain_no_row_is_read(table, tmp_path):
     store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
     declare(table)
     (choice,) = due(table, store).debt.choices
-    assert (choice.scope, choice.chosen_by, choice.whole) == (Scope.GROUP, ChosenBy.NO_QUERIES, None)
+    assert (choice.scope, choice.chosen_by, choice.whole) == (
+        ClusteringScope.GROUP,
+        ChosenBy.NO_QUERIES,
+        None,
+    )
     declare(table, {"name": "key", "where": "id = 'k1'"})
     (choice,) = due(table, store).debt.choices
-    assert (choice.scope, choice.chosen_by) == (Scope.GROUP, ChosenBy.STATISTICS)
+    assert (choice.scope, choice.chosen_by) == (ClusteringScope.GROUP, ChosenBy.STATISTICS)
     assert Kind.OPEN_INPUT not in store.counts()
     declare(table, NARROW)
     assert is_due(open_table(store), timing=FAST)
@@ -116,7 +129,7 @@ def test_without_a_query_or_where_none_can_gain_no_row_is_read(table, tmp_path):
 
 
 def test_a_declared_scope_is_no_choice(table):
-    for scope in (Scope.GROUP, Scope.PARTITION):
+    for scope in (ClusteringScope.GROUP, ClusteringScope.PARTITION):
         declare(table, NARROW, scope=scope)
         found = due(table).debt
         assert found.choices == ()
@@ -154,7 +167,7 @@ def test_where_the_forecast_fails_statistics_choose(table, caplog):
     (first, *_) = table.handle.view(table.handle.timeline()).all_slices()
     table.store.put(first.path, table.store.read(first.path)[:-10] + bytes(10))
     choice = the_choice(table)
-    assert (choice.scope, choice.chosen_by) == (Scope.PARTITION, ChosenBy.STATISTICS)
+    assert (choice.scope, choice.chosen_by) == (ClusteringScope.PARTITION, ChosenBy.STATISTICS)
     assert choice.whole.expected_bytes is None
     assert "statistics choose the scope of its clustering" in caplog.text
 
@@ -164,7 +177,7 @@ def test_where_the_limits_of_a_sample_are_spent_statistics_choose(table):
     scarce = SampleLimits(row_groups=4)
     (choice,) = due_clustering(table.handle, limits=scarce, timing=FAST).debt.choices
     assert choice.group.groups > 1
-    assert (choice.scope, choice.chosen_by) == (Scope.PARTITION, ChosenBy.STATISTICS)
+    assert (choice.scope, choice.chosen_by) == (ClusteringScope.PARTITION, ChosenBy.STATISTICS)
     assert choice.whole.expected_rows is None
     enough = scarce.for_each_of(choice.group.groups)
     (choice,) = due_clustering(table.handle, limits=enough, timing=FAST).debt.choices
@@ -263,7 +276,9 @@ def test_layouts_that_are_tried_choose_alike(table):
     assert trial.expected[0].files == 1, "one order"
     declare(table, WIDE)
     (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
-    (group,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)], scopes=[Scope.GROUP]).trials
+    (group,) = try_layouts(
+        table.store, strategies=["sort"], columns=[("v",)], scopes=[ClusteringScope.GROUP]
+    ).trials
     assert trial.files_after == group.files_after
 
 

@@ -45,7 +45,7 @@ from parquetry.compiler.review import yaml_diff
 from parquetry.compiler.words import scalar
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
-from parquetry.runtime.layout.clustering_policy import Scope
+from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.layout.skipping import Touched
 from parquetry.runtime.spec import Column, TableSpec
 from tests.support.html_pages import cut_elements, selectors
@@ -251,7 +251,7 @@ EVERY_CLASS = plan(
             scopes=(
                 ScopeChoice(
                     partition="p=1",
-                    scope=Scope.PARTITION,
+                    scope=ClusteringScope.PARTITION,
                     chosen_by=ChosenBy.SAMPLE,
                     group=ScopeFigures(
                         groups=3,

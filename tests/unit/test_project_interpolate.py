@@ -4,11 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.project.interpolate import MASK, DeclaredVariables, Scope, Secret, Site, TargetView, render
+from parquetry.project.interpolate import (
+    MASK,
+    DeclaredVariables,
+    Secret,
+    Site,
+    TargetView,
+    TemplateScope,
+    render,
+)
 from parquetry.project.template_syntax import TemplateProblem
 
 DECLARED = DeclaredVariables(names=frozenset({"HOME", "NONE", "BUCKET", "N"}))
-SCOPE = Scope(
+SCOPE = TemplateScope(
     variables={"n": 10, "share": 0.5, "strict": True, "word": "Data"},
     target=TargetView(name="dev", warehouse="s3://bucket"),
     declared=DECLARED,
@@ -20,7 +28,9 @@ def evaluated(text, *, scope=SCOPE, site=Site.SPEC):
 
 
 def with_environment(**environment):
-    return Scope(variables={}, target=TargetView(name="dev"), environment=environment, declared=DECLARED)
+    return TemplateScope(
+        variables={}, target=TargetView(name="dev"), environment=environment, declared=DECLARED
+    )
 
 
 def refusal(text, *, scope=SCOPE, site=Site.SPEC):
@@ -140,7 +150,7 @@ def test_unknown_variable_names_the_nearest():
 
 
 def test_unreadable_variables_are_nobody_elses_fault():
-    scope = Scope(variables=None, target=TargetView(name="dev"))
+    scope = TemplateScope(variables=None, target=TargetView(name="dev"))
     assert not render("{{ var('n') }}", scope=scope, site=Site.SPEC).known
 
 

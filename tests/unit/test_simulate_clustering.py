@@ -15,11 +15,11 @@ from parquetry.compiler.clustering_suggestion import suggest, suggestion_of, try
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.layout.clustering_policy import (
+    ClusteringScope,
     ClusteringSpec,
     ExecutionPolicy,
     Existing,
     PlanPolicy,
-    Scope,
 )
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.storage import LocalStore
@@ -84,7 +84,11 @@ def test_what_is_expected_is_what_the_plan_expects(table):
 def test_trying_writes_nothing_and_reads_within_limits(table, tmp_path):
     apply_queries(table, NARROW)
     store = CountingStore(LocalStore(str(tmp_path / "table")), tmp_path / "log")
-    try_layouts(store, columns=[("v",), ("id",), ("v", "id")], scopes=[Scope.GROUP, Scope.PARTITION])
+    try_layouts(
+        store,
+        columns=[("v",), ("id",), ("v", "id")],
+        scopes=[ClusteringScope.GROUP, ClusteringScope.PARTITION],
+    )
     assert not store.counts().keys() & WRITES
     assert store.counts()[Kind.OPEN_INPUT] <= 2 * (2 * 8 + 1), "a sample and tried rows of either grouping"
 
@@ -207,7 +211,7 @@ def test_text_and_json(table):
 
 def test_scopes_that_are_compared_can_be_told_apart(table):
     apply_queries(table, NARROW)
-    scopes = [word for scope in Scope for word in ("--scope", scope.value)]
+    scopes = [word for scope in ClusteringScope for word in ("--scope", scope.value)]
     _, text, _ = tried(table, "--columns", "v", "--strategy", "sort", "--strategy", "stitch", *scopes)
     costs = text.split("\n\n")[1].splitlines()[1:]
     layouts = [line.split("  ")[0] for line in costs]
@@ -216,7 +220,7 @@ def test_scopes_that_are_compared_can_be_told_apart(table):
 
 def test_a_suggestion_keeps_what_else_the_policy_says(table):
     policy = ExecutionPolicy(
-        strategy="sort", columns=("v",), scope=Scope.PARTITION, split_by=("p",), then=("prune",)
+        strategy="sort", columns=("v",), scope=ClusteringScope.PARTITION, split_by=("p",), then=("prune",)
     )
     apply_clustering(table, ClusteringSpec(plan=PLAN, execution=policy))
     apply_queries(table, NARROW)
