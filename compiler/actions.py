@@ -7,8 +7,8 @@ from dataclasses import replace
 from parquetry.compiler.allowing import with_allowance
 from parquetry.compiler.changes import plugin_changes, rewrites
 from parquetry.compiler.observation import Observation
-from parquetry.compiler.plan import Action, Blocked, Change, ChangeClass, Step
-from parquetry.compiler.plan_inputs import DeclaredTable, PlanContext, Undeclared
+from parquetry.compiler.plan import Blocked, Change, ChangeClass, Step, TableAction
+from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, Undeclared
 from parquetry.compiler.refusals import refuse_unallowed
 from parquetry.compiler.signatures import SIGNATURE_PATH
 from parquetry.compiler.target_settings import recorded_settings
@@ -21,8 +21,8 @@ _TABLE_VERSION = 6
 
 
 def creation(
-    table: DeclaredTable, context: PlanContext, observation: Observation | None = None
-) -> Action | Blocked:
+    table: DeclaredTable, context: CommonPlanInputs, observation: Observation | None = None
+) -> TableAction | Blocked:
     """The action that makes a table, also one whose making was not finished: ``observation``.
 
     Refused where it names a plug-in that nobody allowed.
@@ -39,15 +39,15 @@ def action(
     table: DeclaredTable,
     observation: Observation | None,
     changes: tuple[Change, ...],
-    context: PlanContext,
+    context: CommonPlanInputs,
     *,
     change_class: ChangeClass,
     code: str,
-) -> Action:
+) -> TableAction:
     """The action that puts a table's changes in force; ``code`` is what most of it is about."""
     steps = _steps(observation, table.spec, changes, change_class, context)
     rewrites = Step.REWRITE in steps
-    return Action(
+    return TableAction(
         table=table.spec.name,
         location=table.location,
         change_class=change_class,
@@ -66,7 +66,7 @@ def _steps(
     spec: TableSpec,
     changes: tuple[Change, ...],
     change_class: ChangeClass,
-    context: PlanContext,
+    context: CommonPlanInputs,
 ) -> tuple[Step, ...]:
     if change_class is ChangeClass.CREATE or observation is None:
         return (Step.CREATE, Step.RECORD)
@@ -81,7 +81,7 @@ def _steps(
     return (*first, *evolving, Step.RECORD, *rewriting)
 
 
-def resettings(observation: Observation, context: PlanContext) -> tuple[SettingDifference, ...]:
+def resettings(observation: Observation, context: CommonPlanInputs) -> tuple[SettingDifference, ...]:
     """What of the target's settings is not what the table records."""
     applied = observation.handle.applied
     return setting_differences(
@@ -89,9 +89,9 @@ def resettings(observation: Observation, context: PlanContext) -> tuple[SettingD
     )
 
 
-def forgetting(table: Undeclared) -> Action:
+def forgetting(table: Undeclared) -> TableAction:
     """The action that records of a table that it is no more the project's business."""
-    return Action(
+    return TableAction(
         table=table.spec.name,
         location=table.location,
         change_class=ChangeClass.METADATA,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES
-from parquetry.compiler.plan import Action, Blocked, Change, PlanWarning
+from parquetry.compiler.plan import Blocked, Change, PlanWarning, TableAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ def with_allowance(change: Change, reasons: Mapping[str, str]) -> Change:
 
 
 def unused(
-    allowances: Iterable[tuple[str, Mapping[str, Allowance]]], outcomes: Sequence[Action | Blocked]
+    allowances: Iterable[tuple[str, Mapping[str, Allowance]]], outcomes: Sequence[TableAction | Blocked]
 ) -> tuple[PlanWarning, ...]:
     """A warning for each entry about a planned table that no change of the plan needs."""
     needed = {(outcome.table, change.code) for outcome in outcomes for change in outcome.changes}

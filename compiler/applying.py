@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.known_locations import remember
-from parquetry.compiler.plan import Action, Plan, Step
+from parquetry.compiler.plan import Plan, Step, TableAction
 from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
@@ -50,7 +50,7 @@ class ActionResult(Brief):
     With both ``applied`` and ``error`` the spec is in force and rewriting failed: the rest is debt.
     """
 
-    action: Action
+    action: TableAction
     applied: Applied | None = None
     rewritten: Rewritten = Rewritten()
     error: ParquetryError | None = None
@@ -139,7 +139,7 @@ def apply_plan(
 
 
 def _apply(
-    action: Action, plan: Plan, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
+    action: TableAction, plan: Plan, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
 ) -> ActionResult:
     change = TableChange(
         spec=action.spec,

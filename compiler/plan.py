@@ -95,7 +95,7 @@ class JobReference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class TableAction:
     """What is to be done to one table. ``spec`` is recorded whole, so that applying never plans again.
 
     ``steps`` is the one list that applying walks and every view shows. A table that is forgotten
@@ -161,7 +161,7 @@ class Intent(Brief):
     target: str
     git_commit: str | None
     parquetry: str
-    actions: tuple[Action, ...] = ()
+    actions: tuple[TableAction, ...] = ()
     blocked: tuple[Blocked, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     target_changes: tuple[TargetChange, ...] = ()

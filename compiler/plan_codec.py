@@ -12,7 +12,7 @@ from typing import Any
 
 from parquetry import shell
 from parquetry.compiler.masking import masked
-from parquetry.compiler.plan import EXPIRES_AFTER_MS, Action, Blocked, Change, Evidence, Intent, Plan
+from parquetry.compiler.plan import EXPIRES_AFTER_MS, Blocked, Change, Evidence, Intent, Plan, TableAction
 from parquetry.compiler.target_settings import target_name
 from parquetry.compiler.words import document as words_of
 from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
@@ -155,7 +155,7 @@ def _evidence_json(evidence: Evidence) -> dict[str, Any]:
 
 
 def _origins(intent: Intent) -> dict[str, dict[str, str]]:
-    entries: tuple[Action | Blocked, ...] = (*intent.actions, *intent.blocked)
+    entries: tuple[TableAction | Blocked, ...] = (*intent.actions, *intent.blocked)
     found = {
         entry.table: {c.path: c.origin for c in entry.changes if c.origin is not None}
         for entry in entries

@@ -62,7 +62,7 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanContext:
+class CommonPlanInputs:
     """What all tables of a plan have in common; ``byte_ceiling`` None is no limit to what is rewritten.
 
     ``is_declared_since`` is asked where the applied spec comes from a commit that the checked-out one does

@@ -13,7 +13,6 @@ from parquetry.compiler.changes import highest, spec_changes
 from parquetry.compiler.live import restoring, restoring_columns, retargeting, with_live
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import (
-    Action,
     Blocked,
     Change,
     ChangeClass,
@@ -22,10 +21,11 @@ from parquetry.compiler.plan import (
     Plan,
     PlanWarning,
     Step,
+    TableAction,
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_of
-from parquetry.compiler.plan_inputs import DeclaredTable, DueWork, PlanContext, TableReader, Undeclared
+from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, DueWork, TableReader, Undeclared
 from parquetry.compiler.recipes import REMEDY, remedy_afresh
 from parquetry.compiler.refusals import (
     refuse_breaking,
@@ -50,7 +50,7 @@ from parquetry.version import VERSION
 def make_plan(
     declared: Iterable[DeclaredTable],
     *,
-    context: PlanContext,
+    context: CommonPlanInputs,
     reader: TableReader,
     undeclared: Iterable[Undeclared] = (),
     due: DueWork | None = None,
@@ -61,7 +61,7 @@ def make_plan(
     ``due`` is there where it was asked for, ``drift`` is what others changed of the tables.
     """
     tables = tuple(declared)
-    outcomes: list[Action | Blocked] = []
+    outcomes: list[TableAction | Blocked] = []
     applied: dict[str, AppliedSettings] = {}
     figures: dict[str, TableFigures] = {}
     unchecked_sql: dict[str, tuple[str, ...]] = {}
@@ -78,7 +78,7 @@ def make_plan(
         observation = None if table.unnamed is not None else _observed(reader, table)
         if observation is not None:
             signatures += unchecked(table, observation, context)
-        if not isinstance(outcome, Action):
+        if not isinstance(outcome, TableAction):
             continue
         if texts := _unchecked_sql(outcome, observation):
             unchecked_sql[table.spec.name] = texts
@@ -94,7 +94,7 @@ def make_plan(
         target=context.target,
         git_commit=context.tree.commit,
         parquetry=VERSION,
-        actions=tuple(o for o in outcomes if isinstance(o, Action)),
+        actions=tuple(o for o in outcomes if isinstance(o, TableAction)),
         blocked=(
             *((target.blocked,) if target.blocked else ()),
             *(o for o in outcomes if isinstance(o, Blocked)),
@@ -133,7 +133,7 @@ def _applied_settings(observation: Observation | None) -> AppliedSettings:
     return AppliedSettings(settings=None if ref is None else ref.settings, is_new=ref is None)
 
 
-def _unchecked_sql(action: Action, observation: Observation | None) -> tuple[str, ...]:
+def _unchecked_sql(action: TableAction, observation: Observation | None) -> tuple[str, ...]:
     """The paths of the SQL that the table has not been applied with before."""
     before = {} if observation is None or observation.spec is None else _sql(observation.spec)
     return tuple(path for path, text in _sql(action.spec).items() if before.get(path) != text)
@@ -149,7 +149,7 @@ def _sql(spec: TableSpec) -> dict[str, str]:
 
 
 def _unusable(
-    drift: Iterable[Change], due: DueWork | None, outcomes: Iterable[Action | Blocked]
+    drift: Iterable[Change], due: DueWork | None, outcomes: Iterable[TableAction | Blocked]
 ) -> Iterator[PlanWarning]:
     """The tables that cannot be read or written as they are, and that nothing else is said of."""
     told = {outcome.table for outcome in outcomes if isinstance(outcome, Blocked)}
@@ -161,8 +161,8 @@ def _unusable(
 
 
 def _planned(
-    table: DeclaredTable, context: PlanContext, reader: TableReader
-) -> tuple[Action | Blocked | None, TableFigures | None]:
+    table: DeclaredTable, context: CommonPlanInputs, reader: TableReader
+) -> tuple[TableAction | Blocked | None, TableFigures | None]:
     if table.unnamed is not None:
         return refuse_unnamed(table, table.unnamed), None
     observation = reader.observe(table)
@@ -172,7 +172,7 @@ def _planned(
             return creation(table, context), None
         return refuse_move(table, elsewhere, context), None
     outcome = _outcome_of(table, observation, context, reader)
-    if isinstance(outcome, Action):
+    if isinstance(outcome, TableAction):
         reader.admit(observation)
     if outcome is not None and outcome.changes:
         live = reader.live_columns(observation)
@@ -180,13 +180,13 @@ def _planned(
         outcome = replace(outcome, changes=changes)
     if isinstance(outcome, Blocked) and outcome.remedy == REMEDY and reader.was_never_written(observation):
         outcome = replace(outcome, remedy=remedy_afresh(table.location))
-    is_measured = isinstance(outcome, Action) and not outcome.is_of_target
+    is_measured = isinstance(outcome, TableAction) and not outcome.is_of_target
     return outcome, reader.measure(table, observation) if is_measured else None
 
 
 def _outcome_of(
-    table: DeclaredTable, observation: Observation, context: PlanContext, reader: TableReader
-) -> Action | Blocked | None:
+    table: DeclaredTable, observation: Observation, context: CommonPlanInputs, reader: TableReader
+) -> TableAction | Blocked | None:
     """What a table that exists needs: an action, a refusal, or nothing."""
     drifts = reader.drifts(table)
     refusal = refuse_foreign(table, observation, context) or refuse_faulty(table, observation)
@@ -223,8 +223,8 @@ def _outcome_of(
 
 
 def _resetting(
-    table: DeclaredTable, observation: Observation, context: PlanContext
-) -> Action | Blocked | None:
+    table: DeclaredTable, observation: Observation, context: CommonPlanInputs
+) -> TableAction | Blocked | None:
     """What a table needs whose spec is applied: that it records the target's settings, where they changed."""
     differences = resettings(observation, context)
     if not differences:

@@ -26,7 +26,7 @@ from parquetry.compiler.plan import (
     Plan,
     PlanOptions,
 )
-from parquetry.compiler.plan_inputs import DeclaredTable, DueWork, Elsewhere, PlanContext, TableReader
+from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
 from parquetry.compiler.planner import make_plan
 from parquetry.compiler.squashed import is_declared_since
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
@@ -62,7 +62,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
     }
     drifts = dict(zip(stores, map_each(ours.values(), _drifts), strict=True))
     target = workspace.project.target
-    context = PlanContext(
+    context = CommonPlanInputs(
         project=workspace.project.name,
         target=target.name,
         tree=workspace.tree,

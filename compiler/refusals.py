@@ -6,13 +6,15 @@ from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, 
 from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, RecipeStep
-from parquetry.compiler.plan_inputs import DeclaredTable, Elsewhere, PlanContext, Undeclared
+from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, Elsewhere, Undeclared
 from parquetry.compiler.recipes import REMEDY, copy_recipe, remedy_renamed
 from parquetry.runtime.applied import RECORD_CODE
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 
 
-def refuse_foreign(table: DeclaredTable, observation: Observation, context: PlanContext) -> Blocked | None:
+def refuse_foreign(
+    table: DeclaredTable, observation: Observation, context: CommonPlanInputs
+) -> Blocked | None:
     """SC501 for another project's table, SC504 for another target's; None for one of this target."""
     found = observation.foreign_to(context.owner_of(observation))
     if found is None:
@@ -36,7 +38,7 @@ def _faulty(name: str, location: str, fault: str) -> Blocked:
     return Blocked(table=name, location=location, code=RECORD_CODE, reason=reason, remedy=remedy)
 
 
-def refuse_move(table: DeclaredTable, elsewhere: Elsewhere, context: PlanContext) -> Blocked:
+def refuse_move(table: DeclaredTable, elsewhere: Elsewhere, context: CommonPlanInputs) -> Blocked:
     """SC403 for a table whose rows are somewhere else than it is declared."""
     move = Change(
         path="location",
@@ -60,7 +62,7 @@ def refuse_move(table: DeclaredTable, elsewhere: Elsewhere, context: PlanContext
 
 
 def refuse_reverting(
-    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...], context: PlanContext
+    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...], context: CommonPlanInputs
 ) -> Blocked | None:
     """SC502 where the applied spec comes from a commit that the checked-out one does not contain."""
     applied = _commit_not_contained(observation, context)
@@ -76,7 +78,7 @@ def refuse_reverting(
     )
 
 
-def refuse_forgetting(table: Undeclared, context: PlanContext) -> Blocked | None:
+def refuse_forgetting(table: Undeclared, context: CommonPlanInputs) -> Blocked | None:
     """Why a table that has no spec is not to be forgotten; None where it is.
 
     SC505 for a record that is not to be acted by, SC502 where the checked-out commit lacks the one that
@@ -118,7 +120,7 @@ def refuse_unusable(table: DeclaredTable, why: UnsupportedTableError | CorruptTa
 
 
 def refuse_breaking(
-    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...], context: PlanContext
+    table: DeclaredTable, observation: Observation, changes: tuple[Change, ...], context: CommonPlanInputs
 ) -> Blocked | None:
     """A change that is never made in place, or that nobody allowed; None where there is none."""
     breaking = [change for change in changes if change.change_class is ChangeClass.BREAKING]
@@ -171,7 +173,7 @@ def _renamed(changes: tuple[Change, ...]) -> tuple[str, str] | None:
 
 
 def _copy_recipe(
-    table: DeclaredTable, observation: Observation, context: PlanContext, changes: tuple[Change, ...]
+    table: DeclaredTable, observation: Observation, context: CommonPlanInputs, changes: tuple[Change, ...]
 ) -> tuple[RecipeStep, ...]:
     applied = observation.handle.applied
     return copy_recipe(
@@ -184,12 +186,12 @@ def _copy_recipe(
     )
 
 
-def _holding(commit: str | None, table: DeclaredTable, context: PlanContext) -> str | None:
+def _holding(commit: str | None, table: DeclaredTable, context: CommonPlanInputs) -> str | None:
     """The commit, where it has the table's file: what was applied may never have been committed."""
     return commit if commit is not None and context.tree.has_file(commit, table.file) else None
 
 
-def _commit_not_contained(observation: Observation, context: PlanContext) -> str | None:
+def _commit_not_contained(observation: Observation, context: CommonPlanInputs) -> str | None:
     record = observation.handle.applied
     applied = record.git_commit if record else None
     if applied is None or context.tree.contains(applied) or context.is_declared_since(observation):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from parquetry.compiler.masking import masked
-from parquetry.compiler.plan import Action, Blocked, Change, Step
+from parquetry.compiler.plan import Blocked, Change, Step, TableAction
 from parquetry.compiler.words import document, flatten, scalar
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.spec import TableSpec
@@ -21,9 +21,9 @@ _ENTRY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def yaml_diff(entry: Action | Blocked) -> tuple[DiffLine, ...]:
+def yaml_diff(entry: TableAction | Blocked) -> tuple[DiffLine, ...]:
     """The changed fields as a diff of YAML, in the order of their paths; for a new table all it says."""
-    if isinstance(entry, Action) and Step.CREATE in entry.steps:
+    if isinstance(entry, TableAction) and Step.CREATE in entry.steps:
         return tuple(_nested(_said(masked(entry.spec)), parents="+"))
     if isinstance(entry, Blocked) and entry.is_of_target:
         return settings_diff(entry.changes)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning
-from parquetry.compiler.plan_inputs import DeclaredTable, PlanContext
+from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable
 from parquetry.runtime.errors import KeyUnavailableError
 from parquetry.runtime.signing import SIGNATURE_CODE, Signed, wrong_text
 
 SIGNATURE_PATH = "applied.signature"
 
 
-def resigning(observation: Observation, context: PlanContext) -> tuple[Change, ...]:
+def resigning(observation: Observation, context: CommonPlanInputs) -> tuple[Change, ...]:
     """That the record is signed anew, or not any more; without the keys, as far as that can be told."""
     seal, keys = observation.handle.seal, context.signing_keys
     if seal is None or not observation.is_applied:
@@ -34,7 +34,7 @@ def resigning(observation: Observation, context: PlanContext) -> tuple[Change, .
     )
 
 
-def refuse_wrong(table: DeclaredTable, observation: Observation, context: PlanContext) -> Blocked | None:
+def refuse_wrong(table: DeclaredTable, observation: Observation, context: CommonPlanInputs) -> Blocked | None:
     """SC508 where no declared key signed the record that is in force; None where that is not known."""
     seal = observation.handle.seal
     if seal is None or _state(observation, context) is not Signed.WRONG:
@@ -46,7 +46,7 @@ def refuse_wrong(table: DeclaredTable, observation: Observation, context: PlanCo
 
 
 def unchecked(
-    table: DeclaredTable, observation: Observation, context: PlanContext
+    table: DeclaredTable, observation: Observation, context: CommonPlanInputs
 ) -> tuple[PlanWarning, ...]:
     """That a signature is not checked, as a key is not here."""
     seal = observation.handle.seal
@@ -62,7 +62,7 @@ def unchecked(
     return (PlanWarning(code=SIGNATURE_CODE, table=name, message=message),)
 
 
-def _state(observation: Observation, context: PlanContext) -> Signed | None:
+def _state(observation: Observation, context: CommonPlanInputs) -> Signed | None:
     """Whose signature the record has; None where that cannot be told here."""
     seal, keys = observation.handle.seal, context.signing_keys
     if seal is None or not keys:

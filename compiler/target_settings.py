@@ -6,7 +6,7 @@ import json
 
 from parquetry.compiler.errors import UnappliedError
 from parquetry.printable import quoted
-from parquetry.project.model import AllowedSetting, Setting, TargetSettings
+from parquetry.project.model import AllowedSetting, TargetSetting, TargetSettings
 from parquetry.runtime.target_settings import (
     EXECUTES,
     executes,
@@ -24,7 +24,7 @@ def recorded_settings(declared: TargetSettings) -> dict[str, object]:
     return {setting.path: setting.value for setting in declared.settings}
 
 
-def unallowed(declared: TargetSettings) -> tuple[Setting, ...]:
+def unallowed(declared: TargetSettings) -> tuple[TargetSetting, ...]:
     """The declared settings that execute and that no entry of ``allow`` has with this value."""
     return tuple(
         setting
@@ -33,7 +33,7 @@ def unallowed(declared: TargetSettings) -> tuple[Setting, ...]:
     )
 
 
-def check_values_allowed(name: str, declared: TargetSettings, found: tuple[Setting, ...]) -> None:
+def check_values_allowed(name: str, declared: TargetSettings, found: tuple[TargetSetting, ...]) -> None:
     """UnappliedError that names what is ``found`` of settings that execute and are not allowed."""
     if not found:
         return

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from parquetry.compiler.masking import is_masked, masked
 from parquetry.compiler.observation import observe
-from parquetry.compiler.plan import Action, Plan, Step
+from parquetry.compiler.plan import Plan, Step, TableAction
 from parquetry.compiler.planning import job_references
 from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.runtime.errors import StalePlanError
@@ -31,7 +31,7 @@ def unmasked(plan: Plan, workspace: Workspace) -> Plan:
     return replace(plan, intent=replace(plan.intent, actions=actions))
 
 
-def _spec(action: Action, workspace: Workspace) -> TableSpec:
+def _spec(action: TableAction, workspace: Workspace) -> TableSpec:
     found = _forgotten(action, workspace) if Step.FORGET in action.steps else _declared(action, workspace)
     if found is None or masked(found) != action.spec:
         raise StalePlanError(
@@ -42,14 +42,14 @@ def _spec(action: Action, workspace: Workspace) -> TableSpec:
     return found
 
 
-def _declared(action: Action, workspace: Workspace) -> TableSpec | None:
+def _declared(action: TableAction, workspace: Workspace) -> TableSpec | None:
     table = next((table for table in workspace.project.tables if table.name == action.table), None)
     if table is None or job_references(workspace, table) != action.jobs:
         return None
     return spec_of(table)
 
 
-def _forgotten(action: Action, workspace: Workspace) -> TableSpec | None:
+def _forgotten(action: TableAction, workspace: Workspace) -> TableSpec | None:
     observation = observe(workspace.store_at(action.location))
     if observation is None or observation.spec is None:
         return None

@@ -19,7 +19,7 @@ from parquetry.compiler.target_settings import check_values_allowed, recorded_se
 from parquetry.compiler.untrusted import Base, shown_to_strangers
 from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.diagnostics import one_of
-from parquetry.project.model import Budget, Setting
+from parquetry.project.model import Budget, TargetSetting
 from parquetry.project.model import SparkSettings as SparkTarget
 from parquetry.runtime.job import (
     JobKind,
@@ -78,7 +78,7 @@ class Workspace:
         return revealed(self.project.target.storage) if self.base is None else self.base.storage
 
     @property
-    def unallowed_storage(self) -> tuple[Setting, ...]:
+    def unallowed_storage(self) -> tuple[TargetSetting, ...]:
         """The storage options that may send what is asked elsewhere, and that the target does not allow."""
         found = unallowed(self.project.target.declared)
         return tuple(setting for setting in found if setting.path.startswith("storage."))

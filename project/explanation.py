@@ -23,7 +23,7 @@ class UnknownSettingError(ParquetryError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ExplainedSetting:
     """A value as it was written, by its path in the table, and where it comes from."""
 
     path: str
@@ -42,7 +42,7 @@ class Explanation:
 
     table: ResolvedTable
     path: str
-    settings: tuple[Setting, ...]
+    settings: tuple[ExplainedSetting, ...]
     layers: tuple[LayerValue, ...]
     is_united: bool
     description: Description | None
@@ -60,7 +60,7 @@ def explain_table(table: ResolvedTable, path: str = "") -> Explanation:
     steps = _spelled(path)
     dotted = ".".join(steps)
     below = tuple(
-        Setting(path=name, value=value, origin=table.origin(name))
+        ExplainedSetting(path=name, value=value, origin=table.origin(name))
         for name, value in table.settings.items()
         if not dotted or name == dotted or name.startswith(f"{dotted}.")
     )

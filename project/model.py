@@ -136,7 +136,7 @@ class PartitionFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusteringPlan:
+class ClusteringPlanSettings:
     """Which files are clustered together."""
 
     strategy: str
@@ -165,7 +165,7 @@ class Clustering:
     trigger: str
     every_commits: int
     existing: str
-    plan: ClusteringPlan
+    plan: ClusteringPlanSettings
     execution: ClusteringExecution
 
 
@@ -230,7 +230,7 @@ class SparkSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class TargetSetting:
     """A setting of a target that acts on jobs, as it is recorded: see ``project.target_settings``.
 
     ``written`` is the value for a copy in YAML; ``exact`` is the one with its passwords: to be compared,
@@ -259,7 +259,7 @@ class TargetSettings:
     """The settings of one target, by path, what it allows, and where the target stands."""
 
     origin: Origin
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[TargetSetting, ...] = ()
     allow: tuple[AllowedSetting, ...] = ()
 
 

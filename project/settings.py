@@ -10,7 +10,7 @@ from parquetry.project.model import (
     Budget,
     Clustering,
     ClusteringExecution,
-    ClusteringPlan,
+    ClusteringPlanSettings,
     Column,
     DataTest,
     Files,
@@ -86,7 +86,7 @@ def clustering(value: Mapping[str, Any], *, sizing: Sizing) -> Clustering:
         trigger=value["trigger"],
         every_commits=value["every_commits"],
         existing=value["existing"],
-        plan=ClusteringPlan(
+        plan=ClusteringPlanSettings(
             strategy=plan["strategy"],
             small_file_limit_bytes=limit,
             target_file_size_bytes=target,

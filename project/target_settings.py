@@ -11,7 +11,7 @@ from typing import Any, Final
 from parquetry.project.document import Node
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.interpolate import MASK
-from parquetry.project.model import AllowedSetting, Launcher, Layer, Origin, Setting, TargetSettings
+from parquetry.project.model import AllowedSetting, Launcher, Layer, Origin, TargetSetting, TargetSettings
 from parquetry.project.spec_file import SpecFile, masked
 from parquetry.project.template_syntax import calls, is_template, parsed
 
@@ -42,7 +42,7 @@ def target_settings(
     )
 
 
-def _is_default(setting: Setting) -> bool:
+def _is_default(setting: TargetSetting) -> bool:
     return setting.value in (None, [], {}) or (setting.path, setting.value) == (
         "spark.launcher",
         str(Launcher.IN_PROCESS),
@@ -55,7 +55,7 @@ class _Reader:
     written: Node
     variables: Mapping[str, Any]
 
-    def settings(self, place: DocumentPath, path: str) -> Iterator[Setting]:
+    def settings(self, place: DocumentPath, path: str) -> Iterator[TargetSetting]:
         """Every setting at or below a place; mappings are gone into, lists are values."""
         node = _node(self.written, place)
         if node is None:
@@ -68,7 +68,7 @@ class _Reader:
                 yield from self.settings((*place, key), f"{path}.{named}")
             return
         exact = self._value(node, place, path, names=True)
-        yield Setting(
+        yield TargetSetting(
             path=path,
             value=_without_passwords(exact, path),
             written=_without_passwords(self._value(node, place, path, names=False), path),

@@ -24,7 +24,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.git_commit import commit_named
 from parquetry.runtime.job import TableOwner, digest_of, rules_digest
 from parquetry.runtime.sidecars import SIDECAR_FOLDER
-from parquetry.runtime.signing import Seal, check_signed, payload_of, signature_of
+from parquetry.runtime.signing import RecordSignature, check_signed, payload_of, signature_of
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.target_settings import Settings
@@ -393,12 +393,14 @@ def _spec(value: Any, place: str, *, remedy: str) -> TableSpec:
     return spec
 
 
-def seal_of(store: ObjectStore, identity: TableIdentity | None, applied: AppliedRecord | None) -> Seal | None:
+def seal_of(
+    store: ObjectStore, identity: TableIdentity | None, applied: AppliedRecord | None
+) -> RecordSignature | None:
     """What the record's signature has to be of, and what it is; None without a record."""
     if applied is None:
         return None
     signature = applied.document.get("signature")
-    return Seal(
+    return RecordSignature(
         number=applied.ref.number,
         payload=payload_of(
             applied.document, identity_digest=None if identity is None else identity.digest, uri=store.uri

@@ -13,7 +13,7 @@ from parquetry.runtime.base_file_rows import one_batch
 from parquetry.runtime.meta_columns import FILE_NAME
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts
 from parquetry.runtime.parquet_fields import ConvertedType, FileMetaData, PhysicalType, SchemaElement
-from parquetry.runtime.parquet_thrift import List, Struct, encode_struct
+from parquetry.runtime.parquet_thrift import List, ThriftStruct, encode_struct
 
 _OF_DECIMALS: Final = frozenset(
     {
@@ -64,7 +64,7 @@ class StoredColumns:
         return one_batch(rows.to_batches())
 
     @property
-    def elements(self) -> list[Struct]:
+    def elements(self) -> list[ThriftStruct]:
         """The schema's elements below the root as they are written of such rows, without field ids."""
         return self._without_decimals(self._parts.columns)
 
@@ -93,7 +93,7 @@ class StoredColumns:
         footer = encode_struct({**self._parts.footer, FileMetaData.SCHEMA: (kind, bare)})
         return pq.read_metadata(pa.BufferReader(MAGIC + footer + struct.pack("<I", len(footer)) + MAGIC))
 
-    def _without_decimals(self, elements: list[Struct]) -> list[Struct]:
+    def _without_decimals(self, elements: list[ThriftStruct]) -> list[ThriftStruct]:
         return [
             {number: value for number, value in element.items() if number not in _OF_DECIMALS}
             if place in self._bare
@@ -102,7 +102,7 @@ class StoredColumns:
         ]
 
 
-def _is_decimal(element: Struct) -> bool:
+def _is_decimal(element: ThriftStruct) -> bool:
     kinds = tuple(
         element.get(number, (0, None))[1] for number in (SchemaElement.TYPE, SchemaElement.CONVERTED_TYPE)
     )

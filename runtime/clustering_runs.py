@@ -28,7 +28,7 @@ from parquetry.runtime.clustering_order import (
     in_one_piece,
     sort_indices,
 )
-from parquetry.runtime.clustering_spill import Seal, SpilledRun
+from parquetry.runtime.clustering_spill import SpillCipher, SpilledRun
 
 _ROWS_AT_ONCE: Final = 65_536
 
@@ -141,7 +141,7 @@ def range_in_order(
     marks = KeyMarks(keys, most_bytes=run_bytes)
     with TemporaryDirectory(prefix="parquetry-clustering-") as folder:
         path = Path(folder) / "range.arrow"
-        seal = Seal() if sealed else None
+        seal = SpillCipher() if sealed else None
         together = SpilledRun(path, [marks.noted(chain(drained(held), pieces))], seal=seal)
         found, weights = marks.keys()
         ranges = max(int(weights.sum() // run_bytes) + 1, _FEWEST_RANGES)
@@ -183,7 +183,7 @@ class _Runs:
         self._held: list[list[list[pa.RecordBatch]]] = []
         self._folder: Path | None = None
         self._sealed = sealed
-        self._seal: Seal | None = None
+        self._seal: SpillCipher | None = None
         self._spilled: list[SpilledRun] = []
 
     def add(self, run: list[pa.RecordBatch]) -> None:
@@ -197,7 +197,7 @@ class _Runs:
         if self._folder is None:
             folder = TemporaryDirectory(prefix="parquetry-clustering-")
             self._folder = Path(self._resources.enter_context(folder))
-            self._seal = Seal() if self._sealed else None
+            self._seal = SpillCipher() if self._sealed else None
         path = self._folder / f"{len(self._spilled)}.arrow"
         self._spilled.append(SpilledRun(path, ranges, seal=self._seal))
 

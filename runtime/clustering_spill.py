@@ -25,7 +25,9 @@ class SpilledRun:
     The file is read, not mapped: its pages would count as memory.
     """
 
-    def __init__(self, path: Path, ranges: Iterable[Iterable[pa.RecordBatch]], *, seal: Seal | None) -> None:
+    def __init__(
+        self, path: Path, ranges: Iterable[Iterable[pa.RecordBatch]], *, seal: SpillCipher | None
+    ) -> None:
         self._path = path
         self._seal = seal
         self._bounds = [0]
@@ -56,7 +58,7 @@ class SpilledRun:
                     yield from pieces
 
 
-class Seal:
+class SpillCipher:
     """Encrypts by AES-GCM with a key that is nowhere else; KeyUnavailableError without its package."""
 
     def __init__(self) -> None:

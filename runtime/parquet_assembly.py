@@ -36,7 +36,7 @@ from parquetry.runtime.parquet_thrift import (
     STRUCT,
     TRUE,
     List,
-    Struct,
+    ThriftStruct,
     decode_struct,
     encode_struct,
     field_value,
@@ -82,7 +82,9 @@ class ParquetParts:
             self.footer, _ = decode_struct(content.read_at(self.footer_bytes, start))
         except (IndexError, RecursionError, struct.error) as error:
             raise ValueError("its footer is cut short or garbage") from error
-        self.groups: list[Struct] = field_value(self.footer, FileMetaData.ROW_GROUPS, List(STRUCT, [])).items
+        self.groups: list[ThriftStruct] = field_value(
+            self.footer, FileMetaData.ROW_GROUPS, List(STRUCT, [])
+        ).items
         self._indexes_from = start
         for chunk in (chunk for group in range(len(self.groups)) for chunk in self.chunks(group)):
             self._indexes_from = min(chunk.indexes_from or start, self._indexes_from)
@@ -90,9 +92,9 @@ class ParquetParts:
         self._indexes: bytes | None = None
 
     @property
-    def columns(self) -> list[Struct]:
+    def columns(self) -> list[ThriftStruct]:
         """The schema's elements in depth-first order below the root, without field ids."""
-        elements: list[Struct] = field_value(self.footer, FileMetaData.SCHEMA).items
+        elements: list[ThriftStruct] = field_value(self.footer, FileMetaData.SCHEMA).items
         return [
             {number: value for number, value in element.items() if number != SchemaElement.FIELD_ID}
             for element in elements[1:]
@@ -129,7 +131,9 @@ class ParquetParts:
 
     def bounds(self, group: int, column: int) -> tuple[bytes, bytes] | None:
         """The smallest and largest value of a chunk as stored; None where they are not known."""
-        statistics: Struct = field_value(self.chunks(group)[column].metadata, ColumnMetaData.STATISTICS, {})
+        statistics: ThriftStruct = field_value(
+            self.chunks(group)[column].metadata, ColumnMetaData.STATISTICS, {}
+        )
         smallest = field_value(statistics, Statistics.MIN_VALUE, None)
         largest = field_value(statistics, Statistics.MAX_VALUE, None)
         return None if smallest is None or largest is None else (smallest, largest)
@@ -157,12 +161,12 @@ class PartChunk:
     """One column chunk of a file."""
 
     parts: ParquetParts
-    chunk: Struct
+    chunk: ThriftStruct
 
     @property
-    def metadata(self) -> Struct:
+    def metadata(self) -> ThriftStruct:
         """The chunk's ColumnMetaData."""
-        metadata: Struct = field_value(self.chunk, ColumnChunk.METADATA)
+        metadata: ThriftStruct = field_value(self.chunk, ColumnChunk.METADATA)
         return metadata
 
     @property
@@ -242,7 +246,7 @@ class PartChunk:
             page[PageLocation.OFFSET] = (I64, page[PageLocation.OFFSET][1] + shift)
         return encode_struct(index)
 
-    def shifted(self, shift: int, *, bounds: bool) -> Struct:
+    def shifted(self, shift: int, *, bounds: bool) -> ThriftStruct:
         """The chunk's entry in a footer when it lies ``shift`` bytes further on, without its indexes."""
         metadata = {
             number: value
@@ -269,8 +273,8 @@ class ParquetAssembly:
     def __init__(self, sink: Any, template: ParquetParts) -> None:
         self._sink = sink
         self._template = template
-        self._groups: list[Struct] = []
-        self._indexes: list[tuple[Struct, bytes | None, bytes | None]] = []
+        self._groups: list[ThriftStruct] = []
+        self._indexes: list[tuple[ThriftStruct, bytes | None, bytes | None]] = []
         self._rows = 0
         self._index_bytes = 0
         self.data_bytes = 0
@@ -310,7 +314,7 @@ class ParquetAssembly:
         self._append({RowGroup.ROWS: (I64, rows)}, chunks, unbounded)
         self._index_bytes += sum(chunk.index_bytes for chunk in chunks) + self._template.footer_bytes
 
-    def _append(self, own: Struct, chunks: Sequence[Chunk], unbounded: Collection[int]) -> None:
+    def _append(self, own: ThriftStruct, chunks: Sequence[Chunk], unbounded: Collection[int]) -> None:
         first = self.data_bytes
         entries = []
         for column, (chunk, at) in enumerate(zip(chunks, self._copy(chunks), strict=True)):
@@ -344,7 +348,7 @@ class ParquetAssembly:
         self._write(tail)
         return tail
 
-    def _put_index(self, entry: Struct, index: bytes | None, offset: int, length: int) -> None:
+    def _put_index(self, entry: ThriftStruct, index: bytes | None, offset: int, length: int) -> None:
         if index is not None:
             entry[offset] = (I64, self.data_bytes)
             entry[length] = (I32, len(index))
@@ -379,7 +383,7 @@ class ParquetAssembly:
         self.data_bytes += len(data)
 
 
-def _sorting_column(number: int) -> Struct:
+def _sorting_column(number: int) -> ThriftStruct:
     return {
         SortingColumn.COLUMN: (I32, number),
         SortingColumn.DESCENDING: (TRUE, False),
@@ -387,6 +391,6 @@ def _sorting_column(number: int) -> Struct:
     }
 
 
-def _pairs(key_values: Mapping[str, str]) -> Iterator[Struct]:
+def _pairs(key_values: Mapping[str, str]) -> Iterator[ThriftStruct]:
     for key, value in key_values.items():
         yield {KeyValue.KEY: (BINARY, key.encode()), KeyValue.VALUE: (BINARY, value.encode())}

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from parquetry.runtime.parquet_thrift import Struct
+from parquetry.runtime.parquet_thrift import ThriftStruct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Chunk(Protocol):
         """Where its bytes are to be copied from, in their order."""
         ...
 
-    def shifted(self, shift: int, *, bounds: bool) -> Struct:
+    def shifted(self, shift: int, *, bounds: bool) -> ThriftStruct:
         """The chunk's entry in a footer when it lies ``shift`` bytes further on, without its indexes."""
         ...
 

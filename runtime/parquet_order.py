@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from parquetry.runtime.parquet_fields import ConvertedType, IntType, LogicalType, PhysicalType, SchemaElement
-from parquetry.runtime.parquet_thrift import Struct
+from parquetry.runtime.parquet_thrift import ThriftStruct
 
 Key: TypeAlias = Callable[[bytes], Any]
 """What to compare of a value; ValueError when it is none of the column, or a NaN."""
@@ -32,7 +32,7 @@ _LAYOUTS: Final = {
 }
 
 
-def order_of(column: Struct) -> Key | None:
+def order_of(column: ThriftStruct) -> Key | None:
     """What to compare of the values of a leaf, by its element in the schema; None where that is not known."""
     physical = column[SchemaElement.TYPE][1]
     converted = column[SchemaElement.CONVERTED_TYPE][1] if SchemaElement.CONVERTED_TYPE in column else None

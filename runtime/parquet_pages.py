@@ -42,7 +42,7 @@ from parquetry.runtime.parquet_thrift import (
     STRUCT,
     TRUE,
     List,
-    Struct,
+    ThriftStruct,
     decode_struct,
     encode_struct,
     field_value,
@@ -68,7 +68,7 @@ class ChunkPages:
     chunk: PartChunk
     rows: int
     dictionary_bytes: int
-    locations: list[Struct]
+    locations: list[ThriftStruct]
     unencoded: List | None
 
     @property
@@ -111,7 +111,7 @@ def _told_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
     if chunk.places[1] is None or field_value(metadata, ColumnMetaData.INDEX_PAGE, 0):
         return None
     index, _ = decode_struct(chunk.parts.index(chunk.places[1].start, len(chunk.places[1])))
-    locations: list[Struct] = index[OffsetIndex.PAGE_LOCATIONS][1].items
+    locations: list[ThriftStruct] = index[OffsetIndex.PAGE_LOCATIONS][1].items
     offsets = [page[PageLocation.OFFSET][1] for page in locations]
     sizes = [page[PageLocation.COMPRESSED_BYTES][1] for page in locations]
     firsts = [page[PageLocation.FIRST_ROW][1] for page in locations]
@@ -139,12 +139,12 @@ def _told_pages(chunk: PartChunk, rows: int, *, flat: bool) -> ChunkPages | None
     return None if needs_dictionary and not pages.dictionary_bytes else pages
 
 
-def leaves(columns: Iterable[Struct]) -> list[tuple[Struct, bool]]:
+def leaves(columns: Iterable[ThriftStruct]) -> list[tuple[ThriftStruct, bool]]:
     """The schema's elements that are columns, and whether each has one value per row.
 
     ``columns`` are all elements in depth-first order below the root.
     """
-    found: list[tuple[Struct, bool]] = []
+    found: list[tuple[ThriftStruct, bool]] = []
     above: list[tuple[int, bool]] = []
     for column in columns:
         left, flat = above.pop() if above else (1, True)
@@ -192,14 +192,14 @@ class JoinedChunk:
             return rest
         return [Piece(content=first.parts.content, start=first.start, size=self.dictionary_bytes), *rest]
 
-    def shifted(self, shift: int, *, bounds: bool) -> Struct:
+    def shifted(self, shift: int, *, bounds: bool) -> ThriftStruct:
         """The chunk's entry in a footer when it lies ``shift`` bytes further on, without its indexes."""
         every = [part.chunk.metadata for part in self._pages]
         first = every[0]
         encodings = dict.fromkeys(
             item for one in every for item in field_value(one, ColumnMetaData.ENCODINGS).items
         )
-        metadata: Struct = {
+        metadata: ThriftStruct = {
             ColumnMetaData.TYPE: first[ColumnMetaData.TYPE],
             ColumnMetaData.ENCODINGS: (LIST, List(I32, list(encodings))),
             ColumnMetaData.PATH: first[ColumnMetaData.PATH],
@@ -225,11 +225,11 @@ class JoinedChunk:
         except _GARBLED:
             return None
 
-    def _joined_index(self, indexes: Sequence[Struct]) -> bytes | None:
+    def _joined_index(self, indexes: Sequence[ThriftStruct]) -> bytes | None:
         """None unless each tells of all its pages; ValueError or the like where one is garbled."""
         if len(indexes) < len(self._pages):
             return None
-        joined: Struct = {}
+        joined: ThriftStruct = {}
         for number in (ColumnIndex.NULL_PAGES, ColumnIndex.MIN_VALUES, ColumnIndex.MAX_VALUES):
             joined[number] = (LIST, _concatenated(field_value(index, number) for index in indexes))
         if any(len(values.items) != self._count for _, values in joined.values()):
@@ -246,7 +246,7 @@ class JoinedChunk:
 
     def offset_index(self, shift: int) -> bytes:
         """Its offset index as it is when the chunk lies ``shift`` bytes further on."""
-        locations: list[Struct] = []
+        locations: list[ThriftStruct] = []
         at, row = shift + self.dictionary_bytes, 0
         for part in self._pages:
             for page in part.locations:
@@ -260,7 +260,7 @@ class JoinedChunk:
                 )
                 at += page[PageLocation.COMPRESSED_BYTES][1]
             row += part.rows
-        index: Struct = {OffsetIndex.PAGE_LOCATIONS: (LIST, List(STRUCT, locations))}
+        index: ThriftStruct = {OffsetIndex.PAGE_LOCATIONS: (LIST, List(STRUCT, locations))}
         unencoded = [part.unencoded for part in self._pages if part.unencoded is not None]
         if len(unencoded) == len(self._pages):
             index[OffsetIndex.UNENCODED_BYTES] = (LIST, _concatenated(unencoded))
@@ -304,9 +304,9 @@ class JoinedChunk:
         """Whether every page's bounds are to be believed: those of chunks without a value are, too."""
         return self._known == [] or self._bounds is not None
 
-    def _statistics(self, *, bounds: bool) -> Struct:
+    def _statistics(self, *, bounds: bool) -> ThriftStruct:
         every = [field_value(part.chunk.metadata, ColumnMetaData.STATISTICS, {}) for part in self._pages]
-        joined: Struct = {}
+        joined: ThriftStruct = {}
         if all(Statistics.NULL_COUNT in statistics for statistics in every):
             joined[Statistics.NULL_COUNT] = (
                 I64,
@@ -324,7 +324,7 @@ class JoinedChunk:
                     joined[number] = (TRUE, True in exact)
         return joined
 
-    def _boundary_order(self, index: Struct) -> int:
+    def _boundary_order(self, index: ThriftStruct) -> int:
         """Which order the pages are in by both bounds; ValueError when one is no value of the column."""
         assert self._order is not None
         null_pages, lows, highs = (
@@ -351,7 +351,7 @@ class JoinedChunk:
         return behind + int(field_value(header, PageHeader.UNCOMPRESSED_BYTES))
 
 
-def _encoding_counts(every: Sequence[Struct]) -> Struct:
+def _encoding_counts(every: Sequence[ThriftStruct]) -> ThriftStruct:
     """How many pages there are of each encoding; the dictionary's is there once."""
     if not all(ColumnMetaData.ENCODING_STATS in metadata for metadata in every):
         return {}
@@ -363,7 +363,7 @@ def _encoding_counts(every: Sequence[Struct]) -> Struct:
                 counts[kind] = 1
             else:
                 counts[kind] += entry[PageEncodingStats.COUNT][1]
-    entries: list[Struct] = [
+    entries: list[ThriftStruct] = [
         {
             PageEncodingStats.PAGE_TYPE: (I32, page),
             PageEncodingStats.ENCODING: (I32, encoding),
@@ -374,10 +374,12 @@ def _encoding_counts(every: Sequence[Struct]) -> Struct:
     return {ColumnMetaData.ENCODING_STATS: (LIST, List(STRUCT, entries))}
 
 
-def _size_statistics(every: Sequence[Struct]) -> Struct:
+def _size_statistics(every: Sequence[ThriftStruct]) -> ThriftStruct:
     """The sums of what all tell: the bytes of unencoded texts, histograms of levels."""
-    found: list[Struct] = [field_value(metadata, ColumnMetaData.SIZE_STATISTICS, {}) for metadata in every]
-    joined: Struct = {}
+    found: list[ThriftStruct] = [
+        field_value(metadata, ColumnMetaData.SIZE_STATISTICS, {}) for metadata in every
+    ]
+    joined: ThriftStruct = {}
     for number in sorted(found[0]):
         if not all(number in statistics for statistics in found):
             continue

@@ -23,7 +23,7 @@ LIST: Final = 9
 SET: Final = 10
 STRUCT: Final = 12
 
-Struct: TypeAlias = dict[int, tuple[int, Any]]
+ThriftStruct: TypeAlias = dict[int, tuple[int, Any]]
 """Fields by number, ascending: the kind and the value. Booleans have kind TRUE whatever they are."""
 
 
@@ -40,12 +40,12 @@ _LONG_LIST: Final = 15
 _LARGEST_DELTA: Final = 15
 
 
-def decode_struct(data: bytes, start: int = 0) -> tuple[Struct, int]:
+def decode_struct(data: bytes, start: int = 0) -> tuple[ThriftStruct, int]:
     """The struct that begins at ``start``, and the position behind it.
 
     ValueError or IndexError when the bytes are no struct of the compact protocol.
     """
-    fields: Struct = {}
+    fields: ThriftStruct = {}
     number = 0
     at = start
     while header := data[at]:
@@ -63,14 +63,14 @@ def decode_struct(data: bytes, start: int = 0) -> tuple[Struct, int]:
     return fields, at + 1
 
 
-def encode_struct(value: Struct) -> bytes:
+def encode_struct(value: ThriftStruct) -> bytes:
     """The struct's bytes."""
     out = bytearray()
     _put_struct(out, value)
     return bytes(out)
 
 
-def field_value(fields: Struct, number: int, *default: Any) -> Any:
+def field_value(fields: ThriftStruct, number: int, *default: Any) -> Any:
     """The value of a field, or the default where it is missing; ValueError when there is none."""
     if number in fields:
         return fields[number][1]
@@ -154,7 +154,7 @@ _DECODERS: Final[dict[int, Callable[[bytes, int], tuple[Any, int]]]] = {
 }
 
 
-def _put_struct(out: bytearray, fields: Struct) -> None:
+def _put_struct(out: bytearray, fields: ThriftStruct) -> None:
     last = 0
     for number, (kind, value) in fields.items():
         written = FALSE if kind == TRUE and not value else kind

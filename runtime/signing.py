@@ -36,7 +36,7 @@ class Signed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
+class RecordSignature:
     """What a record's signature has to be of, and the signature, None where there is none."""
 
     number: int
@@ -70,7 +70,9 @@ def signature_of(payload: str, key: str) -> str:
     return _KIND + hmac.new(secret_of(key), payload.encode(), hashlib.sha256).hexdigest()
 
 
-def check_signed(place: str, seal: Seal | None, keys: Sequence[str], *, signs: bool = False) -> None:
+def check_signed(
+    place: str, seal: RecordSignature | None, keys: Sequence[str], *, signs: bool = False
+) -> None:
     """CorruptTableError where keys are declared and none of them signed the record that is in force.
 
     Who ``signs`` a new one may find one without any signature. KeyUnavailableError where a key cannot be had.
@@ -88,7 +90,7 @@ def check_signed(place: str, seal: Seal | None, keys: Sequence[str], *, signs: b
         )
 
 
-def wrong_text(place: str, seal: Seal) -> str:
+def wrong_text(place: str, seal: RecordSignature) -> str:
     """What is wrong with a signature by no declared key, and what to do."""
     return (
         f"{place}: the signature of record {seal.number} is by no declared key: somebody else wrote the "

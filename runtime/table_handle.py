@@ -22,7 +22,7 @@ from parquetry.runtime.key_encoding import detect_key_encoding
 from parquetry.runtime.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties, update_table_properties
 from parquetry.runtime.readable import check_readable
-from parquetry.runtime.signing import Seal
+from parquetry.runtime.signing import RecordSignature
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table_config import TIMEZONE_KEY, TableConfig
@@ -51,7 +51,7 @@ class TableHandle:
     first_instant: str | None = None
     owner: TableOwner | None = None
     fault: str | None = None
-    seal: Seal | None = None
+    seal: RecordSignature | None = None
 
     @property
     def paths_hold_values(self) -> bool:

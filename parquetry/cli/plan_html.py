@@ -23,7 +23,7 @@ from parquetry.cli.plan_words import (
     value_text,
 )
 from parquetry.compiler.changes import highest
-from parquetry.compiler.plan import Action, Blocked, Change, Plan
+from parquetry.compiler.plan import Blocked, Change, Plan, TableAction
 from parquetry.compiler.plan_page import Card, bars, plan_page, render_page
 from parquetry.compiler.review import settings_diff, yaml_diff
 from parquetry.compiler.target_settings import target_name
@@ -60,7 +60,7 @@ def _target(plan: Plan) -> Card:
     )
 
 
-def _action(action: Action, plan: Plan) -> Card:
+def _action(action: TableAction, plan: Plan) -> Card:
     figures = plan.evidence.figures.get(action.table)
     notes = place_lines(action) or [f"at {action.location}"]
     notes += _notes(action.changes)

@@ -33,7 +33,7 @@ from parquetry.cli.plan_words import (
 )
 from parquetry.cli.views import count
 from parquetry.compiler.changes import highest
-from parquetry.compiler.plan import Action, Blocked, Change, Plan, TableFigures
+from parquetry.compiler.plan import Blocked, Change, Plan, TableAction, TableFigures
 from parquetry.compiler.review import settings_diff, yaml_diff
 from parquetry.compiler.target_settings import target_name
 
@@ -80,7 +80,7 @@ def render_markdown(plan: Plan, *, max_bytes: int) -> str:
 _HEADER = "| table | change | class | now | debt | files | queries |\n|---|---|---|---|---|---|---|\n"
 
 
-def _row(action: Action, plan: Plan) -> str:
+def _row(action: TableAction, plan: Plan) -> str:
     figures = plan.evidence.figures.get(action.table)
     fields = count(len(action.changes), "field") if action.changes else kind_of(action)
     debt = "" if figures is None or figures.debt is None else debt_text(figures.debt)
@@ -196,7 +196,7 @@ def _bucket(index: int, tenths: int) -> str:
     return "above" if index == tenths else f"up to {(index + 1) * 100 // tenths} %"
 
 
-def _diff(entry: Action | Blocked) -> str:
+def _diff(entry: TableAction | Blocked) -> str:
     lines = [f"{sign}{text}" for sign, text in yaml_diff(entry)]
     return fenced("\n".join(lines), "diff") if lines else ""
 

@@ -35,13 +35,13 @@ from parquetry.cli.plan_words import (
 )
 from parquetry.cli.scope_choice_view import scope_lines
 from parquetry.compiler.plan import (
-    Action,
     Blocked,
     Change,
     Plan,
     PlanWarning,
     RecipeStep,
     Step,
+    TableAction,
     TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_json
@@ -113,7 +113,7 @@ def _headline(plan: Plan, paint: Paint) -> str:
     return f"{paint.bad(blocked)}, {made}" if blocked else made
 
 
-def _action(action: Action, plan: Plan, paint: Paint) -> Iterator[str]:
+def _action(action: TableAction, plan: Plan, paint: Paint) -> Iterator[str]:
     yield f"{_sign(action, paint)} {paint.bold(action.table)}  {kind_of(action)}"
     yield from (f"    {line}" for line in place_lines(action))
     yield from _change_lines(action.changes, paint)
@@ -132,13 +132,13 @@ def _target(plan: Plan, paint: Paint) -> Iterator[str]:
         yield from _wrapped(tables)
 
 
-def _sign(action: Action, paint: Paint) -> str:
+def _sign(action: TableAction, paint: Paint) -> str:
     if Step.CREATE in action.steps:
         return paint.good("+")
     return paint.dim("-") if Step.FORGET in action.steps else paint.warn("~")
 
 
-def _figures(action: Action, figures: TableFigures) -> Iterator[str]:
+def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
     yield from _wrapped(cost_text(action, figures.debt))
     yield f"    {files_line(figures)}"
     for line in query_lines(figures):

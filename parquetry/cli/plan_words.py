@@ -10,7 +10,6 @@ from parquetry import shell
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.changes import CODES, highest
 from parquetry.compiler.plan import (
-    Action,
     Change,
     ChangeClass,
     Debt,
@@ -18,6 +17,7 @@ from parquetry.compiler.plan import (
     ExcludedFiles,
     Plan,
     Step,
+    TableAction,
     TableFigures,
 )
 from parquetry.compiler.words import format_size
@@ -29,7 +29,7 @@ _SHOWN = 3
 _MINUTE, _HOUR = 60, 3600
 
 
-def kind_of(action: Action) -> str:
+def kind_of(action: TableAction) -> str:
     """The words that an action goes by: its classes, the furthest first, or that the table is forgotten."""
     return "forget" if Step.FORGET in action.steps else classes_text(action.change_class, action.changes)
 
@@ -48,7 +48,7 @@ def blocked_text(plan: Plan) -> str:
     return f"blocked by {' and '.join(by)}" if by else ""
 
 
-def shown_actions(plan: Plan) -> tuple[Action, ...]:
+def shown_actions(plan: Plan) -> tuple[TableAction, ...]:
     """The actions that say something of their own: tables that only record the target's settings do not."""
     return tuple(action for action in plan.intent.actions if not action.is_of_target)
 
@@ -92,12 +92,12 @@ def step_line(step: Step) -> str:
             assert_never(step)
 
 
-def steps_line(action: Action) -> str:
+def steps_line(action: TableAction) -> str:
     """What applying does to the table, such as ``apply commits the schema, records the spec``."""
     return f"apply {', '.join(step_line(step) for step in action.steps)}"
 
 
-def sql_lines(action: Action, plan: Plan) -> list[str]:
+def sql_lines(action: TableAction, plan: Plan) -> list[str]:
     """What of the table's SQL nothing before ``run`` can check, in at most one line."""
     paths = plan.evidence.unchecked_sql.get(action.table, ())
     return [f"only Spark checks functions and types, in run: {', '.join(paths)}"] if paths else []
@@ -166,7 +166,7 @@ def _waiting(debt: Debt) -> str:
     return f"; {count(debt.small_files, 'small file')} ({human_size(debt.small_bytes)}) for the next writes"
 
 
-def cost_text(action: Action, debt: Debt | None) -> str:
+def cost_text(action: TableAction, debt: Debt | None) -> str:
     """What applying moves now, and what is owed afterwards."""
     owed = "" if debt is None else f"; debt {debt_text(debt)}"
     if Step.REWRITE not in action.steps:
@@ -271,7 +271,7 @@ def change_notes(change: Change) -> list[str]:
     return notes
 
 
-def place_lines(action: Action) -> list[str]:
+def place_lines(action: TableAction) -> list[str]:
     """Where the table is that is made or forgotten, and what a new one looks like; nothing for others."""
     if Step.CREATE in action.steps:
         return creation_lines(action)
@@ -280,7 +280,7 @@ def place_lines(action: Action) -> list[str]:
     return [f"at {action.location}: {CODES[action.code]}"] if action.code == "SC003" else []
 
 
-def creation_lines(action: Action) -> list[str]:
+def creation_lines(action: TableAction) -> list[str]:
     """What a table that is made looks like."""
     spec = action.spec
     largest = format_size(spec.sizing.max_file_size_bytes)

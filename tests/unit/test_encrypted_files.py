@@ -195,7 +195,7 @@ def test_sorted_rows_of_an_encrypted_table_are_sealed_on_the_local_disk(tmp_path
 def test_sealed_rows_need_their_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(KeyUnavailableError, match=r"install 'parquetry\[encryption\]'"):
-        clustering_spill.Seal()
+        clustering_spill.SpillCipher()
 
 
 def test_unwrapping_a_key_needs_its_package(monkeypatch):

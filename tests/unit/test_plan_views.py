@@ -22,7 +22,6 @@ from parquetry.cli.plan_view import PlanView
 from parquetry.cli.plan_words import duration_text
 from parquetry.compiler.changes import spec_changes
 from parquetry.compiler.plan import (
-    Action,
     Blocked,
     Change,
     ChangeClass,
@@ -36,6 +35,7 @@ from parquetry.compiler.plan import (
     QueryFigures,
     RecipeStep,
     Step,
+    TableAction,
     TableFigures,
 )
 from parquetry.compiler.plan_codec import decode, encode, plan_of
@@ -96,7 +96,7 @@ def change(path="description", old="a", new="b", change_class=ChangeClass.METADA
 
 
 def action(table="orders", changes=(), change_class=ChangeClass.POLICY):
-    return Action(
+    return TableAction(
         table=table,
         location=f"warehouse/{table}",
         change_class=change_class,
