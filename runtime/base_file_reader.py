@@ -17,11 +17,10 @@ from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_rows import one_batch, stored_schema
 from parquetry.runtime.base_file_stored import StoredColumns
 from parquetry.runtime.encryption import is_encrypted, open_footer
-from parquetry.runtime.errors import CorruptTableError, NotFoundError, StorageError
+from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrite, StorageError
 from parquetry.runtime.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
-from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.storage_model import ObjectStore
 

@@ -22,7 +22,7 @@ from parquetry.runtime.clustering_prediction import arranged_files, stitched_fil
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw, regrouped
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.codec import from_json_value, parsed_json
-from parquetry.runtime.errors import InvalidDataError, NotFoundError
+from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite
 from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import STITCH, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import FileStatistics
@@ -37,7 +37,6 @@ from parquetry.runtime.layout.skipping import (
     parse_where,
     touched,
 )
-from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spec import TableSpec

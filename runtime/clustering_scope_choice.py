@@ -16,7 +16,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering_execution import row_order
 from parquetry.runtime.clustering_forecast import DeclaredQuery, Forecaster, GroupForecast, declared_queries
 from parquetry.runtime.clustering_sample import SampleLimits
-from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.clustering_model import (
     ChosenBy,
     ClusteringFile,
@@ -27,7 +27,6 @@ from parquetry.runtime.layout.clustering_model import (
 )
 from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec
 from parquetry.runtime.layout.clustering_scope import ScopeQuestion, better_scope, by_statistics, costs_of
-from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage_model import ObjectStore

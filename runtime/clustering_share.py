@@ -21,10 +21,9 @@ from parquetry.runtime.base_file_rows import stored_schema
 from parquetry.runtime.clustering_columns import ColumnReader
 from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
-from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME
-from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.storage_model import ObjectStore
 
 _PLACES: Final = 8

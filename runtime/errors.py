@@ -91,3 +91,7 @@ class SparkStartError(ParquetryError):
 
 class SparkEndedError(ParquetryError):
     """Spark's JVM was killed, or crashed, while it worked."""
+
+
+class RetryWrite(Exception):  # noqa: N818 - a signal between a write's body and run_write
+    """The write cannot go on from the state it started from; it may from the present one."""

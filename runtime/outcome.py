@@ -11,10 +11,6 @@ from parquetry.runtime.spec import KeyScope
 from parquetry.runtime.timeline.commit import WriteStat
 
 
-class RetryWrite(Exception):  # noqa: N818 - a signal between a write's body and run_write
-    """The write cannot go on from the state it started from; it may from the present one."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
     """The smallest and the largest record key of some rows, compared as UTF-8 bytes."""

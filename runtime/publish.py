@@ -18,12 +18,13 @@ from parquetry.runtime.creation import TABLE_ID_KEY, VERSION_KEY
 from parquetry.runtime.errors import (
     ConflictError,
     NotFoundError,
+    RetryWrite,
     StaleTimelineError,
     StorageError,
     UnknownOutcomeError,
 )
 from parquetry.runtime.markers import remove_markers
-from parquetry.runtime.outcome import CommitResult, RetryWrite, WriteOutcome
+from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.pending import withdraw_waiting
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.due import run_due_services

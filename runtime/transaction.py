@@ -10,7 +10,7 @@ from typing import Final
 
 from parquetry.runtime.claims import Claim, Session, is_alive, open_session, read_claim
 from parquetry.runtime.conflicts import Work, find_conflict, work_of_commit
-from parquetry.runtime.errors import ConflictError
+from parquetry.runtime.errors import ConflictError, RetryWrite
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import (
     KeyRanges,
@@ -23,7 +23,7 @@ from parquetry.runtime.intents import (
 )
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.markers import MarkerKind, put_markers
-from parquetry.runtime.outcome import Footprint, RetryWrite
+from parquetry.runtime.outcome import Footprint
 from parquetry.runtime.parallel import for_each
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, settled_timeline

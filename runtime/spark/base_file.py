@@ -17,8 +17,7 @@ from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_incoming import incoming_schema
 from parquetry.runtime.base_file_model import Bucket, WriteContext
 from parquetry.runtime.base_file_result import failure_row, result_rows
-from parquetry.runtime.errors import is_outage
-from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.errors import RetryWrite, is_outage
 from parquetry.runtime.spark.workers import spare_loaded_modules
 
 BUCKET = "__bucket"

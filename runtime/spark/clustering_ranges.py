@@ -39,9 +39,8 @@ from parquetry.runtime.clustering_task import (
     readers_of,
     run_bytes_of,
 )
-from parquetry.runtime.errors import is_outage
+from parquetry.runtime.errors import RetryWrite, is_outage
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.spark.base_file import BUCKET
 
 MESSAGE_BYTES: Final = 1024 * 1024

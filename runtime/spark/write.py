@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.local_rows import is_spark_frame, local_rows
-from parquetry.runtime.outcome import CommitResult, RetryWrite, WriteOutcome
+from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.personal_data import has_personal_columns
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.sources import Consumption

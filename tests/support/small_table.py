@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 from parquetry.runtime.applied import write_applied
 from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.base_file_name import BaseFileName
-from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.footer import file_statistics
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.job import TableOwner
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.meta_columns import META_COLUMNS
-from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, RetryWrite, WriteOutcome
+from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.sources import Consumption, record

@@ -7,8 +7,7 @@ import textwrap
 import pytest
 
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.errors import ConflictError, CorruptTableError, StorageError
-from parquetry.runtime.outcome import RetryWrite
+from parquetry.runtime.errors import ConflictError, CorruptTableError, RetryWrite, StorageError
 from parquetry.runtime.spec import Column, FilesPolicy
 from parquetry.runtime.storage import LocalStore
 from tests.support.base_files import SECOND, Alive, Incoming, batches, bucket, context, merging, write

@@ -8,9 +8,14 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.base_file_result import RESULT_DDL, RESULT_SCHEMA, read_results
-from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, StorageError
+from parquetry.runtime.errors import (
+    ConflictError,
+    CorruptTableError,
+    InvalidDataError,
+    RetryWrite,
+    StorageError,
+)
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.spark.base_file import BUCKET, bucket_writer, buckets_in
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import LocalStore

@@ -17,9 +17,8 @@ from parquetry.runtime import clustering_task
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, check_values, group_rewriter, rewrite_group
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.footer import CLUSTERING
-from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.spec import Column
 from tests.support.base_files import (

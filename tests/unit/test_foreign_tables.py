@@ -19,11 +19,10 @@ from parquetry.runtime.applied import IDENTITY_PATH, SIDECAR_FOLDER, read_applie
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.codec import to_json_value
-from parquetry.runtime.errors import ForeignTableError
+from parquetry.runtime.errors import ForeignTableError, RetryWrite
 from parquetry.runtime.job import JobKind, TableOwner, digest_of
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.main import execute, run_document
-from parquetry.runtime.outcome import RetryWrite
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.restore import restore

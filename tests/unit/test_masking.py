@@ -34,9 +34,9 @@ from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup
-from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.main import execute
-from parquetry.runtime.outcome import CommitResult, RetryWrite
+from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.personal_data import (
     failures_masked,
     masked_clustering,

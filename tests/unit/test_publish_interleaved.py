@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.outcome import CommitResult, KeyRange, RetryWrite
+from parquetry.runtime.errors import ConflictError, RetryWrite
+from parquetry.runtime.outcome import CommitResult, KeyRange
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
