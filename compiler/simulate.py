@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from parquetry import shell
 from parquetry.compiler.masking import masked_by
 from parquetry.errors import UsageError
-from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.record_size import FileSample, learn
 from parquetry.runtime.layout.simulation import simulate_sizing
 from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
 from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.rereading import read_again
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import open_table

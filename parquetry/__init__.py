@@ -54,8 +54,8 @@ if TYPE_CHECKING:
         UnknownOutcomeError,
         UnsupportedTableError,
     )
-    from parquetry.runtime.layout.model import SizingPolicy
     from parquetry.runtime.outcome import CommitResult
+    from parquetry.runtime.sizing_policy import SizingPolicy
     from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy, TableSpec
     from parquetry.table import Table, create, open  # noqa: A004 - parquetry.open
 

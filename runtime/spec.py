@@ -14,7 +14,7 @@ from typing import Any
 from parquetry.runtime.codec import Brief, from_json_value, to_json_value
 from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.sizing_policy import SizingPolicy
 
 
 class KeyScope(StrEnum):

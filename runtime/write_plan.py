@@ -13,9 +13,10 @@ from typing import Any, Final
 from parquetry.runtime.base_file_model import Bucket, new_file_id
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
-from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import Assignment, SizingPlan, plan_inserts
 from parquetry.runtime.markers import MarkerKind
+from parquetry.runtime.sizing_policy import SizingPolicy
 
 DECISIONS_KEY: Final = "parquetry.decisions"
 

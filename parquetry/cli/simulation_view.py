@@ -9,9 +9,9 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size, short_names
 from parquetry.compiler.simulate import Simulation
 from parquetry.compiler.words import format_size
-from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.layout.simulation import sizing_json
 from parquetry.runtime.layout.sizing import Assignment, SliceDecision
+from parquetry.runtime.sizing_policy import SizingPolicy
 
 _HEADER = ("file", "before", "small", "inserts", "after", "why")
 _NUMBERS = frozenset({1, 3, 4})

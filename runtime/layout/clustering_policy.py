@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from parquetry.runtime.codec import from_json_value, to_json_value
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.sizing_policy import SizingPolicy
 
 MIB: Final = 1024 * 1024
 STITCH: Final = "stitch"

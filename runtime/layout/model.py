@@ -1,4 +1,4 @@
-"""The values that layout decisions are made of: slices of files and the limits they are held to."""
+"""The value that layout decisions are made of: one base file, as far as it is known without reading it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,3 @@ class FileSlice:
     min_key: str | None = None
     max_key: str | None = None
     encrypted: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizingPolicy:
-    """The limits of write-time sizing.
-
-    ``insert_split_size`` is in rows, None means as many as fill ``max_file_size_bytes``.
-    ``record_size_bytes`` None means learned. ``min_fill`` is the share of a small file's size
-    that it must at least receive to be worth a rewrite; 0 always fills.
-    """
-
-    max_file_size_bytes: int = 120 * 1024 * 1024
-    small_file_limit_bytes: int = 100 * 1024 * 1024
-    insert_split_size: int | None = None
-    record_size_bytes: int | None = None
-    min_fill: float = 0.0

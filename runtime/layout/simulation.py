@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
+from parquetry.runtime.sizing_policy import SizingPolicy
 
 
 def simulate_sizing(

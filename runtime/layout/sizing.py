@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.sizing_policy import SizingPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

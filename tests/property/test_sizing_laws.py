@@ -8,8 +8,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small, plan_inserts
+from parquetry.runtime.sizing_policy import SizingPolicy
 
 MIB = 1024 * 1024
 

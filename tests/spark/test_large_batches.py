@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquetry
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark import upsert
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 from tests.support.judges import HudiRs, assert_history

@@ -11,8 +11,8 @@ import pytest
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.partition_deletion import delete_partitions
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import Column, KeyScope, Operation, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table

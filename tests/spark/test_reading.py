@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import parquetry
 from parquetry.runtime.applied import write_applied
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark import scan
 from parquetry.runtime.spark.read import instant_of
 from parquetry.runtime.spark.tagging import read_files

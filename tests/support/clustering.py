@@ -9,7 +9,7 @@ from typing import Any
 
 from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table

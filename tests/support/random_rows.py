@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.applied import write_applied
-from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark import staging
 from parquetry.runtime.spark import write as spark_write
 from parquetry.runtime.spark.stage import rows_name

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parquetry
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark import upsert
 from parquetry.runtime.spec import Column, TableSpec
 from tests.support.base_file_memory import COLUMNS, peak_mib, rows_of

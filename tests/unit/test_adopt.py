@@ -34,9 +34,9 @@ from parquetry.runtime.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
 from parquetry.runtime.property_drift import restore_properties
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import create_table, open_table

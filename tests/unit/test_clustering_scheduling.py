@@ -25,9 +25,9 @@ from parquetry.runtime.layout.clustering_policy import (
     PlanPolicy,
 )
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
-from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services.clustering_avro import avro_plan
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from tests.support.clustering_model import MIB, column, file, policy, rewritten, situation

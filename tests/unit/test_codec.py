@@ -5,7 +5,7 @@ import json
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import (
     BloomFilter,
     Column,

@@ -12,8 +12,8 @@ from parquetry.compiler.ddl import create_statement
 from parquetry.compiler.exports import export_tables
 from parquetry.compiler.hudi_options import hudi_options, settings_of
 from parquetry.compiler.words import document, flatten
-from parquetry.runtime.layout.model import SizingPolicy
 from parquetry.runtime.properties import parse_properties
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy
 from tests.support.handmade import spec
 from tests.support.project_folder import ProjectFolder

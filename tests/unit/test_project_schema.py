@@ -14,7 +14,7 @@ from parquetry.project import settings
 from parquetry.project.model import Origin, ResolvedTable
 from parquetry.project.schema import Kind, bundled, inlined, schema, validator
 from parquetry.project.template_syntax import is_template
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import FilesPolicy, RetentionPolicy, TableSpec
 from tests.support.spec_cases import CASES, TABLE, diagnostics_of, write_project
 from tools import spec_reference as reference

@@ -13,7 +13,7 @@ from parquetry.compiler.columns import column_changes
 from parquetry.compiler.plan import ChangeClass
 from parquetry.compiler.words import document, flatten, format_age, format_size
 from parquetry.project.units import duration_seconds, size_bytes
-from parquetry.runtime.layout.model import SizingPolicy
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy, Source, TableSpec
 
 SPEC = TableSpec(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.base_file_model import Bucket
-from parquetry.runtime.layout.model import FileSlice, SizingPolicy
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.write_plan import PartitionWork, plan_buckets
 
 INSTANT = "20261121120000000"
