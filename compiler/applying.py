@@ -13,10 +13,10 @@ from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change
-from parquetry.runtime.codec import Brief
+from parquetry.runtime.codec import Brief, digest_of
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.git_commit import commit_named
-from parquetry.runtime.job import JobKind, JobPlan, digest_of
+from parquetry.runtime.job import JobKind, JobPlan
 from parquetry.runtime.main import JobResult, execute
 from parquetry.runtime.target_settings import setting_differences
 

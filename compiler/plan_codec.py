@@ -15,10 +15,9 @@ from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import EXPIRES_AFTER_MS, Blocked, Change, Evidence, Intent, Plan, TableAction
 from parquetry.compiler.target_settings import target_name
 from parquetry.compiler.words import document as words_of
-from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
+from parquetry.runtime.codec import canonical_json, digest_of, from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.git_commit import is_shown_as_commit
-from parquetry.runtime.job import canonical_json, digest_of
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 
 PLAN_FORMAT = "parquetry/plan"

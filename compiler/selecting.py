@@ -14,8 +14,9 @@ from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics import errors
 from parquetry.project.loading import LoadResult
 from parquetry.project.selection import Method
+from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
-from parquetry.runtime.job import TableOwner, digest_of
+from parquetry.runtime.job import TableOwner
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore

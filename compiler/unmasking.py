@@ -14,8 +14,8 @@ from parquetry.compiler.observation import observe
 from parquetry.compiler.plan import Plan, Step, TableAction
 from parquetry.compiler.planning import job_references
 from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.job import digest_of
 from parquetry.runtime.spec import TableSpec
 
 

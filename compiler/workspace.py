@@ -21,15 +21,8 @@ from parquetry.project import AllowEntry, Project, ResolvedTable
 from parquetry.project.diagnostics import one_of
 from parquetry.project.model import Budget, TargetSetting
 from parquetry.project.model import SparkSettings as SparkTarget
-from parquetry.runtime.job import (
-    JobKind,
-    JobPlan,
-    Requirements,
-    SparkSettings,
-    TableOwner,
-    digest_of,
-    rules_digest,
-)
+from parquetry.runtime.codec import digest_of
+from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, rules_digest
 from parquetry.runtime.source_paths import join_base
 from parquetry.runtime.spec import Source, TableSpec
 from parquetry.runtime.storage import ObjectStore, open_store

@@ -20,9 +20,10 @@ from parquetry.runtime.applied import (
     read_identity,
     write_applied,
 )
+from parquetry.runtime.codec import digest_of
 from parquetry.runtime.creation import check_spec
 from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
-from parquetry.runtime.job import TableOwner, digest_of
+from parquetry.runtime.job import TableOwner
 from parquetry.runtime.key_encoding import sampled_row
 from parquetry.runtime.key_management import secret_of
 from parquetry.runtime.partition_path import KeyRules, partition_path

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from parquetry.runtime.codec import json_object
+from parquetry.runtime.codec import digest_of, json_object
 from parquetry.runtime.errors import (
     CorruptTableError,
     ForeignTableError,
@@ -22,7 +22,7 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.git_commit import commit_named
-from parquetry.runtime.job import TableOwner, digest_of, rules_digest
+from parquetry.runtime.job import TableOwner, rules_digest
 from parquetry.runtime.sidecars import SIDECAR_FOLDER
 from parquetry.runtime.signing import RecordSignature, check_signed, payload_of, signature_of
 from parquetry.runtime.spec import TableSpec

@@ -5,6 +5,7 @@ Field names are the keys. Reading refuses what the class does not have, and says
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import types
@@ -220,3 +221,13 @@ def _unexpected(value: object, expected: str, place: str) -> InvalidDataError:
 
 
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys and no spare blanks: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_of(value: Any) -> str:
+    """``sha256:`` and the hex digest of the value's canonical JSON."""
+    return "sha256:" + hashlib.sha256(canonical_json(value).encode()).hexdigest()

@@ -8,10 +8,9 @@ from functools import cache, partial
 from typing import Any, TypeAlias
 
 from parquetry.runtime import sources
-from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.codec import digest_of, to_json_value
 from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import MissingSourceError, TableNotFoundError
-from parquetry.runtime.job import digest_of
 from parquetry.runtime.source_files import FoundFile, list_files, split_pattern
 from parquetry.runtime.source_paths import join_base, place_of
 from parquetry.runtime.sources import Consumption

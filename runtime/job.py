@@ -7,15 +7,13 @@ must hold when it runs, so that a job compiled from an older spec stops instead 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from parquetry.runtime.codec import from_json_value, to_json_value
+from parquetry.runtime.codec import digest_of, from_json_value, to_json_value
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.secret_values import VARIABLE, hide, secrets_of
 from parquetry.runtime.source_paths import join_base
@@ -168,16 +166,6 @@ class JobPlan:
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, ``sha256:`` and 64 hex digits."""
         return digest_of(self.to_json())
-
-
-def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and no spare blanks: equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def digest_of(value: Any) -> str:
-    """``sha256:`` and the hex digest of the value's canonical JSON."""
-    return "sha256:" + hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def rules_digest(spec: TableSpec) -> str:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from parquetry.runtime.codec import canonical_json
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.job import canonical_json
 from parquetry.runtime.key_management import secret_of
 
 SIGNATURE_CODE: Final = "SC508"

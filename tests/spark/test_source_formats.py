@@ -16,8 +16,9 @@ from fastavro import parse_schema, writer
 from pyarrow import orc
 
 from parquetry.compiler.workspace import avro_package
+from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, StalePlanError
-from parquetry.runtime.job import JobKind, JobPlan, Requirements, digest_of
+from parquetry.runtime.job import JobKind, JobPlan, Requirements
 from parquetry.runtime.main import execute
 from parquetry.runtime.source_files import list_files
 from parquetry.runtime.spark import ingest, source_reader

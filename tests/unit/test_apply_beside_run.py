@@ -10,8 +10,9 @@ import pytest
 from parquetry.runtime import apply
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
+from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import ConflictError, InvalidDataError, StalePlanError
-from parquetry.runtime.job import Requirements, digest_of
+from parquetry.runtime.job import Requirements
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy

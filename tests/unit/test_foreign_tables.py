@@ -18,9 +18,9 @@ from parquetry.compiler.workspace import jobs_of, spec_of
 from parquetry.runtime.applied import IDENTITY_PATH, SIDECAR_FOLDER, read_applied, read_identity
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.clustering_due import schedule_clustering
-from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.codec import digest_of, to_json_value
 from parquetry.runtime.errors import ForeignTableError, RetryWrite
-from parquetry.runtime.job import JobKind, TableOwner, digest_of
+from parquetry.runtime.job import JobKind, TableOwner
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.main import execute, run_document
 from parquetry.runtime.services.archive import archive

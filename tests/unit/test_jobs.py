@@ -20,16 +20,10 @@ from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
 from parquetry.runtime.applied import write_applied
+from parquetry.runtime.codec import digest_of
 from parquetry.runtime.effective import EffectiveWrites, WriteState
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
-from parquetry.runtime.job import (
-    JobKind,
-    JobPlan,
-    Requirements,
-    SparkSettings,
-    digest_of,
-    resolve_environment,
-)
+from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, resolve_environment
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.spec import Column, Source, TableSpec
 from parquetry.runtime.storage import open_store

@@ -19,8 +19,8 @@ from parquetry.compiler.plan import ChangeClass, Step
 from parquetry.compiler.plan_codec import check_age, decode, encode, intent_json
 from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.applied import read_applied
+from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.job import digest_of
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import open_store

@@ -10,8 +10,8 @@ from parquetry.runtime.applied import (
     read_identity,
     write_applied,
 )
+from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
-from parquetry.runtime.job import digest_of
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from tests.support.applied_records import RECORD, edit
