@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Final
 
-from parquetry.compiler.plan import Debt, QueryFigures, TableFigures
+from parquetry.compiler.plan_outlook import Debt, QueryFigures, TableFigures
 from parquetry.compiler.prediction import estimated_files
 from parquetry.runtime.clustering_forecast import GroupForecast
 from parquetry.runtime.clustering_queries import added_up

@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry.compiler.masking import personal_in_either
 from parquetry.compiler.observation import Observation
-from parquetry.compiler.plan import DueSource
+from parquetry.compiler.plan_outlook import DueSource
 from parquetry.errors import ParquetryError
 from parquetry.runtime.ingestion import DueBatch, DueSize, look_for_due, size_of
 from parquetry.runtime.personal_data import masked_message

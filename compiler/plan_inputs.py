@@ -9,8 +9,8 @@ from parquetry.compiler.allowing import Allowance
 from parquetry.compiler.drift import Drift
 from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.observation import Observation
-from parquetry.compiler.plan import Debt, DueSource, ExcludedFiles, JobReference, TableFigures
-from parquetry.compiler.plan_outlook import Outlook
+from parquetry.compiler.plan import JobReference
+from parquetry.compiler.plan_outlook import Debt, DueSource, ExcludedFiles, Outlook, TableFigures
 from parquetry.project.model import NO_SETTINGS, TargetSettings
 from parquetry.runtime.column_paths import ColumnPath
 from parquetry.runtime.former_columns import FormerColumn

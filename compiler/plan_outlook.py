@@ -1,7 +1,8 @@
-"""What the next clustering of a table is expected to be good for, as a plan says it."""
+"""What was seen of live tables, apart from what is to be done to them: values that a plan shows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parquetry.runtime.layout.clustering_model import ScopeChoice
@@ -41,3 +42,108 @@ class Outlook:
     scopes: tuple[ScopeChoice, ...] = ()
     waiting: tuple[WaitingPlan, ...] = ()
     hindsight: Hindsight | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFigures:
+    """What a declared query reads of a table, ``now`` and (``expected``) with the debt paid.
+
+    ``read`` and ``total`` count files, ``rows`` are those of the table. ``sampled`` says that rows were
+    looked at for what is expected; else it is by statistics alone.
+    """
+
+    name: str
+    read: int
+    total: int
+    read_after: int
+    total_after: int
+    now: Touched
+    expected: Touched
+    rows: int
+    sampled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debt:
+    """What the live files owe a policy.
+
+    ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of at most
+    ``budget_bytes`` and the policy's ``max_groups``, after which the table has ``files_after`` files;
+    ``seconds`` is what they take at the pace of its clusterings, before the first of its writes. Small
+    files are filled by the next writes, expired versions are deleted by the next clean.
+    """
+
+    rewrite_bytes: int
+    rewrite_files: int
+    files_after: int
+    small_files: int
+    small_bytes: int
+    expired_files: int
+    expired_bytes: int
+    budget_bytes: int
+    runs: int
+    seconds: int | None = None
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether a run would find nothing to do for it."""
+        return not self.rewrite_bytes and not self.expired_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueSource:
+    """What the next run would ingest of a source: new files and their bytes as they are stored.
+
+    ``changed_files`` of them were ingested before they changed. ``problem`` is why the run would
+    fail on the source, ``warning`` what it would warn of.
+    """
+
+    source: str
+    operation: str
+    files: int = 0
+    size_bytes: int = 0
+    changed_files: int = 0
+    problem: str | None = None
+    warning: str | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a run would do something for it."""
+        return self.files > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedFile:
+    """A file that clustering leaves as it is; ``detail`` says the reason in words."""
+
+    path: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedFiles:
+    """``total`` files that the next clustering leaves, counted by reason; the first of them by path."""
+
+    total: int
+    reasons: Mapping[str, int]
+    files: tuple[ExcludedFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFigures:
+    """A live table in numbers; ``small_files_before`` and ``after`` by the applied and the declared limit.
+
+    ``sizes_before`` counts files by tenths of the declared largest size, what is above it last;
+    ``sizes_after`` is the prediction for when the debt is paid.
+    """
+
+    instant: str | None
+    files: int
+    size_bytes: int
+    small_files_before: int
+    small_files_after: int
+    sizes_before: tuple[int, ...] = ()
+    sizes_after: tuple[int, ...] = ()
+    queries: tuple[QueryFigures, ...] = ()
+    debt: Debt | None = None

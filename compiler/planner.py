@@ -22,10 +22,10 @@ from parquetry.compiler.plan import (
     PlanWarning,
     Step,
     TableAction,
-    TableFigures,
 )
 from parquetry.compiler.plan_codec import plan_of
 from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, DueWork, TableReader, Undeclared
+from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.recipes import REMEDY, remedy_afresh
 from parquetry.compiler.refusals import (
     refuse_breaking,

@@ -18,15 +18,9 @@ from parquetry.compiler.measuring import Measuring
 from parquetry.compiler.next_run import due_sources
 from parquetry.compiler.observation import Observation, admit, check_files, observe
 from parquetry.compiler.outlook import outlook_of
-from parquetry.compiler.plan import (
-    Change,
-    ChangeClass,
-    Debt,
-    JobReference,
-    Plan,
-    PlanOptions,
-)
+from parquetry.compiler.plan import Change, ChangeClass, JobReference, Plan, PlanOptions
 from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
+from parquetry.compiler.plan_outlook import Debt
 from parquetry.compiler.planner import make_plan
 from parquetry.compiler.squashed import is_declared_since
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of

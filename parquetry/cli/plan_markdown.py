@@ -33,7 +33,8 @@ from parquetry.cli.plan_words import (
 )
 from parquetry.cli.views import count
 from parquetry.compiler.changes import highest
-from parquetry.compiler.plan import Blocked, Change, Plan, TableAction, TableFigures
+from parquetry.compiler.plan import Blocked, Change, Plan, TableAction
+from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.review import settings_diff, yaml_diff
 from parquetry.compiler.target_settings import target_name
 

@@ -34,17 +34,9 @@ from parquetry.cli.plan_words import (
     value_text,
 )
 from parquetry.cli.scope_choice_view import scope_lines
-from parquetry.compiler.plan import (
-    Blocked,
-    Change,
-    Plan,
-    PlanWarning,
-    RecipeStep,
-    Step,
-    TableAction,
-    TableFigures,
-)
+from parquetry.compiler.plan import Blocked, Change, Plan, PlanWarning, RecipeStep, Step, TableAction
 from parquetry.compiler.plan_codec import plan_json
+from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.target_settings import target_name
 
 

@@ -9,17 +9,8 @@ from typing import Any, Final, assert_never
 from parquetry import shell
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.changes import CODES, highest
-from parquetry.compiler.plan import (
-    Change,
-    ChangeClass,
-    Debt,
-    DueSource,
-    ExcludedFiles,
-    Plan,
-    Step,
-    TableAction,
-    TableFigures,
-)
+from parquetry.compiler.plan import Change, ChangeClass, Plan, Step, TableAction
+from parquetry.compiler.plan_outlook import Debt, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.words import format_size
 from parquetry.printable import quoted
 

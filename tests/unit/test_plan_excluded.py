@@ -13,8 +13,8 @@ from parquetry.cli.output import Paint
 from parquetry.cli.plan_view import PlanView
 from parquetry.compiler import excluded
 from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.plan import ExcludedFile, ExcludedFiles
 from parquetry.compiler.plan_codec import decode, encode
+from parquetry.compiler.plan_outlook import ExcludedFile, ExcludedFiles
 from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.storage import open_store
 from tests.support.project_folder import EVENTS, ProjectFolder

@@ -25,21 +25,23 @@ from parquetry.compiler.plan import (
     Blocked,
     Change,
     ChangeClass,
-    Debt,
     Evidence,
-    ExcludedFile,
-    ExcludedFiles,
     Intent,
     Plan,
     PlanWarning,
-    QueryFigures,
     RecipeStep,
     Step,
     TableAction,
-    TableFigures,
 )
 from parquetry.compiler.plan_codec import decode, encode, plan_of
-from parquetry.compiler.plan_outlook import Outlook
+from parquetry.compiler.plan_outlook import (
+    Debt,
+    ExcludedFile,
+    ExcludedFiles,
+    Outlook,
+    QueryFigures,
+    TableFigures,
+)
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.review import yaml_diff
 from parquetry.compiler.words import scalar
