@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from parquetry.cli.ls_view import Listing
 from parquetry.cli.options import ProjectRequest
 
 if TYPE_CHECKING:
     from parquetry.project import LoadResult, Project, ResolvedTable
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """A project and the tables of it that were selected."""
-
-    project: Project
-    tables: tuple[ResolvedTable, ...]
 
 
 def offline_project(request: ProjectRequest) -> Project:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from parquetry.cli.declarations import Listing
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count
+
+if TYPE_CHECKING:
+    from parquetry.project import Project, ResolvedTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """A project and the tables of it that were selected."""
+
+    project: Project
+    tables: tuple[ResolvedTable, ...]
 
 
 class ListingView:
