@@ -12,7 +12,6 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 
-from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_pages import PageShape
 from parquetry.runtime.layout.clustering_model import PlannedGroup
@@ -23,6 +22,7 @@ from parquetry.runtime.layout.file_statistics import (
     RowGroupStatistics,
     merge_columns,
 )
+from parquetry.runtime.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS
 from parquetry.runtime.spec import FilesPolicy
 
 _LINEAR = "sort"

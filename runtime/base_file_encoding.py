@@ -36,15 +36,6 @@ ZSTD_LEVEL: Final = 2
 At 1, which is Arrow's default, sorted sessions take a fifth more: timestamps and keys most of it.
 """
 
-ORDERED_PAGE_ROWS: Final = 2048
-"""How many rows a page has where rows were put in an order for readers to skip by.
-
-Arrow's 20,000 are more than a reader of one value needs: on a Z curve of two columns of lineitem it has to
-look at 21 and 31 % of the rows, with 2,048 at 7 and 11 %, for 5 % more bytes. Spark scans them as fast.
-"""
-
-USUAL_PAGE_ROWS: Final = 20_000
-"""Behind how many rows Arrow, and parquet-mr, end a page at the latest unless they are told otherwise."""
 
 _SAMPLE_ROWS = 20_000
 _ENOUGH_VALUES = 256

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.layout.file_statistics import (
     ColumnPages,
@@ -22,7 +21,7 @@ from parquetry.runtime.layout.file_statistics import (
     RowGroupPages,
     RowGroupStatistics,
 )
-from parquetry.runtime.page_index import page_locations
+from parquetry.runtime.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS, page_locations
 from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.spec import FilesPolicy
 

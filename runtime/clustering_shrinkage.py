@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime.base_file_conform import Conformer
-from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, RowGroupEncoder
+from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices
@@ -19,6 +19,7 @@ from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH
+from parquetry.runtime.page_index import ORDERED_PAGE_ROWS
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spec import FilesPolicy
 from parquetry.runtime.storage_model import ObjectStore

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS
 from parquetry.runtime.footer_columns import page_bounds
 from parquetry.runtime.layout.file_statistics import (
     ColumnPages,
@@ -39,6 +38,16 @@ MOST_FILES: Final = 512
 
 _MOST_PAGES: Final = 65_536
 """About how many pages of a column they have at most, all together."""
+
+ORDERED_PAGE_ROWS: Final = 2048
+"""How many rows a page has where rows were put in an order for readers to skip by.
+
+Arrow's 20,000 are more than a reader of one value needs: on a Z curve of two columns of lineitem it has to
+look at 21 and 31 % of the rows, with 2,048 at 7 and 11 %, for 5 % more bytes. Spark scans them as fast.
+"""
+
+USUAL_PAGE_ROWS: Final = 20_000
+"""Behind how many rows Arrow, and parquet-mr, end a page at the latest unless they are told otherwise."""
 
 _READ_AT_ONCE: Final = 256 * 1024
 _MOST_INDEX_BYTES: Final = 64 * 1024 * 1024

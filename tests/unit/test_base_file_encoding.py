@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file_encoding import ORDERED_PAGE_ROWS, RowGroupEncoder
+from parquetry.runtime.base_file_encoding import RowGroupEncoder
+from parquetry.runtime.page_index import ORDERED_PAGE_ROWS
 from parquetry.runtime.spec import FilesPolicy
 from tests.support.base_files import page_starts
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime import clustering_shrinkage
-from parquetry.runtime.base_file_encoding import USUAL_PAGE_ROWS, RowGroupEncoder
+from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
 from parquetry.runtime.clustering_forecast import Forecaster
 from parquetry.runtime.clustering_order import RowOrder
@@ -22,6 +22,7 @@ from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.layout.predicate import Comparison, Operator
 from parquetry.runtime.layout.skipping import touched
+from parquetry.runtime.page_index import USUAL_PAGE_ROWS
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage import LocalStore
 from tests.support.base_files import FIRST, MIB, Incoming, bucket, context, write
