@@ -1,4 +1,4 @@
-"""Names of base files: ``<partition>/<file id>_<write token>_<instant>.parquet``.
+"""Names of base files, ``<partition>/<file id>_<write token>_<instant>.parquet``, and their paths in plans.
 
 Source: FSUtils of Hudi 0.15. Neither id nor token contains ``_`` or ``.``.
 """
@@ -9,10 +9,14 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
+from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage_paths import finished_name
+
 WRITE_TOKEN: Final = "0-0-0"  # noqa: S105 - part of a file name
 SUFFIX: Final = ".parquet"
 
 _NAME = re.compile(r"^(?P<id>[^_]+)_(?P<token>[^_.]+)_(?P<instant>[0-9]+)\.parquet\Z")
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +48,30 @@ class BaseFileName:
         return cls(
             partition=partition, file_id=match["id"], instant=match["instant"], write_token=match["token"]
         )
+
+
+def files_of_instant(store: ObjectStore, partition: str, time: str) -> list[str]:
+    """The base files of the instant in a partition, unfinished ones too."""
+    return [info.path for info in store.list(partition) if instant_of_file(info.path) == time]
+
+
+def instant_of_file(path: str) -> str | None:
+    """The instant in the name of a base file, or in the name an unfinished file was to get."""
+    folder, _, _ = path.rpartition("/")
+    unfinished = finished_name(path)
+    base = BaseFileName.parse(path if unfinished is None else f"{folder}/{unfinished}".lstrip("/"))
+    return None if base is None else base.instant
+
+
+def absolute_path(store: ObjectStore, path: str) -> str:
+    """A path of the table as Hudi's rollback plans spell it: absolute, without scheme."""
+    return f"{_root(store)}/{path}"
+
+
+def relative_path(store: ObjectStore, path: str) -> str:
+    """The path relative to the table of a file that a plan names with or without scheme."""
+    return _SCHEME.sub("", path).removeprefix(f"{_root(store)}/").lstrip("/")
+
+
+def _root(store: ObjectStore) -> str:
+    return _SCHEME.sub("", store.uri).rstrip("/")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from parquetry.errors import ParquetryError
+from parquetry.runtime.base_file_name import relative_path
 from parquetry.runtime.base_file_result import FileResult
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
@@ -33,7 +34,6 @@ from parquetry.runtime.services.clustering_avro import (
     SORT_COLUMNS_PARAM,
     execution_of,
 )
-from parquetry.runtime.services.undo import relative_path
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 from parquetry.runtime.transaction import Transaction
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from parquetry.runtime.base_file_name import files_of_instant
 from parquetry.runtime.clustering_execution import RewrittenGroup, UnpublishedGroup, description, lost_group
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up, in_commit
 from parquetry.runtime.clustering_task import GroupWork
@@ -18,7 +19,6 @@ from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import for_each
 from parquetry.runtime.services.clustering_survey import RUN_KEY, changed_groups, reserved_groups
 from parquetry.runtime.services.given_up import give_up
-from parquetry.runtime.services.undo import files_of_instant
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from parquetry.runtime.base_file_name import BaseFileName
+from parquetry.runtime.base_file_name import BaseFileName, instant_of_file
 from parquetry.runtime.codec import Brief
 from parquetry.runtime.damaged_files import damaged_files
 from parquetry.runtime.errors import NotFoundError
@@ -16,7 +16,7 @@ from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writ
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import DAY_MS, find_orphans, sweep_statistics, undone_entries
-from parquetry.runtime.services.undo import instant_of_file, remove_completed
+from parquetry.runtime.services.undo import remove_completed
 from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectInfo

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from parquetry.runtime.base_file_name import instant_of_file
 from parquetry.runtime.claims import (
     CLAIMS_FOLDER,
     HEARTBEAT_FOLDER,
@@ -28,7 +29,6 @@ from parquetry.runtime.markers import MARKER_FOLDER
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, instants_given_up
-from parquetry.runtime.services.undo import instant_of_file
 from parquetry.runtime.sidecars import SIDECAR_FOLDER, STATISTICS_FOLDER, is_statistics, rename_former
 from parquetry.runtime.sources import is_ledger_entry
 from parquetry.runtime.storage import PROBE_PREFIX, ObjectInfo, ObjectStore

@@ -8,11 +8,15 @@ Hudi 0.15.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from parquetry.runtime.base_file_name import BaseFileName
+from parquetry.runtime.base_file_name import (
+    absolute_path,
+    files_of_instant,
+    instant_of_file,
+    relative_path,
+)
 from parquetry.runtime.claims import Session, claim_instant, claim_path, heartbeat_path
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.markers import marked_files, remove_markers
@@ -20,7 +24,6 @@ from parquetry.runtime.parallel import map_each
 from parquetry.runtime.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.storage_errors import tidying
-from parquetry.runtime.storage_paths import finished_name
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
 from parquetry.runtime.timeline.rollback_records import (
     InstantInfo,
@@ -30,8 +33,6 @@ from parquetry.runtime.timeline.rollback_records import (
     RolledBackPartition,
 )
 from parquetry.runtime.timeline.timeline import Timeline
-
-_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,29 +142,6 @@ def plan_rollback(
     )
 
 
-def files_of_instant(store: ObjectStore, partition: str, time: str) -> list[str]:
-    """The base files of the instant in a partition, unfinished ones too."""
-    return [info.path for info in store.list(partition) if instant_of_file(info.path) == time]
-
-
-def instant_of_file(path: str) -> str | None:
-    """The instant in the name of a base file, or in the name an unfinished file was to get."""
-    folder, _, _ = path.rpartition("/")
-    unfinished = finished_name(path)
-    base = BaseFileName.parse(path if unfinished is None else f"{folder}/{unfinished}".lstrip("/"))
-    return None if base is None else base.instant
-
-
-def absolute_path(store: ObjectStore, path: str) -> str:
-    """A path of the table as Hudi's rollback plans spell it: absolute, without scheme."""
-    return f"{_root(store)}/{path}"
-
-
-def relative_path(store: ObjectStore, path: str) -> str:
-    """The path relative to the table of a file that a plan names with or without scheme."""
-    return _SCHEME.sub("", path).removeprefix(f"{_root(store)}/").lstrip("/")
-
-
 def remove_sidecars(store: ObjectStore, time: str) -> None:
     """Remove what this project keeps about a write beside the timeline."""
     ledgers = store.list_folders(LEDGER_FOLDER)
@@ -179,10 +157,6 @@ def remove_completed(timeline: Timeline, instants: Sequence[Instant]) -> None:
         store.delete_all([instant.path for instant in early if instant.file_name in timeline.files])
     for instant in instants:
         store.delete(instant.path)
-
-
-def _root(store: ObjectStore) -> str:
-    return _SCHEME.sub("", store.uri).rstrip("/")
 
 
 def _execute(store: ObjectStore, rollback: Instant, plan: RollbackPlan) -> RollbackResult:

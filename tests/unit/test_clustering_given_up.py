@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from parquetry.runtime.base_file_name import files_of_instant
 from parquetry.runtime.clustering_task import rewrite_group
 from parquetry.runtime.errors import ConflictError, CorruptTableError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, is_given_up
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.services.undo import files_of_instant
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.transaction import TaskGuard

@@ -11,6 +11,7 @@ import pytest
 
 from parquetry.runtime import publish, validation
 from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.base_file_name import files_of_instant
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_sample_file import kept_sample
@@ -22,7 +23,6 @@ from parquetry.runtime.services import clustering_plans
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.services.undo import files_of_instant
 from parquetry.runtime.sidecars import sample_path
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spark import clustering
