@@ -10,17 +10,13 @@ from typing import Final
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_name import relative_path
 from parquetry.runtime.base_file_result import FileResult
-from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering_sample_file import kept_sample
-from parquetry.runtime.clustering_strategies import execution_strategy
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.codec import Brief
-from parquetry.runtime.errors import InvalidDataError, PartialFailureError
+from parquetry.runtime.errors import PartialFailureError
 from parquetry.runtime.layout.clustering_policy import (
-    ENCRYPT,
-    PRUNE,
-    STITCH,
     ClusteringScope,
     ExecutionPolicy,
 )
@@ -165,27 +161,6 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
         execution=execution,
         digest=execution.digest if planned is not None else None,
     )
-
-
-def row_order(execution: ExecutionPolicy) -> RowOrder | None:
-    """The order of an execution policy; None where rows stay as they come.
-
-    InvalidDataError for a strategy or a step that is not known here.
-    """
-    unknown = sorted(set(execution.then) - {ENCRYPT, PRUNE})
-    if unknown:
-        raise InvalidDataError(
-            f"clustering.execution.then: {unknown[0]!r} cannot be done; take it out of the spec"
-        )
-    if execution.strategy == STITCH:
-        split = execution.split_by
-        return RowOrder(strategy="sort", columns=(), split_by=split) if split else None
-    execution_strategy(execution.strategy)
-    if not execution.columns:
-        raise InvalidDataError(
-            f"clustering.execution: {execution.strategy} needs columns; name them, or use {STITCH}"
-        )
-    return RowOrder(strategy=execution.strategy, columns=execution.columns, split_by=execution.split_by)
 
 
 def lost_group(group: RewrittenGroup, reason: str) -> UnpublishedGroup:

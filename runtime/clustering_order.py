@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.clustering_strategies import asking, execution_strategy, values_of, whole
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
 
 SAMPLE_ROWS: Final = 65_536
 """How many rows the quantiles of a group are taken from."""
@@ -39,6 +41,27 @@ class RowOrder:
     def top_level(self) -> frozenset[str]:
         """The columns of the table that the order looks at."""
         return frozenset(name.partition(".")[0] for name in (*self.split_by, *self.columns))
+
+
+def row_order(execution: ExecutionPolicy) -> RowOrder | None:
+    """The order of an execution policy; None where rows stay as they come.
+
+    InvalidDataError for a strategy or a step that is not known here.
+    """
+    unknown = sorted(set(execution.then) - {ENCRYPT, PRUNE})
+    if unknown:
+        raise InvalidDataError(
+            f"clustering.execution.then: {unknown[0]!r} cannot be done; take it out of the spec"
+        )
+    if execution.strategy == STITCH:
+        split = execution.split_by
+        return RowOrder(strategy="sort", columns=(), split_by=split) if split else None
+    execution_strategy(execution.strategy)
+    if not execution.columns:
+        raise InvalidDataError(
+            f"clustering.execution: {execution.strategy} needs columns; name them, or use {STITCH}"
+        )
+    return RowOrder(strategy=execution.strategy, columns=execution.columns, split_by=execution.split_by)
 
 
 def declared_order(order: RowOrder, schema: pa.Schema) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 from parquetry.runtime import clustering_strategies
-from parquetry.runtime.clustering_execution import row_order
+from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout import plan_strategies
 from parquetry.runtime.layout.clustering import debt
