@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from parquetry.project.explanation import Explanation
-from parquetry.runtime.personal_data import pii_columns
+from parquetry.runtime.layout.clustering_model import ScopeChoice
+from parquetry.runtime.personal_data import masked_partition, pii_columns
 from parquetry.runtime.quoting import MASK
 from parquetry.runtime.spec import Source, TableSpec
 
@@ -113,6 +114,11 @@ def masked_for(spec: TableSpec, pii: Collection[str]) -> TableSpec:
         sources=tuple(_source(source, pii) for source in spec.sources),
         extra=_extra(spec, pii),
     )
+
+
+def masked_choice(choice: ScopeChoice, spec: TableSpec | None) -> ScopeChoice:
+    """What was chosen for a partition, with its path masked."""
+    return replace(choice, partition=masked_partition(choice.partition, spec))
 
 
 def _source(source: Source, pii: Collection[str]) -> Source:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from parquetry.compiler.masking import personal_in_either
+from parquetry.compiler.masking import masked_choice, personal_in_either
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook, WaitingPlan
 from parquetry.runtime.clustering_due import Outlook as RunOutlook
@@ -20,7 +20,7 @@ from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_policy import Trigger
-from parquetry.runtime.personal_data import masked_choice, masked_message
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.table import TableHandle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from parquetry.errors import ParquetryError
@@ -24,12 +24,14 @@ from parquetry.runtime.layout.clustering_scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.parallel import map_each
+from parquetry.runtime.personal_data import masked_message, masked_partition
 from parquetry.runtime.services.clustering_avro import (
     LAYOUT_PARAM,
     SCOPE_KEY,
     SORT_COLUMNS_PARAM,
     execution_of,
 )
+from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 from parquetry.runtime.transaction import Transaction
 
@@ -161,6 +163,22 @@ def planned_work(transaction: Transaction, plan: ClusteringPlan) -> PlannedWork:
         execution=execution,
         digest=execution.digest if planned is not None else None,
     )
+
+
+def masked_clustering(
+    result: ClusteringResult, spec: TableSpec | None, *, location: str = ""
+) -> ClusteringResult:
+    """The result of clustering with the partitions of what was left out, reasons and warnings masked."""
+    left_out = (
+        replace(
+            left,
+            partition=masked_partition(left.partition, spec),
+            reason=masked_message(left.reason, spec, location=location),
+        )
+        for left in result.left_out
+    )
+    warnings = tuple(masked_message(warning, spec, location=location) for warning in result.warnings)
+    return replace(result, left_out=tuple(left_out), warnings=warnings)
 
 
 def lost_group(group: RewrittenGroup, reason: str) -> UnpublishedGroup:

@@ -15,19 +15,13 @@ from parquetry.printable import visible, without_commands
 from parquetry.runtime.applied import check_owned, read_identity
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import is_due
-from parquetry.runtime.clustering_execution import ClusteringResult
+from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
 from parquetry.runtime.codec import Brief, parsed_json, to_json_value
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
 from parquetry.runtime.ingestion import find_due
 from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
-from parquetry.runtime.outcome import CommitResult
-from parquetry.runtime.personal_data import (
-    failures_masked,
-    has_personal_columns,
-    masked_clustering,
-    masked_commit,
-    masked_message,
-)
+from parquetry.runtime.outcome import CommitResult, masked_commit
+from parquetry.runtime.personal_data import failures_masked, has_personal_columns, masked_message
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.secret_values import without_secrets

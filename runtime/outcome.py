@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parquetry.runtime.codec import Brief
+from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.sources import Consumption
-from parquetry.runtime.spec import KeyScope
+from parquetry.runtime.spec import KeyScope, TableSpec
 from parquetry.runtime.timeline.commit import WriteStat
 
 
@@ -113,3 +114,12 @@ class CommitResult(Brief):
     def files(self) -> int:
         """Files written."""
         return self.files_added + self.files_rewritten
+
+
+def masked_commit(result: CommitResult, spec: TableSpec, *, location: str = "") -> CommitResult:
+    """The result of a write with its reasons and warnings masked."""
+    return replace(
+        result,
+        retry_reasons=tuple(masked_message(why, spec, location=location) for why in result.retry_reasons),
+        warnings=tuple(masked_message(warning, spec, location=location) for warning in result.warnings),
+    )

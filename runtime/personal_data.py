@@ -8,17 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.quoting import CONDITION, MASK, with_quotes, without_quotes
 from parquetry.runtime.spec import Column, TableSpec
-
-if TYPE_CHECKING:
-    from parquetry.runtime.clustering_execution import ClusteringResult
-    from parquetry.runtime.layout.clustering_model import ScopeChoice
-    from parquetry.runtime.outcome import CommitResult
 
 _QUOTED: Final = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
 _PARTITION: Final = re.compile(rf"(?<=\bpartition )(?:{_QUOTED})")
@@ -119,36 +113,6 @@ def failures_masked(spec: TableSpec | None, *, location: str = "") -> Iterator[N
         name = f"{type(bug).__name__} {condition[0]}" if condition else type(bug).__name__
         error = RuntimeError(f"{name}: its message is left out, as the table has columns with personal data")
         raise error.with_traceback(bug.__traceback__) from None
-
-
-def masked_commit(result: CommitResult, spec: TableSpec, *, location: str = "") -> CommitResult:
-    """The result of a write with its reasons and warnings masked."""
-    return replace(
-        result,
-        retry_reasons=tuple(masked_message(why, spec, location=location) for why in result.retry_reasons),
-        warnings=tuple(masked_message(warning, spec, location=location) for warning in result.warnings),
-    )
-
-
-def masked_clustering(
-    result: ClusteringResult, spec: TableSpec | None, *, location: str = ""
-) -> ClusteringResult:
-    """The result of clustering with the partitions of what was left out, reasons and warnings masked."""
-    left_out = (
-        replace(
-            left,
-            partition=masked_partition(left.partition, spec),
-            reason=masked_message(left.reason, spec, location=location),
-        )
-        for left in result.left_out
-    )
-    warnings = tuple(masked_message(warning, spec, location=location) for warning in result.warnings)
-    return replace(result, left_out=tuple(left_out), warnings=warnings)
-
-
-def masked_choice(choice: ScopeChoice, spec: TableSpec | None) -> ScopeChoice:
-    """What was chosen for a partition, with its path masked."""
-    return replace(choice, partition=masked_partition(choice.partition, spec))
 
 
 def _masked_folders(folders: str, spec: TableSpec) -> str:

@@ -11,10 +11,10 @@ from parquetry.cli.output import Paint
 from parquetry.cli.scope_choice_view import scope_lines, scopes_json
 from parquetry.cli.views import count, human_size
 from parquetry.runtime.clustering_due import DueClustering, Outlook, ScheduledClustering
-from parquetry.runtime.clustering_execution import ClusteringResult
+from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
 from parquetry.runtime.layout.clustering_model import ClusteringFile, ExcludedFile, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringScope
-from parquetry.runtime.personal_data import masked_clustering, masked_partition, masked_path
+from parquetry.runtime.personal_data import masked_partition, masked_path
 from parquetry.runtime.spec import TableSpec
 
 

@@ -33,17 +33,11 @@ from parquetry.compiler.spec_diff import diff_specs
 from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup
+from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup, masked_clustering
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.main import execute
-from parquetry.runtime.outcome import CommitResult
-from parquetry.runtime.personal_data import (
-    failures_masked,
-    masked_clustering,
-    masked_commit,
-    masked_message,
-    masked_partition,
-)
+from parquetry.runtime.outcome import CommitResult, masked_commit
+from parquetry.runtime.personal_data import failures_masked, masked_message, masked_partition
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services import due
 from parquetry.runtime.spec import Column, TableSpec
