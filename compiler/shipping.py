@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import parquetry
 import parquetry.runtime
 from parquetry.confined_folder import ConfinedFolder
 
