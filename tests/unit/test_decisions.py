@@ -1,0 +1,37 @@
+"""The index of decisions is current, and every status leads to a decision."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tools.decision_index import FOLDER, PAGE, page, row
+
+
+def test_the_index_is_current():
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tools.decision_index"
+
+
+def test_a_status_names_the_decision_that_changed_this_one():
+    for path in FOLDER.glob("[0-9]*.md"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("**Status.**"):
+                assert re.match(
+                    r"\*\*Status\.\*\* (Amended|Superseded) by \[\d+\]\(\d{4}-[^)]+\.md\)", line
+                ), path.name
+
+
+def test_a_decision_without_its_number_is_refused(tmp_path):
+    decision = tmp_path / "0099-title.md"
+    decision.write_text("# 98. Title\n\n**Context.** None.\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"0099-title\.md: the first line is not '# 99\. Title'"):
+        row(decision)
+
+
+def test_the_status_is_in_the_index(tmp_path):
+    decision = tmp_path / "0099-title.md"
+    decision.write_text("# 99. Title\n\n**Status.** Superseded by [100](0100-x.md)\n", encoding="utf-8")
+    assert row(decision) == "| 99 | [Title](0099-title.md) | Superseded by [100](0100-x.md) |\n"
+    decision.write_text("# 99. Title\n\n**Context.** None.\n", encoding="utf-8")
+    assert row(decision) == "| 99 | [Title](0099-title.md) | Accepted |\n"
