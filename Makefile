@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 TOOLS  := build/tools
+DOCS   := build/docs
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/parquetry
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PARQUETRY_CACHE := $(CACHE)
@@ -27,6 +28,11 @@ $(VENV)/.installed: pyproject.toml locks/build.txt locks/dev.txt
 $(TOOLS)/.installed: locks/tools.txt
 	$(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/python $(LOCKED) -r locks/tools.txt
+	@touch $@
+
+$(DOCS)/.installed: locks/docs.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python $(LOCKED) -r locks/docs.txt
 	@touch $@
 
 lock: $(TOOLS)/.installed ## write locks/ from pyproject.toml, what fits stays; UPGRADE=1 for the newest of all
@@ -81,6 +87,12 @@ contracts: venv
 
 check: lint types contracts fast ## format, lint, mypy strict, import contracts, fast tests
 
+docs: $(DOCS)/.installed ## the documentation site in build/site: every link and anchor is checked
+	@$(PYTHON) tools/lock.py --check docs
+	@$(PYTHON) tools/link_packages.py
+	PATH=$(abspath $(DOCS)/bin):$$PATH NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
 bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 for a short run)
 	$(BIN)/python $(LOCKED) -r locks/bench.txt
 	$(BIN)/python -m benchmarks.run
@@ -91,4 +103,4 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
-.PHONY: help venv java setup lock audit demo test fast spark interop-env interop soak format lint types contracts check bench clean
+.PHONY: help venv java setup lock audit demo test fast spark interop-env interop soak format lint types contracts check docs bench clean

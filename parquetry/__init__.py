@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnappliedError,
         UnexpectedError,
         UnknownTableError,
+        UnnamedPlaceError,
         UnsavedResultsError,
     )
     from parquetry.compiler.revisions import RevisionError

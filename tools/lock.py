@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ROOT / "locks"
-GROUPS = ("build", "dev", "tools", "bench", "spark-3-5", "spark-4-1", "node")
+GROUPS = ("build", "dev", "tools", "docs", "bench", "spark-3-5", "spark-4-1", "node")
 WITH_PROJECT = "dev"
 """The group that is locked with the project itself and all its extras."""
 

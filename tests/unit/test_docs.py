@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+import parquetry
 from parquetry import project
 from parquetry.cli.carried import Carried
 from parquetry.cli.main import command_line
@@ -27,6 +28,7 @@ LISTED = subprocess.run(
 MANUALS = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     *sorted(ROOT.glob("docs/**/*.md")),
     *sorted(ROOT.glob("examples/*/*.md")),
@@ -207,6 +209,12 @@ def test_codes_that_are_mentioned_exist():
     for manual in MANUALS:
         mentioned = set(re.findall(r"\b(?:PQ|SC)\d{3}\b", manual.read_text(encoding="utf-8")))
         assert mentioned <= {*CODES, *CHANGE_CODES}, name_of(manual)
+
+
+def test_the_api_reference_names_what_is_exported():
+    text = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    named = re.findall(r"^::: parquetry\.(\w+)$", text, flags=re.MULTILINE)
+    assert sorted([*named, "__version__"]) == sorted(parquetry.__all__)
 
 
 def test_the_command_reference_is_current():
