@@ -93,6 +93,15 @@ docs: $(DOCS)/.installed ## the documentation site in build/site: every link and
 	PATH=$(abspath $(DOCS)/bin):$$PATH NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
 	@echo "build/site/index.html"
 
+dist: venv ## the wheel and the sdist of this version in dist/, built from its tag
+	rm -rf build/release dist
+	mkdir -p build/release
+	version=$$($(BIN)/python -c 'import parquetry; print(parquetry.__version__)') \
+	&& git archive --output build/release.tar "v$$version" \
+	&& tar -xf build/release.tar -C build/release \
+	&& $(BIN)/python -m build --no-isolation --outdir dist build/release \
+	&& ls dist/parquetry-$$version-py3-none-any.whl dist/parquetry-$$version.tar.gz
+
 bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 for a short run)
 	$(BIN)/python $(LOCKED) -r locks/bench.txt
 	$(BIN)/python -m benchmarks.run
@@ -103,4 +112,4 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
-.PHONY: help venv java setup lock audit demo test fast spark interop-env interop soak format lint types contracts check docs bench clean
+.PHONY: help venv java setup lock audit demo test fast spark interop-env interop soak format lint types contracts check docs dist bench clean
