@@ -126,7 +126,7 @@ _HOMES = {
     "Project": "parquetry.declared",
     "RetentionPolicy": "parquetry.runtime.spec",
     "RunResult": "parquetry.compiler.running",
-    "SizingPolicy": "parquetry.runtime.layout.model",
+    "SizingPolicy": "parquetry.runtime.sizing_policy",
     "Table": "parquetry.table",
     "TableSpec": "parquetry.runtime.spec",
     "create": "parquetry.table",
