@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.known_locations import remember
-from parquetry.compiler.plan import Plan, Step, TableAction
+from parquetry.compiler.plan import PlanDocument, Step, TableAction
 from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
@@ -60,7 +60,7 @@ class ActionResult(Brief):
 class ApplyResult(Brief):
     """What became of a plan, in the order of its actions."""
 
-    plan: Plan
+    plan: PlanDocument
     results: tuple[ActionResult, ...]
 
     @property
@@ -77,7 +77,7 @@ class ApplyResult(Brief):
         )
 
 
-def check_fits(plan: Plan, workspace: Workspace) -> None:
+def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
     """Raise StalePlanError unless the plan is for this project at this target, with its settings."""
     intent, project = plan.intent, workspace.project
     if (intent.project, intent.target) != (project.name, project.target.name):
@@ -93,7 +93,7 @@ def check_fits(plan: Plan, workspace: Workspace) -> None:
         )
 
 
-def by_intent_alone(plan: Plan, workspace: Workspace, *, name: str) -> Plan:
+def by_intent_alone(plan: PlanDocument, workspace: Workspace, *, name: str) -> PlanDocument:
     """The saved plan that was approved by its id, with the checked-out commit in place of the file's.
 
     The id does not cover the file's, which whoever may edit the file can change, and applying records it.
@@ -114,7 +114,7 @@ def _holds(tree: GitWorkTree, commit: str) -> bool:
 
 
 def apply_plan(
-    plan: Plan,
+    plan: PlanDocument,
     workspace: Workspace,
     *,
     launch: Callable[[JobPlan], JobResult] = execute,
@@ -139,7 +139,7 @@ def apply_plan(
 
 
 def _apply(
-    action: TableAction, plan: Plan, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
+    action: TableAction, plan: PlanDocument, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
 ) -> ActionResult:
     change = TableChange(
         spec=action.spec,
@@ -164,7 +164,7 @@ def _apply(
 
 
 def _rewrite(
-    result: ActionResult, plan: Plan, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
+    result: ActionResult, plan: PlanDocument, workspace: Workspace, launch: Callable[[JobPlan], JobResult]
 ) -> ActionResult:
     """Rewrite what the policy makes due, until nothing is left or the ceiling is met."""
     action, applied = result.action, result.applied

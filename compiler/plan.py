@@ -222,7 +222,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Plan(Brief):
+class PlanDocument(Brief):
     """Intent and evidence. ``plan_id`` is the digest of the intent."""
 
     intent: Intent

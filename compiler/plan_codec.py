@@ -12,7 +12,15 @@ from typing import Any
 
 from parquetry import shell
 from parquetry.compiler.masking import masked
-from parquetry.compiler.plan import EXPIRES_AFTER_MS, Blocked, Change, Evidence, Intent, Plan, TableAction
+from parquetry.compiler.plan import (
+    EXPIRES_AFTER_MS,
+    Blocked,
+    Change,
+    Evidence,
+    Intent,
+    PlanDocument,
+    TableAction,
+)
 from parquetry.compiler.target_settings import target_name
 from parquetry.compiler.words import document as words_of
 from parquetry.runtime.codec import canonical_json, digest_of, from_json_value, parsed_json, to_json_value
@@ -27,22 +35,22 @@ _CLOCKS_DIFFER_MS = 3_600_000
 _LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 
 
-def plan_of(intent: Intent, evidence: Evidence) -> Plan:
+def plan_of(intent: Intent, evidence: Evidence) -> PlanDocument:
     """The plan with its id, the digest of the intent without its git commit."""
-    return Plan(intent=intent, evidence=evidence, plan_id=_plan_id(intent_json(intent)))
+    return PlanDocument(intent=intent, evidence=evidence, plan_id=_plan_id(intent_json(intent)))
 
 
 def _plan_id(intent: dict[str, Any]) -> str:
     return digest_of({key: value for key, value in intent.items() if key != "git_commit"})
 
 
-def encode(plan: Plan) -> str:
+def encode(plan: PlanDocument) -> str:
     """Canonical JSON with a digest over everything else in it; ends in a newline."""
     document = plan_json(plan)
     return canonical_json(document | {"digest": digest_of(document)}) + "\n"
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_json(plan: PlanDocument) -> dict[str, Any]:
     """The plan as plain JSON values, without the file's own digest."""
     return {
         "format": PLAN_FORMAT,
@@ -53,7 +61,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def decode(text: str | bytes, *, name: str) -> Plan:
+def decode(text: str | bytes, *, name: str) -> PlanDocument:
     """The plan that :func:`encode` wrote.
 
     Raises :class:`StalePlanError` for anything else: no JSON, another format or version, unknown
@@ -82,7 +90,7 @@ def decode(text: str | bytes, *, name: str) -> Plan:
     try:
         evidence = dict(document["evidence"])
         origins = evidence.pop("origins")
-        plan = Plan(
+        plan = PlanDocument(
             intent=_intent(document["intent"], origins, f"{name}: intent"),
             evidence=_evidence(evidence, f"{name}: evidence"),
             plan_id=document["plan_id"],
@@ -95,7 +103,7 @@ def decode(text: str | bytes, *, name: str) -> Plan:
     return plan
 
 
-def _check_sense(plan: Plan) -> None:
+def _check_sense(plan: PlanDocument) -> None:
     """Raise what follows from values that no plan has, before somebody shows or applies them."""
     if not 0 <= plan.evidence.created_ms <= _LATEST_MS:
         raise ValueError(f"created_ms is {plan.evidence.created_ms}")
@@ -116,7 +124,7 @@ def digest_in(text: str | bytes) -> str:
     return digest
 
 
-def check_age(plan: Plan, now_ms: int, *, name: str) -> None:
+def check_age(plan: PlanDocument, now_ms: int, *, name: str) -> None:
     """Raise :class:`StalePlanError` for a plan older than seven days, or not made yet."""
     if plan.evidence.created_ms > now_ms + _CLOCKS_DIFFER_MS:
         raise StalePlanError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from parquetry.compiler.plan import Plan
+from parquetry.compiler.plan import PlanDocument
 from parquetry.compiler.review import DiffLine
 from parquetry.compiler.templating import environment
 
@@ -59,7 +59,7 @@ def render_page(page: PlanPage) -> str:
 
 
 def plan_page(
-    plan: Plan,
+    plan: PlanDocument,
     cards: tuple[Card, ...],
     *,
     blocked: str,

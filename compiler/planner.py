@@ -18,7 +18,7 @@ from parquetry.compiler.plan import (
     ChangeClass,
     Evidence,
     Intent,
-    Plan,
+    PlanDocument,
     PlanWarning,
     Step,
     TableAction,
@@ -55,7 +55,7 @@ def make_plan(
     undeclared: Iterable[Undeclared] = (),
     due: DueWork | None = None,
     drift: tuple[Change, ...] = (),
-) -> Plan:
+) -> PlanDocument:
     """The plan for the tables, in their order; every table that is in the way is named at once.
 
     ``due`` is there where it was asked for, ``drift`` is what others changed of the tables.

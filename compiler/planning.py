@@ -18,7 +18,7 @@ from parquetry.compiler.measuring import Measuring
 from parquetry.compiler.next_run import due_sources
 from parquetry.compiler.observation import Observation, admit, check_files, observe
 from parquetry.compiler.outlook import outlook_of
-from parquetry.compiler.plan import Change, ChangeClass, JobReference, Plan, PlanOptions
+from parquetry.compiler.plan import Change, ChangeClass, JobReference, PlanDocument, PlanOptions
 from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
 from parquetry.compiler.plan_outlook import Debt
 from parquetry.compiler.planner import make_plan
@@ -35,7 +35,9 @@ from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
 
 
-def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excluded: bool = False) -> Plan:
+def plan_workspace(
+    workspace: Workspace, *, now_ms: int, due: bool = False, excluded: bool = False
+) -> PlanDocument:
     """The plan for the selected tables; raises what reading their stores raises.
 
     With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
@@ -96,7 +98,7 @@ def plan_workspace(workspace: Workspace, *, now_ms: int, due: bool = False, excl
     return replace(plan, evidence=replace(plan.evidence, options=_options(workspace, plan)))
 
 
-def _options(workspace: Workspace, plan: Plan) -> PlanOptions:
+def _options(workspace: Workspace, plan: PlanDocument) -> PlanOptions:
     """What was asked for. A variable may be a value of a column, so personal columns hide them all."""
     hides = any(column.pii for table in workspace.tables for column in table.columns) or any(
         pii_columns(action.spec.columns) for action in plan.intent.actions

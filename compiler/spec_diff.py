@@ -18,7 +18,7 @@ from parquetry.compiler.revisions import files_at, load_before, load_known
 from parquetry.compiler.target_changes import CHANGED, setting_change
 from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import spec_of
-from parquetry.project import Project, ResolvedTable
+from parquetry.project import ResolvedProject, ResolvedTable
 from parquetry.project.folder import PROJECT_FILE
 from parquetry.project.model import TargetSettings
 from parquetry.runtime.layout.clustering import debt
@@ -150,7 +150,7 @@ def diff_specs(
     )
 
 
-def _target_diffs(before: Mapping[str, TargetSettings], now: Project) -> Iterator[TargetDiff]:
+def _target_diffs(before: Mapping[str, TargetSettings], now: ResolvedProject) -> Iterator[TargetDiff]:
     """What differs between the settings of each target, which the selection of tables leaves alone."""
     for name in sorted(before.keys() | now.settings.keys()):
         old, new = before.get(name), now.settings.get(name)
@@ -179,7 +179,7 @@ def _passwords(old: TargetSettings | None, new: TargetSettings) -> Iterator[Sett
             yield SettingDifference(path=setting.path, declared=setting.value, applied=was.value)
 
 
-def _default_target(before: Project | None, now: Project) -> Change | None:
+def _default_target(before: ResolvedProject | None, now: ResolvedProject) -> Change | None:
     if before is None or before.default_target == now.default_target:
         return None
     return Change(
@@ -194,7 +194,7 @@ def _default_target(before: Project | None, now: Project) -> Change | None:
 
 def _before(
     directory: Path, base: str, target: str, variables: Mapping[str, str]
-) -> tuple[Project | None, Collection[str]]:
+) -> tuple[ResolvedProject | None, Collection[str]]:
     """The project of the revision, None where there was none, and variables that it does not declare."""
     result, unknown = load_before(directory, files_at(directory, base), target=target, variables=variables)
     if result is None:
@@ -206,7 +206,11 @@ def _before(
 
 
 def _diff(
-    name: str, old: ResolvedTable | None, new: ResolvedTable | None, now: Project, layout: LayoutReport | None
+    name: str,
+    old: ResolvedTable | None,
+    new: ResolvedTable | None,
+    now: ResolvedProject,
+    layout: LayoutReport | None,
 ) -> TableDiff | None:
     if new is None:
         assert old is not None, "a name comes from one of the sides"

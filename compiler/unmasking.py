@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from parquetry.compiler.masking import is_masked, masked
 from parquetry.compiler.observation import observe
-from parquetry.compiler.plan import Plan, Step, TableAction
+from parquetry.compiler.plan import PlanDocument, Step, TableAction
 from parquetry.compiler.planning import job_references
 from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.runtime.codec import digest_of
@@ -19,7 +19,7 @@ from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec import TableSpec
 
 
-def unmasked(plan: Plan, workspace: Workspace) -> Plan:
+def unmasked(plan: PlanDocument, workspace: Workspace) -> PlanDocument:
     """The plan with whole specs; the same where nothing is hidden.
 
     StalePlanError when the project, or the table's record, has other values by now.

@@ -19,7 +19,7 @@ from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.git import object_named, repository_root
 from parquetry.compiler.revisions import RevisionError, files_at, load_known
 from parquetry.compiler.secrets import revealed, templates
-from parquetry.project import Project
+from parquetry.project import ResolvedProject
 from parquetry.project.diagnostics import errors
 from parquetry.project.folder import PROJECT_FILE
 from parquetry.project.interpolate import MASK, DeclaredVariables
@@ -48,7 +48,7 @@ class Base:
     root: Path
     repository: Path
     declared: DeclaredVariables
-    project: Project | None = field(repr=False)
+    project: ResolvedProject | None = field(repr=False)
     specs: Mapping[str, TableSpec] = field(repr=False)
 
     @property
@@ -68,7 +68,7 @@ class Base:
         self._check_links(place)
         return place
 
-    def check_storage(self, branch: Project) -> None:
+    def check_storage(self, branch: ResolvedProject) -> None:
         """UnnamedPlaceError where the branch reaches storage, or checks records, by other means."""
         ours = {} if self.project is None else templates(self.project.target.storage)
         theirs = templates(branch.target.storage)
@@ -94,7 +94,7 @@ class Base:
             self.place(folder)
         self._check_links(self._absolute(folder))
 
-    def _places(self, base: Project) -> Iterator[str]:
+    def _places(self, base: ResolvedProject) -> Iterator[str]:
         yield base.target.warehouse
         yield from (table.location for table in base.tables)
 
@@ -192,7 +192,7 @@ def _commit(directory: Path, revision: str | None) -> str:
     return next(commit for commit in found.values() if commit is not None)
 
 
-def _valid(loaded: project.LoadResult, named: str) -> Project:
+def _valid(loaded: project.LoadResult, named: str) -> ResolvedProject:
     if loaded.project is None:
         first = errors(loaded.diagnostics)[0]
         raise RevisionError(

@@ -17,7 +17,7 @@ from parquetry.compiler.secrets import references, revealed
 from parquetry.compiler.selecting import changed_since, changed_state
 from parquetry.compiler.target_settings import check_values_allowed, recorded_settings, unallowed
 from parquetry.compiler.untrusted import Base, shown_to_strangers
-from parquetry.project import AllowEntry, Project, ResolvedTable
+from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics import one_of
 from parquetry.project.model import Budget, TargetSetting
 from parquetry.project.model import SparkSettings as SparkTarget
@@ -41,7 +41,7 @@ class Workspace:
     ``base`` says what may be looked at: every store of the workspace asks it.
     """
 
-    project: Project
+    project: ResolvedProject
     tables: tuple[ResolvedTable, ...]
     tree: GitWorkTree
     select: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ def open_workspace(
     return replace(whole, tables=chosen, select=select, exclude=exclude)
 
 
-def table_named(project: Project, name: str) -> ResolvedTable:
+def table_named(project: ResolvedProject, name: str) -> ResolvedTable:
     """The table of that name; :class:`UnknownTableError` with the nearest one, or all of them."""
     found = {table.name: table for table in project.tables}
     if name not in found:

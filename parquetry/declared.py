@@ -20,8 +20,7 @@ from parquetry.compiler.applying import ApplyResult, apply_plan
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.launch import launcher_for, new_run_id
 from parquetry.compiler.observation import is_there
-from parquetry.compiler.plan import Intent
-from parquetry.compiler.plan import Plan as SavedPlan
+from parquetry.compiler.plan import Intent, PlanDocument
 from parquetry.compiler.plan_codec import encode, plan_json
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import JobOutcome, Only, RunResult, run_tables
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 class Plan:
     """What applying would do, as planned at one moment; see ``intent`` and :meth:`to_json`."""
 
-    _plan: SavedPlan
+    _plan: PlanDocument
     _workspace: Workspace
 
     def __repr__(self) -> str:

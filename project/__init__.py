@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from parquetry.project.diagnostics import Diagnostic, Severity
     from parquetry.project.interpolate import Secret
     from parquetry.project.loading import LoadResult, load
-    from parquetry.project.model import AllowEntry, Origin, Project, ResolvedTable, Target
+    from parquetry.project.model import AllowEntry, Origin, ResolvedProject, ResolvedTable, Target
     from parquetry.project.project_file import UndeclaredVariableError
     from parquetry.project.selection import SelectionError, select
     from parquetry.project.spec_fields import spec_fields
@@ -22,7 +22,7 @@ __all__ = [
     "Diagnostic",
     "LoadResult",
     "Origin",
-    "Project",
+    "ResolvedProject",
     "ResolvedTable",
     "Secret",
     "SelectionError",
@@ -39,7 +39,7 @@ _HOMES = {
     "Diagnostic": "diagnostics",
     "LoadResult": "loading",
     "Origin": "model",
-    "Project": "model",
+    "ResolvedProject": "model",
     "ResolvedTable": "model",
     "Secret": "interpolate",
     "SelectionError": "selection",

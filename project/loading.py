@@ -19,7 +19,7 @@ from parquetry.project.document import parse
 from parquetry.project.folder import PROJECT_FILE, FilesInMemory, FilesOnDisk, read_project_file, scan
 from parquetry.project.interpolate import DeclaredVariables, Site, TemplateScope
 from parquetry.project.locations import absolute, contains
-from parquetry.project.model import AllowEntry, Project, ResolvedTable
+from parquetry.project.model import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
 from parquetry.project.resolve import Resolution, Surroundings, resolve
 from parquetry.project.schema import Kind
@@ -39,7 +39,7 @@ class LoadResult:
     names that parquetry.yml declares.
     """
 
-    project: Project | None
+    project: ResolvedProject | None
     diagnostics: tuple[Diagnostic, ...]
     files: int
     tables: tuple[ResolvedTable, ...] = ()
@@ -362,10 +362,10 @@ def _unmatched(project: SpecFile, path: DocumentPath, pattern: str, names: Itera
 
 def _project(
     root: Path, head: ProjectFile, resolutions: Sequence[Resolution], allow: tuple[AllowEntry, ...]
-) -> Project:
+) -> ResolvedProject:
     assert head.file is not None, "a project without its file has an error"
     assert head.target is not None, "a valid project has a target"
-    return Project(
+    return ResolvedProject(
         root=root,
         name=head.file.value["name"],
         description=head.file.value.get("description"),

@@ -349,7 +349,7 @@ class ResolvedTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class ResolvedProject:
     """A valid project at one target; tables are in the order of their names.
 
     ``settings`` are those of every target, by name.

@@ -14,7 +14,7 @@ from parquetry.cli.values import shown_values
 from parquetry.cli.workspaces import now_ms
 from parquetry.compiler.applying import by_intent_alone, check_fits
 from parquetry.compiler.named_file import read_named
-from parquetry.compiler.plan import Plan
+from parquetry.compiler.plan import PlanDocument
 from parquetry.compiler.plan_codec import check_age, decode, digest_in
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.unmasking import unmasked
@@ -22,7 +22,7 @@ from parquetry.compiler.workspace import Workspace
 from parquetry.runtime.errors import StalePlanError
 
 
-def saved_plan(file: Path, workspace: Workspace, *, approved: str | None) -> Plan:
+def saved_plan(file: Path, workspace: Workspace, *, approved: str | None) -> PlanDocument:
     """The plan in ``file``, whole.
 
     ``approved`` is the digest in the file, over all of it, or the plan's id: then nothing is used that the id
@@ -45,7 +45,7 @@ def saved_plan(file: Path, workspace: Workspace, *, approved: str | None) -> Pla
 
 def approved_plan(
     workspace: Workspace, output: Output, *, approved: str | None, ask: bool, carried: Carried
-) -> Plan:
+) -> PlanDocument:
     """A plan made now, and approved: by its id, by the caller, or by whoever answers the question.
 
     ``carried`` goes into the commands that are printed.

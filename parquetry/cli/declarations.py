@@ -9,10 +9,10 @@ from parquetry.cli.ls_view import Listing
 from parquetry.cli.options import ProjectRequest
 
 if TYPE_CHECKING:
-    from parquetry.project import LoadResult, Project, ResolvedTable
+    from parquetry.project import LoadResult, ResolvedProject, ResolvedTable
 
 
-def offline_project(request: ProjectRequest) -> Project:
+def offline_project(request: ProjectRequest) -> ResolvedProject:
     """The project without its environment; SpecError when it is invalid."""
     result = _loaded(request)
     if result.project is None:

@@ -9,14 +9,14 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count
 
 if TYPE_CHECKING:
-    from parquetry.project import Project, ResolvedTable
+    from parquetry.project import ResolvedProject, ResolvedTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """A project and the tables of it that were selected."""
 
-    project: Project
+    project: ResolvedProject
     tables: tuple[ResolvedTable, ...]
 
 

@@ -9,11 +9,11 @@ from parquetry.cli.plan_commands import carried_by
 from parquetry.cli.plan_words import due_lines, excluded_lines
 from parquetry.cli.scope_choice_view import scope_sentences
 from parquetry.cli.views import count, human_size
-from parquetry.compiler.plan import Plan
+from parquetry.compiler.plan import PlanDocument
 from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook
 
 
-def changes_layout(table: str, plan: Plan) -> bool:
+def changes_layout(table: str, plan: PlanDocument) -> bool:
     """Whether the plan has figures of what the table owes once it is applied, besides what is due now."""
     figures = plan.evidence.figures.get(table)
     return figures is not None and bool(figures.queries)
@@ -38,7 +38,7 @@ def outlook_lines(outlook: Outlook, *, changes: bool = False) -> list[str]:
     return lines
 
 
-def due_entries(plan: Plan) -> list[tuple[str, str]]:
+def due_entries(plan: PlanDocument) -> list[tuple[str, str]]:
     """All that is due, as table and text: what the next run does, what that is good for, what it leaves."""
     lines = due_lines(plan)
     outlooks, excluded = plan.evidence.outlooks or {}, plan.evidence.excluded or {}

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from parquetry import shell
 from parquetry.cli.carried import Carried
-from parquetry.compiler.plan import Plan
+from parquetry.compiler.plan import PlanDocument
 
 
-def carried_by(plan: Plan) -> Carried:
+def carried_by(plan: PlanDocument) -> Carried:
     """The options that the plan was made with, to be put into commands about it."""
     options = plan.evidence.options
     return Carried(
@@ -21,7 +21,7 @@ def carried_by(plan: Plan) -> Carried:
     )
 
 
-def told(plan: Plan, carried: Carried) -> Plan:
+def told(plan: PlanDocument, carried: Carried) -> PlanDocument:
     """The plan for people: what it says of blocked tables and warns of names commands with these options."""
     blocked = tuple(
         replace(b, reason=carried.told(b.reason), remedy=carried.told(b.remedy)) for b in plan.intent.blocked
@@ -34,7 +34,7 @@ def told(plan: Plan, carried: Carried) -> Plan:
     )
 
 
-def commands_again(plan: Plan) -> tuple[str, ...]:
+def commands_again(plan: PlanDocument) -> tuple[str, ...]:
     """What plans the same tables again and, where that may be applied, what applies just that.
 
     A branch that nobody trusts is merged before it is applied.

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from parquetry.cli.plan_commands import carried_by, told
 from parquetry.cli.plan_words import kind_of, shown_actions, summary, value_text
-from parquetry.compiler.plan import Change, Plan
+from parquetry.compiler.plan import Change, PlanDocument
 from parquetry.compiler.target_settings import target_name
 from parquetry.project.workflow_commands import workflow_command
 
 _PARTS = 3
 
 
-def render_github(plan: Plan, *, prefix: str = "") -> str:
+def render_github(plan: PlanDocument, *, prefix: str = "") -> str:
     """Workflow commands: an error for each blocked table, warnings, a notice for each changed field.
 
     ``prefix`` leads from the repository to the project.
@@ -21,7 +21,7 @@ def render_github(plan: Plan, *, prefix: str = "") -> str:
     return "".join(f"{line}\n" for line in _lines(told(plan, carried_by(plan)), prefix))
 
 
-def _lines(plan: Plan, prefix: str) -> Iterator[str]:
+def _lines(plan: PlanDocument, prefix: str) -> Iterator[str]:
     def there(origin: str | None) -> str | None:
         return f"{prefix}/{origin}" if prefix and origin else origin
 

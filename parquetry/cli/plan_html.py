@@ -23,13 +23,13 @@ from parquetry.cli.plan_words import (
     value_text,
 )
 from parquetry.compiler.changes import highest
-from parquetry.compiler.plan import Blocked, Change, Plan, TableAction
+from parquetry.compiler.plan import Blocked, Change, PlanDocument, TableAction
 from parquetry.compiler.plan_page import Card, bars, plan_page, render_page
 from parquetry.compiler.review import settings_diff, yaml_diff
 from parquetry.compiler.target_settings import target_name
 
 
-def render_html(plan: Plan) -> str:
+def render_html(plan: PlanDocument) -> str:
     """The plan as one self-contained page."""
     plan = told(plan, carried_by(plan))
     blocked = (_blocked(entry, plan) for entry in plan.intent.blocked)
@@ -47,7 +47,7 @@ def render_html(plan: Plan) -> str:
     return render_page(page)
 
 
-def _target(plan: Plan) -> Card:
+def _target(plan: PlanDocument) -> Card:
     changes = tuple(entry.change for entry in plan.intent.target_changes)
     tables = [f"{', '.join(c.path for c in found)}: {text}" for found, text in target_groups(plan)]
     return Card(
@@ -60,7 +60,7 @@ def _target(plan: Plan) -> Card:
     )
 
 
-def _action(action: TableAction, plan: Plan) -> Card:
+def _action(action: TableAction, plan: PlanDocument) -> Card:
     figures = plan.evidence.figures.get(action.table)
     notes = place_lines(action) or [f"at {action.location}"]
     notes += _notes(action.changes)
@@ -84,7 +84,7 @@ def _action(action: TableAction, plan: Plan) -> Card:
     )
 
 
-def _blocked(entry: Blocked, plan: Plan) -> Card:
+def _blocked(entry: Blocked, plan: PlanDocument) -> Card:
     carried = carried_by(plan)
     return Card(
         name=entry.table,

@@ -33,7 +33,7 @@ from parquetry.cli.plan_words import (
 )
 from parquetry.cli.views import count
 from parquetry.compiler.changes import highest
-from parquetry.compiler.plan import Blocked, Change, Plan, TableAction
+from parquetry.compiler.plan import Blocked, Change, PlanDocument, TableAction
 from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.review import settings_diff, yaml_diff
 from parquetry.compiler.target_settings import target_name
@@ -50,7 +50,7 @@ class _Section:
     text: str
 
 
-def render_markdown(plan: Plan, *, max_bytes: int) -> str:
+def render_markdown(plan: PlanDocument, *, max_bytes: int) -> str:
     """The plan in GitHub's Markdown, at most ``max_bytes`` long in UTF-8.
 
     Summary first. Where the room is short, details are left out table by table, those of the
@@ -81,7 +81,7 @@ def render_markdown(plan: Plan, *, max_bytes: int) -> str:
 _HEADER = "| table | change | class | now | debt | files | queries |\n|---|---|---|---|---|---|---|\n"
 
 
-def _row(action: TableAction, plan: Plan) -> str:
+def _row(action: TableAction, plan: PlanDocument) -> str:
     figures = plan.evidence.figures.get(action.table)
     fields = count(len(action.changes), "field") if action.changes else kind_of(action)
     debt = "" if figures is None or figures.debt is None else debt_text(figures.debt)
@@ -93,7 +93,7 @@ def _row(action: TableAction, plan: Plan) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def _target_row(plan: Plan) -> Iterator[str]:
+def _target_row(plan: PlanDocument) -> Iterator[str]:
     changes = plan.intent.target_changes
     if changes:
         fields = count(len(changes), "setting")
@@ -101,7 +101,7 @@ def _target_row(plan: Plan) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |\n"
 
 
-def _target_section(plan: Plan) -> Iterator[_Section]:
+def _target_section(plan: PlanDocument) -> Iterator[_Section]:
     parts = []
     for changes, tables in target_groups(plan):
         lines = (f"{sign}{text}" for sign, text in settings_diff(changes))
@@ -112,7 +112,7 @@ def _target_section(plan: Plan) -> Iterator[_Section]:
         yield _Section(rank, "\n" + _details(title, "\n".join(parts)))
 
 
-def _blocked(blocked: Blocked, plan: Plan) -> str:
+def _blocked(blocked: Blocked, plan: PlanDocument) -> str:
     carried = carried_by(plan)
     lines = [
         f"\n#### Blocked: {code(blocked.table)} {inline(blocked.code)}\n",
@@ -128,13 +128,13 @@ def _blocked(blocked: Blocked, plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _warnings(plan: Plan) -> Iterator[str]:
+def _warnings(plan: PlanDocument) -> Iterator[str]:
     for warning in plan.evidence.warnings:
         place = f"{code(warning.origin)} " if warning.origin else ""
         yield f"\n> **warning** {place}{inline(warning.code)} {inline(warning.message)}\n"
 
 
-def _sections(plan: Plan) -> Iterator[_Section]:
+def _sections(plan: PlanDocument) -> Iterator[_Section]:
     yield from _target_section(plan)
     for action in shown_actions(plan):
         parts = [f"{inline(line)}\n" for line in place_lines(action)]
@@ -206,7 +206,7 @@ def _details(title: str, body: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{body}\n</details>\n"
 
 
-def _footer(plan: Plan, *, room: int) -> str:
+def _footer(plan: PlanDocument, *, room: int) -> str:
     """What the plan is, and the commands that make and apply it; too long ones without their selection."""
     intent = plan.intent
     made = f"plan {code(plan.plan_id)}, parquetry {inline(intent.parquetry)}"

@@ -34,7 +34,7 @@ from parquetry.cli.plan_words import (
     value_text,
 )
 from parquetry.cli.scope_choice_view import scope_lines
-from parquetry.compiler.plan import Blocked, Change, Plan, PlanWarning, RecipeStep, Step, TableAction
+from parquetry.compiler.plan import Blocked, Change, PlanDocument, PlanWarning, RecipeStep, Step, TableAction
 from parquetry.compiler.plan_codec import plan_json
 from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.target_settings import target_name
@@ -54,7 +54,7 @@ class PlanView:
     carried: Carried = field(default_factory=Carried)
     verbose: bool = False
 
-    def text(self, outcome: Plan, paint: Paint) -> str:
+    def text(self, outcome: PlanDocument, paint: Paint) -> str:
         """Actions, then what is blocked, warnings, the summary, and the next command."""
         outcome = told(outcome, self.carried)
         lines = [_headline(outcome, paint), ""]
@@ -72,11 +72,11 @@ class PlanView:
             lines += [*_wrapped(self.carried.told(drift_line(outcome)), indent=0), ""]
         return "\n".join([*lines, paint.bold(summary(outcome)), *self._next(outcome)])
 
-    def json(self, outcome: Plan) -> Any:
+    def json(self, outcome: PlanDocument) -> Any:
         """The plan as it is saved, without the file's digest."""
         return plan_json(outcome)
 
-    def _next(self, plan: Plan) -> list[str]:
+    def _next(self, plan: PlanDocument) -> list[str]:
         if plan.intent.blocked:
             if any(blocked.is_of_target for blocked in plan.intent.blocked):
                 return ["Next: resolve what is blocked."]
@@ -96,7 +96,7 @@ class PlanView:
         return self.carried.without_selection().into("parquetry", "apply", shell.place(str(self.saved)))
 
 
-def _headline(plan: Plan, paint: Paint) -> str:
+def _headline(plan: PlanDocument, paint: Paint) -> str:
     base = plan.evidence.options.base
     against = "" if base is None else f"untrusted, held against {base or 'the default branch of origin'}"
     words = (f"project {plan.intent.project}", f"target {plan.intent.target}", commit_text(plan), against)
@@ -105,7 +105,7 @@ def _headline(plan: Plan, paint: Paint) -> str:
     return f"{paint.bad(blocked)}, {made}" if blocked else made
 
 
-def _action(action: TableAction, plan: Plan, paint: Paint) -> Iterator[str]:
+def _action(action: TableAction, plan: PlanDocument, paint: Paint) -> Iterator[str]:
     yield f"{_sign(action, paint)} {paint.bold(action.table)}  {kind_of(action)}"
     yield from (f"    {line}" for line in place_lines(action))
     yield from _change_lines(action.changes, paint)
@@ -117,7 +117,7 @@ def _action(action: TableAction, plan: Plan, paint: Paint) -> Iterator[str]:
     yield f"    {steps_line(action)}"
 
 
-def _target(plan: Plan, paint: Paint) -> Iterator[str]:
+def _target(plan: PlanDocument, paint: Paint) -> Iterator[str]:
     yield f"{paint.warn('~')} {paint.bold(target_name(plan.intent.target))}  {target_kind(plan)}"
     for changes, tables in target_groups(plan):
         yield from _change_lines(changes, paint)
@@ -137,7 +137,7 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
         yield from _wrapped(line)
 
 
-def _due(plan: Plan, paint: Paint, carried: Carried, *, verbose: bool) -> Iterator[str]:
+def _due(plan: PlanDocument, paint: Paint, carried: Carried, *, verbose: bool) -> Iterator[str]:
     """What tables owe the policies that are applied to them, and what their sources have for them."""
     yield paint.bold("due")
     lines = due_lines(plan)
@@ -156,7 +156,7 @@ def _due(plan: Plan, paint: Paint, carried: Carried, *, verbose: bool) -> Iterat
         yield "    no table is applied"
 
 
-def _outlook(table: str, plan: Plan, paint: Paint, *, verbose: bool) -> Iterator[str]:
+def _outlook(table: str, plan: PlanDocument, paint: Paint, *, verbose: bool) -> Iterator[str]:
     outlook = (plan.evidence.outlooks or {})[table]
     for line in outlook_lines(outlook, changes=changes_layout(table, plan)):
         yield from _wrapped(line, indent=6)

@@ -13,11 +13,11 @@ from parquetry.cli.plan_github import render_github
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler.plan import Plan
+from parquetry.compiler.plan import PlanDocument
 from parquetry.project.folder import PROJECT_FILE
 
 
-def show_plan(plan: Plan, output: Output, *, saved: Path, max_bytes: int) -> None:
+def show_plan(plan: PlanDocument, output: Output, *, saved: Path, max_bytes: int) -> None:
     """Write the plan to stdout in the format that was asked for; ``max_bytes`` is for Markdown."""
     match output.format:
         case "markdown":

@@ -9,7 +9,7 @@ from typing import Any, Final, assert_never
 from parquetry import shell
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.changes import CODES, highest
-from parquetry.compiler.plan import Change, ChangeClass, Plan, Step, TableAction
+from parquetry.compiler.plan import Change, ChangeClass, PlanDocument, Step, TableAction
 from parquetry.compiler.plan_outlook import Debt, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.words import format_size
 from parquetry.printable import quoted
@@ -31,7 +31,7 @@ def classes_text(reach: ChangeClass, changes: Iterable[Change]) -> str:
     return " + ".join(sorted(map(str, classes), key=lambda name: -ChangeClass(name).rank))
 
 
-def blocked_text(plan: Plan) -> str:
+def blocked_text(plan: PlanDocument) -> str:
     """That the plan may not be applied, for its first line; empty where it may."""
     number = sum(not blocked.is_of_target for blocked in plan.intent.blocked)
     by = [f"target {plan.intent.target}"] if number < len(plan.intent.blocked) else []
@@ -39,18 +39,18 @@ def blocked_text(plan: Plan) -> str:
     return f"blocked by {' and '.join(by)}" if by else ""
 
 
-def shown_actions(plan: Plan) -> tuple[TableAction, ...]:
+def shown_actions(plan: PlanDocument) -> tuple[TableAction, ...]:
     """The actions that say something of their own: tables that only record the target's settings do not."""
     return tuple(action for action in plan.intent.actions if not action.is_of_target)
 
 
-def target_kind(plan: Plan) -> str:
+def target_kind(plan: PlanDocument) -> str:
     """The classes of the target's changes, such as ``executes + policy``."""
     changes = [entry.change for entry in plan.intent.target_changes]
     return classes_text(highest(changes), changes)
 
 
-def target_groups(plan: Plan) -> list[tuple[tuple[Change, ...], str]]:
+def target_groups(plan: PlanDocument) -> list[tuple[tuple[Change, ...], str]]:
     """The changed settings of the target, those of the same tables together, and which tables these are."""
     groups: dict[tuple[str, ...], list[Change]] = {}
     for entry in plan.intent.target_changes:
@@ -88,7 +88,7 @@ def steps_line(action: TableAction) -> str:
     return f"apply {', '.join(step_line(step) for step in action.steps)}"
 
 
-def sql_lines(action: TableAction, plan: Plan) -> list[str]:
+def sql_lines(action: TableAction, plan: PlanDocument) -> list[str]:
     """What of the table's SQL nothing before ``run`` can check, in at most one line."""
     paths = plan.evidence.unchecked_sql.get(action.table, ())
     return [f"only Spark checks functions and types, in run: {', '.join(paths)}"] if paths else []
@@ -131,7 +131,7 @@ def ingest_text(source: DueSource) -> str:
     return f"{head}: {count(source.files, 'file')}, {human_size(source.size_bytes)}{changed}"
 
 
-def due_lines(plan: Plan) -> list[tuple[str, str]]:
+def due_lines(plan: PlanDocument) -> list[tuple[str, str]]:
     """What the next run does, as table and text: the debt it pays, then a line for each source."""
     due, ingest = plan.evidence.due or {}, plan.evidence.ingest or {}
     lines = []
@@ -284,13 +284,13 @@ def creation_lines(action: TableAction) -> list[str]:
     ]
 
 
-def commit_text(plan: Plan) -> str:
+def commit_text(plan: PlanDocument) -> str:
     """The git commit in short, empty without one."""
     commit = plan.intent.git_commit
     return "" if commit is None else f"commit {commit[:_SHORT_COMMIT]}"
 
 
-def drift_line(plan: Plan) -> str:
+def drift_line(plan: PlanDocument) -> str:
     """What others changed, on one line; empty where nothing was seen."""
     places = [drift.path for drift in plan.evidence.drift]
     if not places:
@@ -299,7 +299,7 @@ def drift_line(plan: Plan) -> str:
     return f"drift: {', '.join(places[:_SHOWN])}{more}; `parquetry drift` says who and when"
 
 
-def summary(plan: Plan) -> str:
+def summary(plan: PlanDocument) -> str:
     """How many tables of each kind: ``1 blocked, 2 evolve + policy, 4 unchanged.`` is an example."""
     intent = plan.intent
     blocked = sum(not entry.is_of_target for entry in intent.blocked)

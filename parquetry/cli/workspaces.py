@@ -12,7 +12,7 @@ from parquetry.cli.options import SWITCH, UNTRUSTED, ProjectRequest
 from parquetry.errors import UsageError
 
 if TYPE_CHECKING:
-    from parquetry.compiler.plan import Plan
+    from parquetry.compiler.plan import PlanDocument
     from parquetry.compiler.workspace import Workspace
     from parquetry.runtime.job import TableOwner
     from parquetry.runtime.spec import TableSpec
@@ -152,7 +152,7 @@ def table_in_force(request: ProjectRequest, table: str, *, applied: bool) -> Nam
 
 def plan_for(
     request: ProjectRequest, *, due: bool, excluded: bool, untrusted: bool, base: str | None
-) -> Plan:
+) -> PlanDocument:
     """The plan of the request's project and tables, as of now.
 
     ``due`` adds what every table owes, ``excluded`` which files clustering would leave. ``untrusted`` is for

@@ -27,7 +27,7 @@ from parquetry.compiler.plan import (
     ChangeClass,
     Evidence,
     Intent,
-    Plan,
+    PlanDocument,
     PlanWarning,
     RecipeStep,
     Step,
@@ -536,7 +536,7 @@ def test_a_plan_that_is_empty_and_debt_that_is_not_leads_to_run():
     assert said.endswith("Next: parquetry run")
     paid = dataclasses.replace(DEBT, rewrite_bytes=0, expired_files=0)
     assert "Next" not in PlanView().text(plan(due={"orders": paid}), Paint(enabled=False))
-    assert isinstance(owing, Plan)
+    assert isinstance(owing, PlanDocument)
 
 
 def test_annotations_lead_from_the_checkout_to_a_project_below_it(tmp_path, monkeypatch):
