@@ -11,7 +11,7 @@ from typing import Final
 
 from parquetry.compiler.masking import personal_in_either
 from parquetry.compiler.observation import Observation
-from parquetry.compiler.plan_outlook import ExcludedFile, ExcludedFiles
+from parquetry.compiler.plan_outlook import ExcludedFiles, ExcludedPath
 from parquetry.runtime.clustering_due import due_by_statistics, trigger_of
 from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.personal_data import masked_path
@@ -41,7 +41,7 @@ def excluded_files(
         total=len(left),
         reasons=dict(sorted(Counter(str(excluded.reason) for excluded in left).items())),
         files=tuple(
-            ExcludedFile(
+            ExcludedPath(
                 path=masked_path(excluded.file.path, excluded.file.partition, shown_by),
                 reason=str(excluded.reason),
                 detail=excluded.words,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Final
 
-from parquetry.compiler.plan_outlook import Debt, QueryFigures, TableFigures
+from parquetry.compiler.plan_outlook import DueFigures, QueryFigures, TableFigures
 from parquetry.compiler.prediction import estimated_files
 from parquetry.runtime.clustering_forecast import GroupForecast
 from parquetry.runtime.clustering_queries import added_up
@@ -19,8 +19,7 @@ from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import MOST_FILES
 from parquetry.runtime.layout.clustering import debt as clustering_debt
-from parquetry.runtime.layout.clustering_model import Debt as ClusteringDebt
-from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup, rows_of
+from parquetry.runtime.layout.clustering_model import Debt, FileKey, PlannedGroup, rows_of
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.file_statistics import FileStatistics
@@ -86,17 +85,17 @@ def _debt(
     handle: TableHandle,
     view: FileSystemView,
     slices: Sequence[FileSlice],
-    clustering: ClusteringDebt,
+    clustering: Debt,
     spec: TableSpec,
     *,
     budget_bytes: int,
-) -> Debt:
+) -> DueFigures:
     small = [part.size_bytes for part in slices if is_small(part.size_bytes, spec.sizing)]
     expired = _expired(handle, view, spec.retention)
     rewritten = clustering.rewritten_bytes
     rate = pace(handle, view.timeline)
     most_groups = ClusteringSpec.of_extra(spec.extra, spec.sizing).plan.max_groups
-    return Debt(
+    return DueFigures(
         rewrite_bytes=rewritten,
         rewrite_files=clustering.files_before,
         files_after=len(slices) - clustering.files_before + clustering.files_after,
@@ -110,7 +109,7 @@ def _debt(
     )
 
 
-def _runs(owed: ClusteringDebt, *, budget_bytes: int, most_groups: int) -> int:
+def _runs(owed: Debt, *, budget_bytes: int, most_groups: int) -> int:
     """About how many runs pay the debt; none without a budget."""
     if not budget_bytes:
         return 0
@@ -129,11 +128,11 @@ def _clustering(
     spec: TableSpec,
     *,
     sample: _Sample | None,
-) -> ClusteringDebt:
+) -> Debt:
     """What clustering would rewrite; nothing where it is off."""
     policy = ClusteringSpec.of_extra(spec.extra, spec.sizing)
     if policy.trigger is Trigger.OFF:
-        return ClusteringDebt()
+        return Debt()
     situation = situation_of(handle, timeline, spec, policy)
     steps = further_steps(handle, policy)
     files = [clustering_file(part, statistics.get(part.path), steps) for part in slices]
@@ -143,7 +142,7 @@ def _clustering(
 def _queries(
     conditions: Mapping[str, str],
     statistics: Mapping[str, FileStatistics],
-    clustering: ClusteringDebt,
+    clustering: Debt,
     spec: TableSpec,
     sample: _Sample | None,
 ) -> tuple[QueryFigures, ...]:
@@ -229,7 +228,7 @@ def _expired(handle: TableHandle, view: FileSystemView, retention: RetentionPoli
 
 
 def _sizes_after(
-    slices: Sequence[FileSlice], clustering: ClusteringDebt, policy: ClusteringSpec, largest: int
+    slices: Sequence[FileSlice], clustering: Debt, policy: ClusteringSpec, largest: int
 ) -> list[int]:
     limits = SizeLimits.of(policy.plan, max_file_size_bytes=largest)
     rewritten = {file.path for group in clustering.groups for file in group.files}

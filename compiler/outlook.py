@@ -12,9 +12,8 @@ from collections.abc import Iterable
 
 from parquetry.compiler.masking import masked_choice, personal_in_either
 from parquetry.compiler.observation import Observation
-from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook, WaitingPlan
-from parquetry.runtime.clustering_due import Outlook as RunOutlook
-from parquetry.runtime.clustering_due import due_clustering, outlook, trigger_of
+from parquetry.compiler.plan_outlook import ForeseenQuery, RunForecast, WaitingPlan
+from parquetry.runtime.clustering_due import QueryForecasts, due_clustering, outlook, trigger_of
 from parquetry.runtime.clustering_forecast import QueryForecast, read_prediction
 from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample import IN_REVIEW
@@ -29,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @read_again
-def outlook_of(observation: Observation, declared: TableSpec, *, budget_bytes: int) -> Outlook | None:
+def outlook_of(observation: Observation, declared: TableSpec, *, budget_bytes: int) -> RunForecast | None:
     """Of the next run within the budget; None where nothing is applied, or clustering is off.
 
     Partitions are masked by what is applied and by what is ``declared``.
@@ -45,8 +44,8 @@ def outlook_of(observation: Observation, declared: TableSpec, *, budget_bytes: i
         # A strategy or a step that is not installed here: whoever runs it may have it.
         reason = masked_message(str(failure), shown_by, location=handle.store.uri)
         _LOG.warning("%s: nothing is foreseen of its clustering: %s", handle.store.uri, reason)
-        expected = RunOutlook(queries=(), hindsight=None)
-    return Outlook(
+        expected = QueryForecasts(queries=(), hindsight=None)
+    return RunForecast(
         files=due.debt.files_before,
         rewrite_bytes=due.debt.rewritten_bytes,
         queries=_queries(expected.queries),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from parquetry.compiler.plan_outlook import Debt, DueSource, ExcludedFiles, Outlook, TableFigures
+from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.runtime.codec import Brief
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.spec import TableSpec
@@ -205,8 +205,8 @@ class Evidence:
     created_ms: int
     tables: int
     figures: Mapping[str, TableFigures] = field(default_factory=dict)
-    due: Mapping[str, Debt] | None = None
-    outlooks: Mapping[str, Outlook] | None = None
+    due: Mapping[str, DueFigures] | None = None
+    outlooks: Mapping[str, RunForecast] | None = None
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
     excluded: Mapping[str, ExcludedFiles] | None = None
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from parquetry.compiler.drift import Drift
 from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import JobReference
-from parquetry.compiler.plan_outlook import Debt, DueSource, ExcludedFiles, Outlook, TableFigures
+from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.project.model import NO_SETTINGS, TargetSettings
 from parquetry.runtime.column_paths import ColumnPath
 from parquetry.runtime.former_columns import FormerColumn
@@ -114,8 +114,8 @@ class DueWork:
     None where that was not asked for. ``damage`` is why a table could not be measured.
     """
 
-    debts: Mapping[str, Debt]
-    outlooks: Mapping[str, Outlook]
+    debts: Mapping[str, DueFigures]
+    outlooks: Mapping[str, RunForecast]
     ingest: Mapping[str, tuple[DueSource, ...]]
     excluded: Mapping[str, ExcludedFiles] | None = None
     damage: Mapping[str, str] = field(default_factory=dict)

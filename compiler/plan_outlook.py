@@ -28,7 +28,7 @@ class WaitingPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class RunForecast:
     """What the next run rewrites of a table, and what that is good for.
 
     ``queries`` are of the ``files`` it rewrites, from a bounded sample of their rows; ``scopes`` are what
@@ -64,7 +64,7 @@ class QueryFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Debt:
+class DueFigures:
     """What the live files owe a policy.
 
     ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of at most
@@ -113,7 +113,7 @@ class DueSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExcludedFile:
+class ExcludedPath:
     """A file that clustering leaves as it is; ``detail`` says the reason in words."""
 
     path: str
@@ -127,7 +127,7 @@ class ExcludedFiles:
 
     total: int
     reasons: Mapping[str, int]
-    files: tuple[ExcludedFile, ...]
+    files: tuple[ExcludedPath, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,4 +146,4 @@ class TableFigures:
     sizes_before: tuple[int, ...] = ()
     sizes_after: tuple[int, ...] = ()
     queries: tuple[QueryFigures, ...] = ()
-    debt: Debt | None = None
+    debt: DueFigures | None = None

@@ -20,7 +20,7 @@ from parquetry.compiler.observation import Observation, admit, check_files, obse
 from parquetry.compiler.outlook import outlook_of
 from parquetry.compiler.plan import Change, ChangeClass, JobReference, PlanDocument, PlanOptions
 from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
-from parquetry.compiler.plan_outlook import Debt
+from parquetry.compiler.plan_outlook import DueFigures
 from parquetry.compiler.planner import make_plan
 from parquetry.compiler.squashed import is_declared_since
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
@@ -225,7 +225,7 @@ def _shown(error: CorruptTableError, observation: Observation, declared: TableSp
     return masked_message(str(error), shown_by, location=observation.handle.store.uri)
 
 
-def _debt(observation: Observation, budget_bytes: int) -> Debt | None:
+def _debt(observation: Observation, budget_bytes: int) -> DueFigures | None:
     """What the table owes the policy that is applied to it."""
     spec = observation.spec
     if spec is None:

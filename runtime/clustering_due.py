@@ -70,7 +70,7 @@ def is_due(table: TableHandle, *, budget_bytes: int | None = None, timing: Timin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class QueryForecasts:
     """What a run would be good for, by declared query, on the files that it would rewrite.
 
     ``hindsight`` is how good such predictions were before, None when none was made.
@@ -80,13 +80,13 @@ class Outlook:
     hindsight: Hindsight | None
 
 
-def outlook(table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None) -> Outlook:
+def outlook(table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None) -> QueryForecasts:
     """What is foreseen of a run, of as many groups as a sample within the ``limits`` suffices for."""
     if not table.effective_spec(table.timeline()).extra.get("queries"):
-        return Outlook(queries=(), hindsight=None)
+        return QueryForecasts(queries=(), hindsight=None)
     foreseen = foresee_groups(table, due.debt.groups, known=due.foreseen, limits=limits)
     found = added_up(query for forecast in foreseen.values() for query in forecast.queries)
-    return Outlook(
+    return QueryForecasts(
         queries=found,
         hindsight=hindsight(past_clusterings(table, table.timeline())) if found else None,
     )

@@ -10,7 +10,7 @@ from parquetry.cli.measured_view import foreseen_json, foreseen_lines, measured_
 from parquetry.cli.output import Paint
 from parquetry.cli.scope_choice_view import scope_lines, scopes_json
 from parquetry.cli.views import count, human_size
-from parquetry.runtime.clustering_due import DueClustering, Outlook, ScheduledClustering
+from parquetry.runtime.clustering_due import DueClustering, QueryForecasts, ScheduledClustering
 from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
 from parquetry.runtime.layout.clustering_model import ClusteringFile, ExcludedFile, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringScope
@@ -88,7 +88,7 @@ class DueClusteringView:
     Without ``verbose`` the latter are counted by reason. ``spec`` says which partitions are masked.
     """
 
-    def __init__(self, outlook: Outlook, *, spec: TableSpec | None, verbose: bool) -> None:
+    def __init__(self, outlook: QueryForecasts, *, spec: TableSpec | None, verbose: bool) -> None:
         self._outlook = outlook
         self._spec = spec
         self._verbose = verbose

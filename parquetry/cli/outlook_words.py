@@ -10,7 +10,7 @@ from parquetry.cli.plan_words import due_lines, excluded_lines
 from parquetry.cli.scope_choice_view import scope_sentences
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.plan import PlanDocument
-from parquetry.compiler.plan_outlook import ForeseenQuery, Outlook
+from parquetry.compiler.plan_outlook import ForeseenQuery, RunForecast
 
 
 def changes_layout(table: str, plan: PlanDocument) -> bool:
@@ -19,7 +19,7 @@ def changes_layout(table: str, plan: PlanDocument) -> bool:
     return figures is not None and bool(figures.queries)
 
 
-def outlook_lines(outlook: Outlook, *, changes: bool = False) -> list[str]:
+def outlook_lines(outlook: RunForecast, *, changes: bool = False) -> list[str]:
     """What queries read now and are expected to, of the files of the next run and of plans that wait.
 
     With ``changes`` it is said that they are of what is applied. The last line is how good such

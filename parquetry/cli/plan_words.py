@@ -10,7 +10,7 @@ from parquetry import shell
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.changes import CODES, highest
 from parquetry.compiler.plan import Change, ChangeClass, PlanDocument, Step, TableAction
-from parquetry.compiler.plan_outlook import Debt, DueSource, ExcludedFiles, TableFigures
+from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.words import format_size
 from parquetry.printable import quoted
 
@@ -105,7 +105,7 @@ def value_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def debt_text(debt: Debt) -> str:
+def debt_text(debt: DueFigures) -> str:
     """What a table owes, such as ``2.1 GB to rewrite, about 3 runs at 1GiB``, or ``none``."""
     parts = []
     if debt.rewrite_bytes:
@@ -151,13 +151,13 @@ def excluded_lines(table: str, excluded: ExcludedFiles) -> list[str]:
     return lines
 
 
-def _waiting(debt: Debt) -> str:
+def _waiting(debt: DueFigures) -> str:
     if not debt.small_files:
         return ""
     return f"; {count(debt.small_files, 'small file')} ({human_size(debt.small_bytes)}) for the next writes"
 
 
-def cost_text(action: TableAction, debt: Debt | None) -> str:
+def cost_text(action: TableAction, debt: DueFigures | None) -> str:
     """What applying moves now, and what is owed afterwards."""
     owed = "" if debt is None else f"; debt {debt_text(debt)}"
     if Step.REWRITE not in action.steps:

@@ -14,7 +14,7 @@ from parquetry.cli.plan_view import PlanView
 from parquetry.compiler import excluded
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.plan_codec import decode, encode
-from parquetry.compiler.plan_outlook import ExcludedFile, ExcludedFiles
+from parquetry.compiler.plan_outlook import ExcludedFiles, ExcludedPath
 from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.storage import open_store
 from tests.support.project_folder import EVENTS, ProjectFolder
@@ -127,7 +127,7 @@ def test_of_many_files_the_first_are_named_and_the_rest_counted(folder, monkeypa
     found = plan.evidence.excluded["events"]
     assert (found.total, len(found.files)) == (3, 2)
     assert "and 1 file more; `parquetry service cluster events --plan-only -v`" in shown(plan)
-    file = ExcludedFile(
+    file = ExcludedPath(
         path=f"p=Rome/{'f' * 60}.parquet", reason="healthy", detail="of good size and in order"
     )
     many = ExcludedFiles(total=100_000, reasons={"healthy": 100_000}, files=(file,) * 100)

@@ -35,11 +35,11 @@ from parquetry.compiler.plan import (
 )
 from parquetry.compiler.plan_codec import decode, encode, plan_of
 from parquetry.compiler.plan_outlook import (
-    Debt,
-    ExcludedFile,
+    DueFigures,
     ExcludedFiles,
-    Outlook,
+    ExcludedPath,
     QueryFigures,
+    RunForecast,
     TableFigures,
 )
 from parquetry.compiler.planning import plan_workspace
@@ -55,7 +55,7 @@ from tests.support.project_folder import ProjectFolder, columns_with
 
 SPEC = TableSpec(name="t", columns=(Column(name="a", type="int"),), record_key=("a",))
 EXISTS = Requirements(exists=True)
-DEBT = Debt(
+DEBT = DueFigures(
     rewrite_bytes=3 * 2**30,
     rewrite_files=24,
     files_after=6,
@@ -248,7 +248,7 @@ EVERY_CLASS = plan(
     figures={"kept": FIGURES},
     due={"kept": DEBT},
     outlooks={
-        "kept": Outlook(
+        "kept": RunForecast(
             files=6,
             scopes=(
                 ScopeChoice(
@@ -279,7 +279,7 @@ EVERY_CLASS = plan(
         "kept": ExcludedFiles(
             total=2,
             reasons={"full": 2},
-            files=(ExcludedFile(path="p=1/f", reason="full", detail="large enough"),),
+            files=(ExcludedPath(path="p=1/f", reason="full", detail="large enough"),),
         )
     },
     drift=(change("kept.columns.b", None, None, live="string"),),
@@ -326,7 +326,9 @@ def test_reasons_for_a_scope_hang_below_their_beginning(monkeypatch):
 
 def test_more_partitions_than_a_few_are_shown_where_more_is_asked_for():
     (choice,) = EVERY_CLASS.evidence.outlooks["kept"].scopes
-    many = Outlook(scopes=tuple(dataclasses.replace(choice, partition=f"p={number}") for number in range(5)))
+    many = RunForecast(
+        scopes=tuple(dataclasses.replace(choice, partition=f"p={number}") for number in range(5))
+    )
     made = plan(due={"kept": DEBT}, outlooks={"kept": many})
     short, long = (PlanView(verbose=more).text(made, Paint(enabled=False)) for more in (False, True))
     assert "p=3" not in short
