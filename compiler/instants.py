@@ -11,7 +11,6 @@ from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.intents import INSERTED_KEYS
 from parquetry.runtime.personal_data import has_masked_partitions, masked_partition, pii_columns
-from parquetry.runtime.quoting import MASK
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
@@ -26,6 +25,7 @@ from parquetry.runtime.timeline.instant import (
 )
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.write_plan import DECISIONS_KEY
+from parquetry.secret_names import MASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from typing import Any, Final
 from parquetry.project.explanation import Explanation
 from parquetry.runtime.layout.clustering_model import ScopeChoice
 from parquetry.runtime.personal_data import masked_partition, pii_columns
-from parquetry.runtime.quoting import MASK
 from parquetry.runtime.spec import Source, TableSpec
+from parquetry.secret_names import MASK
 
 _LITERAL: Final = f"'{MASK}'"
 _ADJACENT = re.compile(rf"(?:{re.escape(_LITERAL)})+")

@@ -29,10 +29,10 @@ from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.former_columns import former_columns
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.personal_data import masked_message, pii_columns
-from parquetry.runtime.quoting import MASK
 from parquetry.runtime.source_paths import join_base
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore
+from parquetry.secret_names import MASK
 
 
 def plan_workspace(

@@ -22,13 +22,14 @@ from parquetry.compiler.secrets import revealed, templates
 from parquetry.project import ResolvedProject
 from parquetry.project.diagnostics import errors
 from parquetry.project.folder import PROJECT_FILE
-from parquetry.project.interpolate import MASK, DeclaredVariables
+from parquetry.project.interpolate import DeclaredVariables
 from parquetry.project.locations import LocationProblem, absolute, contains, normalised
 from parquetry.runtime.clustering_strategies import BUILT_IN as EXECUTION_STRATEGIES
 from parquetry.runtime.layout.clustering_policy import STITCH
 from parquetry.runtime.layout.plan_strategies import BUILT_IN as PLAN_STRATEGIES
 from parquetry.runtime.source_files import split_pattern
 from parquetry.runtime.spec import Source, TableSpec
+from parquetry.secret_names import MASK
 
 _DEFAULTS: Final = ("refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master")
 _SPELLED: Final = ("refs/heads/{}", "refs/tags/{}", "refs/remotes/{}")

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from parquetry.project.checks_columns import DELETE_FLAG
 from parquetry.project.column_types import may_have_fields
 from parquetry.project.diagnostics import did_you_mean, some
-from parquetry.project.interpolate import MASK
 from parquetry.project.model import Operation, Source
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql_guard import check_expression, check_select
 from parquetry.project.sql_tokens import SqlProblem, Token
+from parquetry.secret_names import MASK
 
 _WITHOUT_KEY = (Operation.INSERT, Operation.BULK_INSERT)
 _META_COLUMNS = frozenset(

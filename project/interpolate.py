@@ -29,9 +29,8 @@ from parquetry.project.template_syntax import (
     parsed,
     reads_warehouse,
 )
-from parquetry.secret_names import SECRET_PREFIX, is_secret_name
+from parquetry.secret_names import MASK, SECRET_PREFIX, is_secret_name
 
-MASK = "***"
 _TYPES = "look at the types of what it reads"
 _OWN = re.compile(r"PARQUETRY_(?!.*KEY)", re.DOTALL)
 """Keys are not among them: records are signed, and files encrypted, by keys of any name."""

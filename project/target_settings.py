@@ -10,15 +10,12 @@ from typing import Any, Final
 
 from parquetry.project.document import Node
 from parquetry.project.document import Path as DocumentPath
-from parquetry.project.interpolate import MASK
 from parquetry.project.model import AllowedSetting, Launcher, Layer, Origin, TargetSetting, TargetSettings
 from parquetry.project.spec_file import SpecFile, masked
 from parquetry.project.template_syntax import calls, is_template, parsed
+from parquetry.secret_names import MASK, holds_secret_alone, masked_secret, without_assigned_secrets
 
 _CONF: Final = "spark.conf."
-_PASSWORD: Final = r"(?:secret|passwd|password|token|(?:secret|private)[._-]?key|pass[._-]?phrase)"  # noqa: S105 - names, none of them
-_IS_PASSWORD: Final = re.compile(rf"{_PASSWORD}\Z", re.IGNORECASE)
-_GIVES_PASSWORD: Final = re.compile(rf"({_PASSWORD}=)[^\s,;]+", re.IGNORECASE)
 _PASSWORD_OF_URI: Final = re.compile(r"(://[^/:@?#\s]+):[^@/?#\s]+@")
 
 
@@ -135,11 +132,12 @@ def _without_passwords(value: Any, path: str) -> Any:
         return [_without_passwords(item, path) for item in value]
     if is_template(value):
         return value
-    if value is not None and not isinstance(value, bool) and _IS_PASSWORD.search(path):
-        return MASK
+    name = path.removeprefix(_CONF) if path.startswith(_CONF) else path.rpartition(".")[2].strip('"')
+    if value is not None and not isinstance(value, bool) and holds_secret_alone(name):
+        return masked_secret(name, value)
     if not isinstance(value, str):
         return value
-    return _GIVES_PASSWORD.sub(rf"\g<1>{MASK}", _PASSWORD_OF_URI.sub(rf"\1:{MASK}@", value))
+    return without_assigned_secrets(_PASSWORD_OF_URI.sub(rf"\1:{MASK}@", value))
 
 
 def _node(root: Node, place: DocumentPath) -> Node | None:

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.quoting import CONDITION, MASK, with_quotes, without_quotes
+from parquetry.runtime.quoting import CONDITION, with_quotes, without_quotes
 from parquetry.runtime.spec import Column, TableSpec
+from parquetry.secret_names import MASK
 
 _QUOTED: Final = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
 _PARTITION: Final = re.compile(rf"(?<=\bpartition )(?:{_QUOTED})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MASK: Final = "***"
+from parquetry.secret_names import MASK
 
 CONDITION: Final = re.compile(r"\[[A-Z][A-Z0-9_.]{2,120}\](?= )")
 """The class of an error of Spark, which no row can be, at the beginning of its message."""

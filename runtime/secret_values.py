@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from parquetry.runtime.quoting import MASK
-from parquetry.secret_names import SECRET_PREFIX, is_secret_name
+from parquetry.secret_names import MASK, SECRET_PREFIX, is_secret_name
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """An environment variable in the text of a reference."""

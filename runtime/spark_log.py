@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.runtime.quoting import CONDITION, MASK
+from parquetry.runtime.quoting import CONDITION
 from parquetry.runtime.secret_values import without_secrets
+from parquetry.secret_names import MASK
 
 NAME = "spark.log"
 

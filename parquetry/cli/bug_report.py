@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from parquetry import shell
-from parquetry.runtime.quoting import MASK
 from parquetry.runtime.secret_values import without_secrets
+from parquetry.secret_names import MASK
 from parquetry.version import VERSION
 
 _LONGEST_LINE = 5_000

@@ -10,8 +10,8 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import count
 from parquetry.runtime.accepted_loss import LostRows
 from parquetry.runtime.personal_data import masked_partition, masked_path, pii_columns
-from parquetry.runtime.quoting import MASK
 from parquetry.runtime.spec import TableSpec
+from parquetry.secret_names import MASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

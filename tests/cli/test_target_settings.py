@@ -361,6 +361,46 @@ def test_records_hold_no_secret(folder):
     assert "storage.secret: *** -> ***" in differing.output
 
 
+@pytest.mark.parametrize(
+    ("section", "option", "shown"),
+    [
+        (
+            "storage",
+            {"connection_string": "AccountName=lake;AccountKey=hidden=="},
+            "AccountName=lake;AccountKey=***",
+        ),
+        ("storage", {"account_key": "hidden"}, "***"),
+        ("storage", {"client_kwargs": {"sas_token": "hidden"}}, "***"),
+        ("spark", {"conf": {"spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net": "hidden"}}, "***"),
+        (
+            "spark",
+            {"submit_args": ["--conf", "spark.hadoop.fs.s3a.access.key=hidden"]},
+            "spark.hadoop.fs.s3a.access.key=***",
+        ),
+    ],
+    ids=["connection string", "account key", "below", "property", "argument"],
+)
+def test_a_secret_that_is_written_out_is_in_no_plan_and_no_difference(folder, section, option, shown):
+    target(folder, **{section: option})
+    plan = folder.root / "plan.json"
+    planned = parq(folder, "plan", "--out", str(plan))
+    differing = parq(folder, "diff", "--base", "HEAD", "--detailed-exitcode")
+    assert shown in planned.output
+    assert shown in differing.output
+    told = planned.output + differing.output
+    for shape in ("text", "json", "markdown", "html", "github"):
+        told += parq(folder, "plan", "--format", shape).output
+        if plan.exists():
+            told += CliRunner().invoke(command_line, ["show", str(plan), "--format", shape]).output
+    assert "hidden" not in told + (plan.read_text() if plan.exists() else "")
+    # That it changed is seen between revisions.
+    commit(folder)
+    target(folder, **json.loads(json.dumps({section: option}).replace("hidden", "another")))
+    changed = parq(folder, "diff", "--base", "HEAD", "--detailed-exitcode")
+    assert changed.exit_code == 3
+    assert "another" not in changed.output
+
+
 def test_a_difference_shows_every_target(folder):
     prod = {"warehouse": "./prod"}
     folder.project(targets=PROJECT["targets"] | {"prod": prod})

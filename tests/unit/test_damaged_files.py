@@ -17,7 +17,6 @@ from parquetry.runtime.accepted_loss import ACCEPTED_KEY, accept_loss, lost_rows
 from parquetry.runtime.damaged_files import check_read, damaged_files
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.partition_deletion import delete_partitions
-from parquetry.runtime.quoting import MASK
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec import RetentionPolicy
@@ -25,6 +24,7 @@ from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackPlan
+from parquetry.secret_names import MASK
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows

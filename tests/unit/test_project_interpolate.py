@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from parquetry.project.interpolate import (
-    MASK,
     DeclaredVariables,
     Secret,
     Site,
@@ -14,6 +13,7 @@ from parquetry.project.interpolate import (
     render,
 )
 from parquetry.project.template_syntax import TemplateProblem
+from parquetry.secret_names import MASK
 
 DECLARED = DeclaredVariables(names=frozenset({"HOME", "NONE", "BUCKET", "N"}))
 SCOPE = TemplateScope(

@@ -13,8 +13,9 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.errors import SparkStartError
 from parquetry.runtime.main import execute
-from parquetry.runtime.secret_values import is_secret_name, secret_options, secrets_of, without_secrets
+from parquetry.runtime.secret_values import secret_options, secrets_of, without_secrets
 from parquetry.runtime.storage_s3_errors import failure
+from parquetry.secret_names import holds_secret_alone, is_secret_name, masked_secret
 from tests.support.project_folder import ProjectFolder
 
 
@@ -46,6 +47,51 @@ def test_values_are_masked_whole_and_those_that_are_too_short_to_be_told_from_wo
 )
 def test_names_say_what_is_secret(name, is_secret):
     assert is_secret_name(name) is is_secret
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("password", True),
+        ("account_key", True),
+        ("connection_string", True),
+        ("sas_token", True),
+        ("key", True),
+        ("spark.ssl.keyPassword", True),
+        ("spark.hadoop.fs.s3a.access.key", True),
+        ("spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net", True),
+        # Classes and addresses: a change of them has to be seen.
+        ("spark.hadoop.fs.s3a.delegation.token.binding", False),
+        ("spark.hadoop.fs.azure.account.keyprovider.lake.dfs.core.windows.net", False),
+        ("spark.hadoop.fs.azure.sas.token.provider.type.lake.dfs.core.windows.net", False),
+        ("spark.hadoop.fs.azure.account.oauth2.refresh.token.endpoint.lake.dfs.core.windows.net", False),
+        ("token_url", False),
+    ],
+)
+def test_a_value_is_masked_where_changes_are_shown_if_it_is_a_secret_as_a_whole(name, is_secret):
+    assert holds_secret_alone(name) is is_secret
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (
+            "DefaultEndpointsProtocol=https;AccountName=lake;AccountKey=a/b+c==;EndpointSuffix=core.windows.net",
+            "DefaultEndpointsProtocol=https;AccountName=lake;AccountKey=***;EndpointSuffix=core.windows.net",
+        ),
+        (
+            "BlobEndpoint=http://x:10000/a;SharedAccessSignature=sv=1&sig=2",
+            "BlobEndpoint=http://x:10000/a;SharedAccessSignature=***",
+        ),
+        ("BlobEndpoint=http://x/a?sig=2;", "BlobEndpoint=***;"),
+        ("postgresql://me:hidden@host/x?a=b", "***"),
+        ("host=x password=hidden", "host=***"),
+        ("hidden", "***"),
+    ],
+)
+def test_of_a_connection_string_the_addresses_are_shown(written, shown):
+    assert masked_secret("connection_string", written) == shown
+    assert masked_secret("account_key", written) == "***"
 
 
 @pytest.mark.parametrize(
