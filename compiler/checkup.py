@@ -26,6 +26,7 @@ from parquetry.runtime.errors import CorruptTableError, LockHeldError, Unsupport
 from parquetry.runtime.java import find_java
 from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.property_warnings import property_warnings
+from parquetry.runtime.sidecars import probe_path
 from parquetry.runtime.storage import open_store, probe_put_if_absent
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, Timezone
@@ -127,7 +128,7 @@ def _probe(workspace: Workspace) -> str:
     warehouse = workspace.project.target.warehouse.rstrip("/")
     store = open_store(f"{warehouse}/{_PROBE_FOLDER}", workspace.storage)
     try:
-        probe_put_if_absent(store)
+        probe_put_if_absent(store, probe_path())
     finally:
         open_store(warehouse, workspace.storage).delete_folder(_PROBE_FOLDER)
     return f"{warehouse} can be written and honours conditional puts"

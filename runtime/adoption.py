@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from parquetry.runtime.admission import check_writable
 from parquetry.runtime.applied import (
-    IDENTITY_PATH,
     NO_PROJECT,
     AppliedRef,
     TableIdentity,
@@ -27,7 +26,7 @@ from parquetry.runtime.job import TableOwner
 from parquetry.runtime.key_encoding import sampled_row
 from parquetry.runtime.key_management import secret_of
 from parquetry.runtime.partition_path import KeyRules, partition_path
-from parquetry.runtime.sidecars import SIDECAR_FOLDER
+from parquetry.runtime.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from parquetry.runtime.signing import Signed
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome

@@ -23,15 +23,12 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.git_commit import commit_named
 from parquetry.runtime.job import TableOwner, rules_digest
-from parquetry.runtime.sidecars import SIDECAR_FOLDER
+from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from parquetry.runtime.signing import RecordSignature, check_signed, payload_of, signature_of
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.target_settings import Settings
 from parquetry.version import VERSION
-
-IDENTITY_PATH: Final = f"{SIDECAR_FOLDER}/table.json"
-APPLIED_FOLDER: Final = f"{SIDECAR_FOLDER}/applied"
 
 NO_PROJECT: Final = "python"
 """The owner of a table that was created from Python without naming a project."""

@@ -24,6 +24,7 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.owner import Owner
+from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.storage_errors import FAILURES
 from parquetry.runtime.timeline.instant import Timezone, next_instant, parse_instant_ms
@@ -31,7 +32,6 @@ from parquetry.runtime.timing import Timing
 
 _LOG = logging.getLogger(__name__)
 
-CLAIMS_FOLDER: Final = ".hoodie/.parquetry/instants"
 HEARTBEAT_FOLDER: Final = ".hoodie/.heartbeat"
 
 
@@ -69,11 +69,6 @@ class Claim:
             raise CorruptTableError(
                 f"{place} is no claim of a writer ({error!r}); remove the file if no parquetry writes here"
             ) from error
-
-
-def claim_path(instant: str) -> str:
-    """Where the claim on an instant is kept."""
-    return f"{CLAIMS_FOLDER}/{instant}"
 
 
 def heartbeat_path(instant: str) -> str:

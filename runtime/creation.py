@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from parquetry.runtime.applied import IDENTITY_PATH, TableIdentity, check_faults, read_identity
+from parquetry.runtime.applied import TableIdentity, check_faults, read_identity
 from parquetry.runtime.avro_schema import table_avro_schema
 from parquetry.runtime.column_rules import check_columns, check_new_columns
 from parquetry.runtime.column_types import Struct, parse_type
@@ -34,6 +34,7 @@ from parquetry.runtime.properties import (
     read_table_properties,
     table_checksum,
 )
+from parquetry.runtime.sidecars import IDENTITY_PATH, probe_path
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.storage import ObjectStore, PutOutcome, probe_put_if_absent
 from parquetry.runtime.table_config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
@@ -79,7 +80,7 @@ def begin_creation(store: ObjectStore, spec: TableSpec, *, project: str, now_ms:
             if identity is None:
                 raise
     if identity is None:
-        probe_put_if_absent(store)
+        probe_put_if_absent(store, probe_path())
         identity = TableIdentity(
             table_id=str(uuid.uuid4()),
             project=project,

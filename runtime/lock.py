@@ -20,6 +20,7 @@ from parquetry.runtime.claims import Session, seconds_since_beat
 from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.owner import Owner
+from parquetry.runtime.sidecars import BREAKING_FOLDER
 from parquetry.runtime.storage import ObjectStore, PutOutcome
 from parquetry.runtime.storage_errors import FAILURES, tidying
 from parquetry.runtime.timing import Timing
@@ -28,7 +29,6 @@ _LOG = logging.getLogger(__name__)
 
 DEFAULT_LOCK_PATH: Final = ".hoodie/.aux/lock"
 LOCK_PATH_PROPERTY: Final = "parquetry.lock.path"
-BREAKING_FOLDER: Final = ".hoodie/.parquetry/breaking"
 
 _ATTEMPTS_TO_RELEASE: Final = 3
 

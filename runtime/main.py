@@ -27,7 +27,7 @@ from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.secret_values import without_secrets
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
-from parquetry.runtime.services.sweeping import REPORTS_FOLDER
+from parquetry.runtime.sidecars import REPORTS_FOLDER
 from parquetry.runtime.spark_log import ANYTHING, LogRules
 from parquetry.runtime.spec import Source
 from parquetry.runtime.storage import ObjectStore, open_store

@@ -13,19 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry import shell
-from parquetry.runtime.claims import (
-    Claim,
-    Session,
-    claim_path,
-    heartbeat_path,
-    is_alive,
-    read_claim,
-)
+from parquetry.runtime.claims import Claim, Session, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore
 from parquetry.runtime.services.undo import finish_rollback, roll_back
-from parquetry.runtime.sidecars import sample_path
+from parquetry.runtime.sidecars import claim_path, sample_path
 from parquetry.runtime.table import TableHandle, check_writable
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline

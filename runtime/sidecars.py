@@ -7,6 +7,7 @@ So no name here ends like a data file. Statistics, samples and folded ledgers we
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -15,8 +16,25 @@ from parquetry.runtime.parallel import for_each
 from parquetry.runtime.storage_model import ObjectStore
 
 SIDECAR_FOLDER: Final = ".hoodie/.parquetry"
+IDENTITY_PATH: Final = f"{SIDECAR_FOLDER}/table.json"
+APPLIED_FOLDER: Final = f"{SIDECAR_FOLDER}/applied"
 STATISTICS_FOLDER: Final = f"{SIDECAR_FOLDER}/stats"
 LEDGER_FOLDER: Final = f"{SIDECAR_FOLDER}/sources"
+CLAIMS_FOLDER: Final = f"{SIDECAR_FOLDER}/instants"
+BREAKING_FOLDER: Final = f"{SIDECAR_FOLDER}/breaking"
+PROBE_PREFIX: Final = f"{SIDECAR_FOLDER}/probe-"
+STAGE_FOLDER: Final = f"{SIDECAR_FOLDER}/stage"
+REPORTS_FOLDER: Final = f"{SIDECAR_FOLDER}/reports"
+"""Where jobs leave their results for launchers, which take them away as soon as the job has ended."""
+
+CLEAN_PROGRESS_PATH: Final = f"{SIDECAR_FOLDER}/cleaned.json"
+CLUSTERING_LOOK_PATH: Final = f"{SIDECAR_FOLDER}/clustering_look.json"
+GIVEN_UP_FOLDER: Final = f"{SIDECAR_FOLDER}/given_up"
+"""A file for each clustering, named by its instant; it stays as long as the instant is on the timeline."""
+
+LOST_FOLDER: Final = f"{SIDECAR_FOLDER}/lost"
+"""A file for each round, named by its instant; it goes when the active timeline begins behind it."""
+
 FOLDED: Final = ".folded"
 """How the name of a ledger file ends that many entries were folded into."""
 
@@ -35,9 +53,19 @@ def sample_path(instant: str) -> str:
     return f"{STATISTICS_FOLDER}/{instant}{_SAMPLE}"
 
 
+def claim_path(instant: str) -> str:
+    """Where the claim on an instant is kept."""
+    return f"{CLAIMS_FOLDER}/{instant}"
+
+
 def decisions_path(instant: str) -> str:
     """Why each file of the commit got its rows, where that is too much for the commit itself."""
     return f"{STATISTICS_FOLDER}/{instant}.decisions.json"
+
+
+def probe_path() -> str:
+    """A fresh name for an object by which the store is tried out."""
+    return f"{PROBE_PREFIX}{uuid.uuid4().hex}"
 
 
 def is_statistics(path: str) -> bool:

@@ -6,14 +6,13 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.storage_local import LocalStore
 from parquetry.runtime.storage_model import ObjectInfo, ObjectStore, PutOutcome
 
 __all__ = [
-    "PROBE_PREFIX",
     "LocalStore",
     "ObjectInfo",
     "ObjectStore",
@@ -22,7 +21,6 @@ __all__ = [
     "probe_put_if_absent",
 ]
 
-PROBE_PREFIX: Final = ".hoodie/.parquetry/probe-"
 
 _SCHEME = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>.*)$", re.DOTALL)
 
@@ -62,12 +60,12 @@ def _local_path(text: str, rest: str) -> str:
     return path
 
 
-def probe_put_if_absent(store: ObjectStore) -> None:
+def probe_put_if_absent(store: ObjectStore, path: str) -> None:
     """Return when a second conditional put of one object loses; else raise StorageError.
 
+    ``path`` is one where there is no object; afterwards there is none again.
     Without that two writers could both believe to have committed.
     """
-    path = f"{PROBE_PREFIX}{uuid.uuid4().hex}"
     # A store that cannot be reached tells a look so in seconds; a put is repeated for minutes.
     store.stat(path)
     nonces = [uuid.uuid4().hex, uuid.uuid4().hex]

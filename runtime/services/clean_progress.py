@@ -14,11 +14,11 @@ from typing import Final
 from parquetry.runtime.codec import from_json_value, parsed_json
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.services.retention import KEEP_LATEST_FILE_VERSIONS, Horizon
+from parquetry.runtime.sidecars import CLEAN_PROGRESS_PATH
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.timeline import Timeline
 
-PROGRESS_PATH: Final = ".hoodie/.parquetry/cleaned.json"
 SAVEPOINTS_KEY: Final = "savepointed_timestamps"
 BARRIER_KEY: Final = "parquetry.held_back_since"
 
@@ -55,7 +55,7 @@ def read_progress(timeline: Timeline) -> CleanProgress | None:
 
 def note_progress(store: ObjectStore, progress: CleanProgress) -> None:
     """Note that everything that these limits let expire is gone."""
-    store.put(PROGRESS_PATH, json.dumps(asdict(progress)).encode())
+    store.put(CLEAN_PROGRESS_PATH, json.dumps(asdict(progress)).encode())
 
 
 def partitions_to_look_at(
@@ -84,7 +84,9 @@ def partitions_to_look_at(
 
 def _noted(store: ObjectStore) -> CleanProgress | None:
     try:
-        return from_json_value(CleanProgress, parsed_json(store.read(PROGRESS_PATH)), place=PROGRESS_PATH)
+        return from_json_value(
+            CleanProgress, parsed_json(store.read(CLEAN_PROGRESS_PATH)), place=CLEAN_PROGRESS_PATH
+        )
     except (NotFoundError, ValueError, InvalidDataError):
         return None
 

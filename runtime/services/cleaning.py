@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from parquetry.runtime.base_file_name import relative_path
-from parquetry.runtime.claims import claim_path
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.services.clean_progress import BARRIER_KEY, SAVEPOINTS_KEY
 from parquetry.runtime.services.retention import Horizon, expired, horizon, is_by_number
+from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle

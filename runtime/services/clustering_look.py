@@ -6,27 +6,25 @@ Without it every write behind the first due one would look again: lists all part
 from __future__ import annotations
 
 import json
-from typing import Final
 
 from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.sidecars import CLUSTERING_LOOK_PATH
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.timeline import Timeline
-
-LOOK_PATH: Final = ".hoodie/.parquetry/clustering_look.json"
 
 
 def note_look(table: TableHandle) -> None:
     """Record that by the writes there are, and by what is applied, there was nothing to be done."""
     writes = table.timeline().completed_writes
     known = {"instant": writes[-1].time if writes else "", "applied": _applied(table)}
-    table.store.put(LOOK_PATH, json.dumps(known).encode())
+    table.store.put(CLUSTERING_LOOK_PATH, json.dumps(known).encode())
 
 
 def commits_since_look(table: TableHandle, timeline: Timeline) -> int | None:
     """How many writes were completed since; None when nobody looked by what is applied now."""
     try:
-        known = parsed_json(table.store.read(LOOK_PATH))
+        known = parsed_json(table.store.read(CLUSTERING_LOOK_PATH))
         if known["applied"] != _applied(table):
             return None
         instant = str(known["instant"])

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering_model import FileKey
+from parquetry.runtime.sidecars import LOST_FOLDER
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.timeline import Timeline
-
-LOST_FOLDER: Final = ".hoodie/.parquetry/lost"
-"""A file for each round, named by its instant; it goes when the active timeline begins behind it."""
 
 
 def note_lost(timeline: Timeline, instant: str, groups: Iterable[FileKey]) -> None:

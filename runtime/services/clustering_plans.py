@@ -12,15 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from parquetry import shell
-from parquetry.runtime.claims import (
-    Claim,
-    Heartbeat,
-    Session,
-    claim_path,
-    is_alive,
-    open_session,
-    read_claim,
-)
+from parquetry.runtime.claims import Claim, Heartbeat, Session, is_alive, open_session, read_claim
 from parquetry.runtime.clustering_forecast import GroupForecast, QueryForecast
 from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_scope_choice import Foreseen
@@ -39,7 +31,7 @@ from parquetry.runtime.services.clustering_survey import (
     reserved_groups,
 )
 from parquetry.runtime.services.locking import table_lock
-from parquetry.runtime.sidecars import sample_path
+from parquetry.runtime.sidecars import claim_path, sample_path
 from parquetry.runtime.storage import PutOutcome
 from parquetry.runtime.storage_errors import tidying
 from parquetry.runtime.table import TableHandle, check_writable

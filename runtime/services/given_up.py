@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final
 
 from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.sidecars import SIDECAR_FOLDER
+from parquetry.runtime.sidecars import GIVEN_UP_FOLDER
 from parquetry.runtime.storage import ObjectStore
-
-GIVEN_UP_FOLDER: Final = f"{SIDECAR_FOLDER}/given_up"
-"""A file for each clustering, named by its instant; it stays as long as the instant is on the timeline."""
 
 
 def give_up(store: ObjectStore, instant: str, buckets: Mapping[int, str]) -> None:

@@ -14,24 +14,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.base_file_name import instant_of_file
-from parquetry.runtime.claims import (
-    CLAIMS_FOLDER,
-    HEARTBEAT_FOLDER,
-    Claim,
-    claim_path,
-    heartbeat_path,
-    is_alive,
-    read_claim,
-)
+from parquetry.runtime.claims import HEARTBEAT_FOLDER, Claim, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
-from parquetry.runtime.lock import BREAKING_FOLDER
 from parquetry.runtime.markers import MARKER_FOLDER
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import PARTITION_METADATA
-from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, instants_given_up
-from parquetry.runtime.sidecars import SIDECAR_FOLDER, STATISTICS_FOLDER, is_statistics, rename_former
+from parquetry.runtime.services.given_up import instants_given_up
+from parquetry.runtime.sidecars import (
+    BREAKING_FOLDER,
+    CLAIMS_FOLDER,
+    GIVEN_UP_FOLDER,
+    PROBE_PREFIX,
+    REPORTS_FOLDER,
+    STAGE_FOLDER,
+    STATISTICS_FOLDER,
+    claim_path,
+    is_statistics,
+    rename_former,
+)
 from parquetry.runtime.sources import is_ledger_entry
-from parquetry.runtime.storage import PROBE_PREFIX, ObjectInfo, ObjectStore
+from parquetry.runtime.storage import ObjectInfo, ObjectStore
 from parquetry.runtime.storage_errors import tidying
 from parquetry.runtime.storage_paths import finished_name
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
@@ -43,9 +45,6 @@ _STATISTICS_AT_ONCE: Final = 16
 """At least as many blocks of a disk: claims, locks and plans of a recovery and of a clean take about ten."""
 
 DAY_MS: Final = 24 * 3600 * 1000
-STAGE_FOLDER: Final = f"{SIDECAR_FOLDER}/stage"
-REPORTS_FOLDER: Final = f"{SIDECAR_FOLDER}/reports"
-"""Where jobs leave their results for launchers, which take them away as soon as the job has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,11 @@ from parquetry.runtime.base_file_name import (
     instant_of_file,
     relative_path,
 )
-from parquetry.runtime.claims import Session, claim_instant, claim_path, heartbeat_path
+from parquetry.runtime.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.markers import marked_files, remove_markers
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER
+from parquetry.runtime.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER, claim_path
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.storage_errors import tidying
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.meta_columns import RECORD_KEY
-from parquetry.runtime.services.sweeping import STAGE_FOLDER
+from parquetry.runtime.sidecars import STAGE_FOLDER
 from parquetry.runtime.spark.session import (
     arrow_settings,
     failures_translated,

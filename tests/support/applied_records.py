@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from parquetry.runtime.applied import APPLIED_FOLDER, record_digest
+from parquetry.runtime.applied import record_digest
+from parquetry.runtime.sidecars import APPLIED_FOLDER
 
 RECORD = f"{APPLIED_FOLDER}/{1:020d}.json"
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parquetry.runtime.claims import CLAIMS_FOLDER
 from parquetry.runtime.services.clean import clean
+from parquetry.runtime.sidecars import CLAIMS_FOLDER
 from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.spec import Operation
 from parquetry.runtime.storage import open_store

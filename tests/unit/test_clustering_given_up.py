@@ -11,8 +11,9 @@ from parquetry.runtime.clustering_task import rewrite_group
 from parquetry.runtime.errors import ConflictError, CorruptTableError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
-from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER, is_given_up
+from parquetry.runtime.services.given_up import is_given_up
 from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.sidecars import GIVEN_UP_FOLDER
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.transaction import TaskGuard

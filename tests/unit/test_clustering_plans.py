@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from parquetry.runtime.base_file_name import relative_path
-from parquetry.runtime.claims import claim_path, read_claim
+from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.clustering_model import Left, PlannedGroup
@@ -23,6 +23,7 @@ from parquetry.runtime.services.clustering_avro import (
 )
 from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
 from parquetry.runtime.services.clustering_survey import RUN_KEY, commits_since_clustering, observe
+from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace

@@ -9,11 +9,12 @@ import pytest
 
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.services.clustering_lost import LOST_FOLDER, lost_rounds
+from parquetry.runtime.services.clustering_lost import lost_rounds
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
+from parquetry.runtime.sidecars import LOST_FOLDER
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.spec import RetentionPolicy

@@ -15,7 +15,7 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import cluster_job
 from parquetry.compiler.workspace import jobs_of, spec_of
-from parquetry.runtime.applied import IDENTITY_PATH, SIDECAR_FOLDER, read_applied, read_identity
+from parquetry.runtime.applied import read_applied, read_identity
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.codec import digest_of, to_json_value
@@ -28,6 +28,7 @@ from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
+from parquetry.runtime.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support.project_folder import EVENTS, ProjectFolder

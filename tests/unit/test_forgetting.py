@@ -9,7 +9,7 @@ import pytest
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import open_workspace
-from parquetry.runtime.applied import IDENTITY_PATH
+from parquetry.runtime.sidecars import IDENTITY_PATH
 from parquetry.runtime.storage import open_store
 from tests.support.project_folder import ORDERS, ProjectFolder
 from tests.support.stores import CountingStore

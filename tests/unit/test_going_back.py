@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.claims import CLAIMS_FOLDER
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.services.archive import archive
@@ -20,6 +19,7 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
+from parquetry.runtime.sidecars import CLAIMS_FOLDER
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Action, Instant, State

@@ -14,6 +14,7 @@ from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.timeline.archive_entry import archive_entries
@@ -135,7 +136,7 @@ def folds_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_what_is_settled(table: SmallTable) -> None:
     """The folded file as former versions wrote it."""
-    (path,) = (info.path for info in table.store.list(f"{sources.LEDGER_FOLDER}/s"))
+    (path,) = (info.path for info in table.store.list(f"{LEDGER_FOLDER}/s"))
     with table.store.open_input(path) as handle:
         folded = pq.read_table(handle)
     sink = io.BytesIO()
@@ -195,7 +196,7 @@ def test_what_a_batch_asks_does_not_grow_with_the_timeline(table: SmallTable, tm
         sources.fold(table.store, "s", effective_of(table))
         store = CountingStore(table.store, tmp_path / f"log{round_number}")
         assert len(known(replace(table, store=store))) == 8 * (round_number + 1)
-        asked.append([kind for kind, path in store.calls() if sources.LEDGER_FOLDER in path])
+        asked.append([kind for kind, path in store.calls() if LEDGER_FOLDER in path])
     assert asked == [[Kind.LIST, Kind.OPEN_INPUT]] * 2
 
 

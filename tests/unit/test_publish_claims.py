@@ -16,26 +16,11 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime import owner
-from parquetry.runtime.claims import (
-    Claim,
-    claim_instant,
-    claim_path,
-    heartbeat_path,
-    is_alive,
-    open_session,
-    read_claim,
-)
+from parquetry.runtime.claims import Claim, claim_instant, heartbeat_path, is_alive, open_session, read_claim
 from parquetry.runtime.errors import LockHeldError, NotFoundError, UnsupportedTableError
-from parquetry.runtime.lock import (
-    BREAKING_FOLDER,
-    DEFAULT_LOCK_PATH,
-    LockInfo,
-    TableLock,
-    break_lock,
-    lock_path,
-    read_lock,
-)
+from parquetry.runtime.lock import DEFAULT_LOCK_PATH, LockInfo, TableLock, break_lock, lock_path, read_lock
 from parquetry.runtime.owner import Owner
+from parquetry.runtime.sidecars import BREAKING_FOLDER, claim_path
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 from tests.support.small_table import FAST

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.claims import claim_path, heartbeat_path
+from parquetry.runtime.claims import heartbeat_path
 from parquetry.runtime.errors import (
     ConflictError,
     InvalidDataError,
@@ -29,6 +29,7 @@ from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.locking import unlock
 from parquetry.runtime.services.rollback import rollback
+from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.storage import ObjectStore, PutOutcome, open_store
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.claims import CLAIMS_FOLDER, claim_path, heartbeat_path, open_session
+from parquetry.runtime.claims import heartbeat_path, open_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.main import report_path
 from parquetry.runtime.services.archive import ARCHIVE_BATCH, archive
@@ -20,9 +20,9 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.services.sweeping import DAY_MS, REPORTS_FOLDER
+from parquetry.runtime.services.sweeping import DAY_MS
+from parquetry.runtime.sidecars import CLAIMS_FOLDER, PROBE_PREFIX, REPORTS_FOLDER, claim_path
 from parquetry.runtime.spec import RetentionPolicy
-from parquetry.runtime.storage import PROBE_PREFIX
 from parquetry.runtime.storage_paths import temporary_path
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
 from tests.support.archives import read_archive

@@ -19,6 +19,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
+from parquetry.runtime.sidecars import probe_path
 from parquetry.runtime.sources import Consumption, SourceFile, fold
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.spec import RetentionPolicy
@@ -78,7 +79,7 @@ def test_no_verb_writes_a_name_below_hoodie_that_a_reader_takes_for_data(tmp_pat
         "delete the savepoint": lambda: delete_savepoint(handle, newest(table), timing=FAST),
         "clean": lambda: clean(handle, policy=ONE_VERSION, timing=FAST),
         "archive": lambda: archive(handle, policy=ONE_VERSION, timing=FAST),
-        "doctor": lambda: probe_put_if_absent(store),
+        "doctor": lambda: probe_put_if_absent(store, probe_path()),
     }
     kept: set[str] = set()
     for verb, do in verbs.items():

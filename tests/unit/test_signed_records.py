@@ -17,10 +17,11 @@ from parquetry.compiler.running import Only, run_tables
 from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import ParquetryError
 from parquetry.runtime.adoption import adopt_table
-from parquetry.runtime.applied import APPLIED_FOLDER, IDENTITY_PATH, read_applied
+from parquetry.runtime.applied import read_applied
 from parquetry.runtime.errors import CorruptTableError, KeyUnavailableError
 from parquetry.runtime.job import JobPlan, Requirements
 from parquetry.runtime.main import execute
+from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from tests.support.applied_records import RECORD, edit

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from parquetry.runtime import sources
 from parquetry.runtime.effective import WriteState
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
+from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import Operation
 from parquetry.runtime.storage import open_store
@@ -95,7 +96,7 @@ def test_folding_keeps_what_counts_and_leaves_what_is_pending(store):
     pending = times[-1]
     before = consumed(store, "landing", Rule(lambda t: t != pending))
     assert sources.fold(store, "landing", Rule(lambda t: t != pending)) == len(times) - 1
-    assert len(store.list(f"{sources.LEDGER_FOLDER}/landing")) == 2
+    assert len(store.list(f"{LEDGER_FOLDER}/landing")) == 2
     assert consumed(store, "landing", Rule(lambda t: t != pending)) == before
     # What is folded may be undone yet, and the pending one may complete.
     assert "f3" not in consumed(store, "landing", Rule(lambda t: t != times[3]))
@@ -110,7 +111,7 @@ def test_folding_twice_keeps_the_older_fold(store):
             record(store, time, source_file(time))
         sources.fold(store, "landing", everything)
     assert set(consumed(store, "landing", everything)) == {*first, *second}
-    assert len(store.list(f"{sources.LEDGER_FOLDER}/landing")) == 1
+    assert len(store.list(f"{LEDGER_FOLDER}/landing")) == 1
 
 
 def test_folding_at_the_same_time_loses_no_entry(store):
@@ -180,7 +181,7 @@ def test_entries_that_do_not_say_since_are_read(store):
     files = {"size_bytes": [None], "modified_ms": [None], "etag": [None]}
     sink = io.BytesIO()
     pq.write_table(pa.table(folded | files), sink)
-    store.put(f"{sources.LEDGER_FOLDER}/landing/{times[1]}.x.folded.parquet", sink.getvalue())
+    store.put(f"{LEDGER_FOLDER}/landing/{times[1]}.x.folded.parquet", sink.getvalue())
     entries = sources.history(store, "landing", everything)
     assert [(c.since, c.until) for _, c in entries] == [(None, "5"), (None, "6")]
     assert sources.newest_until(entries) == "6"
@@ -244,7 +245,7 @@ def test_a_folded_ledger_that_is_spoilt_names_its_file_and_the_remedy(store):
     for n in range(sources.FOLD_ABOVE + 10):
         record(store, f"202601010000{n:05d}", source_file(f"f{n}"))
     sources.fold(store, "landing", everything)
-    (path,) = (info.path for info in store.list(f"{sources.LEDGER_FOLDER}/landing"))
+    (path,) = (info.path for info in store.list(f"{LEDGER_FOLDER}/landing"))
     whole = store.read(path)
     told = []
     for spoilt in (b"", whole[:-9], *(_flipped(whole, place) for place in range(0, len(whole), 7))):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import NotFoundError, StorageError
+from parquetry.runtime.sidecars import probe_path
 from parquetry.runtime.storage import ObjectStore, PutOutcome, open_store, probe_put_if_absent
 from parquetry.runtime.storage_paths import finished_name
 from tests.support.s3_server import BUCKET
@@ -160,7 +161,7 @@ def test_of_many_callers_at_once_exactly_one_wins(store):
 
 
 def test_the_probe_accepts_the_store_and_leaves_nothing(store):
-    probe_put_if_absent(store)
+    probe_put_if_absent(store, probe_path())
     assert paths(store, recursive=True) == []
 
 
@@ -185,7 +186,7 @@ def test_the_probe_refuses_a_store_that_overwrites():
             return self.objects.pop(path, None) is not None
 
     with pytest.raises(StorageError, match="conditional puts"):
-        probe_put_if_absent(Overwriting())
+        probe_put_if_absent(Overwriting(), probe_path())
 
 
 def test_the_probe_of_a_store_that_cannot_be_reached_puts_nothing():
@@ -194,7 +195,7 @@ def test_the_probe_of_a_store_that_cannot_be_reached_puts_nothing():
             raise StorageError(f"cannot look at {path}: no connection")
 
     with pytest.raises(StorageError, match="no connection"):
-        probe_put_if_absent(Unreachable())
+        probe_put_if_absent(Unreachable(), probe_path())
 
 
 def test_a_created_file_appears_whole_when_the_block_ends(store):

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from parquetry.runtime import creation
-from parquetry.runtime.applied import IDENTITY_PATH
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -17,6 +16,7 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.properties import format_properties, parse_properties
+from parquetry.runtime.sidecars import IDENTITY_PATH
 from parquetry.runtime.spec import Column
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import create_table, open_table

@@ -21,9 +21,8 @@ from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.pending import clustered_by_hudi
 from parquetry.runtime.services import clustering_plans
 from parquetry.runtime.services.clustering_plans import schedule
-from parquetry.runtime.services.given_up import GIVEN_UP_FOLDER
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.sidecars import sample_path
+from parquetry.runtime.sidecars import GIVEN_UP_FOLDER, sample_path
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.storage import open_store
