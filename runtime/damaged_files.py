@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from parquetry import shell
+from parquetry.runtime.effective import completed_being_undone
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
-from parquetry.runtime.pending import completed_being_undone
 from parquetry.runtime.table_handle import TableHandle
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import WriteStat

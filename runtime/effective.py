@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import cached_property
 
+from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
-from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, State
+from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
 from parquetry.runtime.timeline.rollback_records import RollbackMetadata
 from parquetry.runtime.timeline.timeline import Timeline
 
@@ -112,3 +113,48 @@ class _Archive:
     def _times(self) -> list[str]:
         """All completed writes, ascending: when this is asked for, every file has been read."""
         return sorted(self._completed)
+
+
+def writes_being_undone(timeline: Timeline, undoings: Iterable[Instant]) -> set[str]:
+    """The writes that these rollbacks and restores are taking back, completed ones too."""
+    victims: set[str] = set()
+    for undoing in undoings:
+        if undoing.action is Action.RESTORE:
+            victims.update(victim.time for victim in timeline.restore_plan(undoing.time).instants)
+        else:
+            victims.add(timeline.rollback_plan(undoing.time).instant.time)
+    return victims
+
+
+def completed_being_undone(timeline: Timeline) -> tuple[str, ...]:
+    """The completed writes that will not stand: a rollback or restore of them was begun, or slept through.
+
+    Nothing may be built on them, nor what they cover be deleted, until the next writer has settled that.
+    """
+    undoings = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
+    victims = writes_being_undone(timeline, (undoing for undoing in undoings if not undoing.is_completed))
+    victims.update(instant.time for instant in undone_writes(timeline))
+    return tuple(instant.time for instant in timeline.completed_writes if instant.time in victims)
+
+
+def undone_writes(timeline: Timeline) -> tuple[Instant, ...]:
+    """Completed writes that had been rolled back before: their writer slept through its own end.
+
+    A write of this project always has a requested file, unless a rollback has removed it.
+    """
+    rollbacks = timeline.of(Action.ROLLBACK, state=State.COMPLETED)
+    restores = timeline.of(Action.RESTORE, state=State.COMPLETED)
+    suspects = [
+        instant
+        for instant in timeline.completed_writes
+        if (rollbacks or restores) and instant.with_state(State.REQUESTED).file_name not in timeline.files
+    ]
+    if not suspects:
+        return ()
+    undone = {i.time for r in rollbacks for i in timeline.rollback_metadata(r.time).instants}
+    undone |= {i.time for r in restores for i in timeline.restore_plan(r.time).instants}
+    return tuple(
+        instant
+        for instant in suspects
+        if instant.time in undone and timeline.store.stat(claim_path(instant.time)) is not None
+    )

@@ -8,12 +8,13 @@ newest first, as Hudi demands (BaseRollbackActionExecutor.validateRollbackCommit
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from parquetry import shell
 from parquetry.runtime.claims import Claim, Session, heartbeat_path, is_alive, read_claim
+from parquetry.runtime.effective import writes_being_undone, undone_writes
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore
@@ -100,7 +101,7 @@ def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
                 (ours if is_ours else blocking).append(instant)
     dead: list[Instant] = []
     foreign: list[Instant] = []
-    being_undone = _being_undone(timeline, [*ours, *blocking])
+    being_undone = writes_being_undone(timeline, [*ours, *blocking])
     for instant in reversed(timeline.pending_writes):
         if instant.time in being_undone:
             continue
@@ -202,51 +203,6 @@ def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Tim
                 f"{store.uri}: another program began the write {instant.time} and shows no sign of life; "
                 f"when it has ended, undo it with {_rollback(instant.time)}"
             )
-
-
-def _being_undone(timeline: Timeline, undoings: Iterable[Instant]) -> set[str]:
-    """The writes that these rollbacks and restores are taking back, completed ones too."""
-    victims: set[str] = set()
-    for undoing in undoings:
-        if undoing.action is Action.RESTORE:
-            victims.update(victim.time for victim in timeline.restore_plan(undoing.time).instants)
-        else:
-            victims.add(timeline.rollback_plan(undoing.time).instant.time)
-    return victims
-
-
-def completed_being_undone(timeline: Timeline) -> tuple[str, ...]:
-    """The completed writes that will not stand: a rollback or restore of them was begun, or slept through.
-
-    Nothing may be built on them, nor what they cover be deleted, until the next writer has settled that.
-    """
-    undoings = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
-    victims = _being_undone(timeline, (undoing for undoing in undoings if not undoing.is_completed))
-    victims.update(instant.time for instant in undone_writes(timeline))
-    return tuple(instant.time for instant in timeline.completed_writes if instant.time in victims)
-
-
-def undone_writes(timeline: Timeline) -> tuple[Instant, ...]:
-    """Completed writes that had been rolled back before: their writer slept through its own end.
-
-    A write of this project always has a requested file, unless a rollback has removed it.
-    """
-    rollbacks = timeline.of(Action.ROLLBACK, state=State.COMPLETED)
-    restores = timeline.of(Action.RESTORE, state=State.COMPLETED)
-    suspects = [
-        instant
-        for instant in timeline.completed_writes
-        if (rollbacks or restores) and instant.with_state(State.REQUESTED).file_name not in timeline.files
-    ]
-    if not suspects:
-        return ()
-    undone = {i.time for r in rollbacks for i in timeline.rollback_metadata(r.time).instants}
-    undone |= {i.time for r in restores for i in timeline.restore_plan(r.time).instants}
-    return tuple(
-        instant
-        for instant in suspects
-        if instant.time in undone and timeline.store.stat(claim_path(instant.time)) is not None
-    )
 
 
 def _blocked(timeline: Timeline, instant: Instant) -> ConflictError:

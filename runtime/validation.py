@@ -13,14 +13,14 @@ from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.conflicts import Conflict, Verdict, find_conflict, work_of_commit, work_of_outcome
 from parquetry.runtime.damaged_files import check_published
-from parquetry.runtime.effective import EffectiveWrites
+from parquetry.runtime.effective import EffectiveWrites, completed_being_undone
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import KeyRanges
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
-from parquetry.runtime.pending import clustered_by_hudi, completed_being_undone
+from parquetry.runtime.pending import clustered_by_hudi
 from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.source_paths import place_of
 from parquetry.runtime.sources import (

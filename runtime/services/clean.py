@@ -13,7 +13,8 @@ from functools import partial
 from typing import Final
 
 from parquetry.runtime.claims import open_session
-from parquetry.runtime.pending import completed_being_undone, settle, settled_timeline
+from parquetry.runtime.effective import completed_being_undone
+from parquetry.runtime.pending import settle, settled_timeline
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
