@@ -17,10 +17,8 @@ from parquetry import shell
 from parquetry.runtime.effective import completed_being_undone
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.parallel import map_each
 from parquetry.runtime.table_handle import TableHandle
-from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timeline.versions import Group
@@ -153,25 +151,23 @@ def check_partitions(handle: TableHandle, view: FileSystemView, partitions: Coll
 
 
 def check_published(
-    handle: TableHandle, now: Timeline, outcome: WriteOutcome, there: Mapping[str, int]
+    handle: TableHandle,
+    now: Timeline,
+    there: Mapping[str, int],
+    *,
+    partitions: Collection[str],
+    replaced: Collection[Group],
 ) -> None:
-    """CorruptTableError when a write would build on what is left of a damaged partition that it writes to.
+    """CorruptTableError when a write would build on what is left of a damaged one of its partitions.
 
-    ``there`` are the sizes of all files in these partitions, by path. Groups that the write does away with
-    may be damaged, unless it has read them to write their rows anew.
+    ``there`` are the sizes of all files in these partitions, by path. Groups that are ``replaced`` may be
+    damaged.
     """
-    if not any(outcome.stats.values()):
-        return
-    gone = (
-        set()
-        if outcome.operation == CLUSTER
-        else {(p, i) for p, ids in outcome.replaced.items() for i in ids}
-    )
     found = [
         _of_commit(group, instant, stat, part)
         for group, (instant, stat) in newest_files(now).items()
-        if outcome.stats.get(group[0])
-        and group not in gone
+        if group[0] in partitions
+        and group not in replaced
         and not _is_whole(instant, stat, part := _listed(group, instant, stat.path, there))
     ]
     refuse_damage(handle, sorted(found, key=lambda file: (file.partition, file.path)))

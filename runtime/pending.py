@@ -14,7 +14,7 @@ from typing import Final
 
 from parquetry import shell
 from parquetry.runtime.claims import Claim, Session, heartbeat_path, is_alive, read_claim
-from parquetry.runtime.effective import writes_being_undone, undone_writes
+from parquetry.runtime.effective import undone_writes, writes_being_undone
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore

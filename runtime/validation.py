@@ -246,7 +246,11 @@ def _missing_data(transaction: Transaction, outcome: WriteOutcome, now: Timeline
         if partition_metadata_path(partition) not in sizes:
             put_partition_metadata(store, partition, instant=transaction.instant)
     there = {path: size for sizes in listings for path, size in sizes.items()}
-    check_published(transaction.table, now, outcome, there)
+    if partitions:
+        # Clustering has read the groups that it replaces, to write their rows anew.
+        replaced = () if outcome.operation == CLUSTER else outcome.replaced.items()
+        groups = {(partition, file_id) for partition, ids in replaced for file_id in ids}
+        check_published(transaction.table, now, there, partitions=partitions, replaced=groups)
     return None
 
 
