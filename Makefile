@@ -69,6 +69,9 @@ interop: setup interop-env ## real Apache Hudi 0.15.0 and 1.2.0 on Spark 3.5 aga
 soak: test ## everything: all tests, then the long suites in full
 	$(BIN)/python tools/run_tests.py --long
 
+hooks: venv ## run the quick checks before each commit (pre-commit)
+	$(BIN)/pre-commit install
+
 format: venv ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --quiet . || true
@@ -112,4 +115,4 @@ bench: setup interop-env ## the comparisons of benchmarks/RESULTS.md (SCALE=0.1 
 clean: ## remove what the targets made inside this folder
 	rm -rf build dist target .mypy_cache .ruff_cache .pytest_cache *.egg-info
 
-.PHONY: help venv java setup lock audit demo test fast spark interop-env interop soak format lint types contracts check docs dist bench clean
+.PHONY: help venv java setup lock audit demo test fast spark interop-env interop soak hooks format lint types contracts check docs dist bench clean
