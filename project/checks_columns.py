@@ -4,35 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from parquetry.project.column_types import (
-    ColumnType,
-    DecimalType,
-    Primitive,
-    field_type,
-    holds_array,
-    is_nested,
-)
 from parquetry.project.diagnostics import did_you_mean
 from parquetry.project.model import KeyScope, Operation, ResolvedTable
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import columns_read
 from parquetry.project.sql_tokens import SqlProblem, tokens
-
-DELETE_FLAG = "_hoodie_is_deleted"
-_CONTROL_COLUMNS = frozenset(
-    {
-        "__bucket",
-        "__delete",
-        "__file",
-        "__generated_wrong",
-        "__hash",
-        "__ordering",
-        "__origin",
-        "__partition",
-        "__position",
-        "__ref",
-    }
+from parquetry.runtime.column_rules import DELETE_FLAG, Rule, broken_flag, broken_names
+from parquetry.runtime.column_types import (
+    ColumnType,
+    Decimal,
+    Primitive,
+    Struct,
+    field_type,
+    holds_array,
+    is_nested,
 )
+
 _BY_KEY = (Operation.UPSERT, Operation.DELETE)
 _CHANGING = frozenset(
     {"current_date", "current_timestamp", "now", "rand", "randn", "random", "unix_timestamp", "uuid"}
@@ -61,36 +48,26 @@ def type_of(resolution: Resolution, dotted: str) -> ColumnType | None:
 
 
 def _check_names(resolution: Resolution) -> None:
-    first: dict[str, str] = {}
     listed = isinstance(resolution.file.value.get("columns"), list)
     entries = resolution.file.value["columns"] if listed else ()
     names = [entry["name"] for entry in entries] or [column.name for column in resolution.table.columns]
-    for index, name in enumerate(names):
-        path = f"columns.{name}.name" if listed else "columns.file"
-        if name.lower() in first:
-            other = first[name.lower()]
+    for index, broken in broken_names(names, new=True):
+        if broken.rule is Rule.TWICE:
+            # At the second of them: the path of a column is that of the first.
             node = resolution.file.node.at(("columns", index, "name") if listed else ("columns", "file"))
-            resolution.report_at(
-                "PQ301", f"column '{name}' is there twice, also as '{other}'", node, "rename one of them"
-            )
-        first.setdefault(name.lower(), name)
-        if name.lower().startswith("_hoodie_") and name != DELETE_FLAG:
-            resolution.report("PQ405", f"column name '{name}' belongs to the table format", path, "rename it")
-        if name.lower() in _CONTROL_COLUMNS:
-            resolution.report(
-                "PQ405", f"writing needs the column name '{name}' for itself", path, "rename it"
-            )
+            resolution.report_at("PQ301", broken.problem, node, broken.remedy)
+        elif broken.rule in (Rule.RESERVED, Rule.CONTROL):
+            path = f"columns.{names[index]}.name" if listed else "columns.file"
+            resolution.report("PQ405", broken.problem, path, broken.remedy)
     flag = resolution.types.get(DELETE_FLAG)
-    if flag is not None and flag != Primitive("boolean"):
-        resolution.report(
-            "PQ404", f"column '{DELETE_FLAG}' is {flag}", f"columns.{DELETE_FLAG}.type", "make it boolean"
-        )
+    if flag is not None and (wrong := broken_flag(DELETE_FLAG, flag)):
+        resolution.report("PQ404", wrong.problem, f"columns.{DELETE_FLAG}.type", wrong.remedy)
 
 
 def _check_types(resolution: Resolution) -> None:
     for name, type_ in resolution.types.items():
         path = f"columns.{name}.type"
-        if type_ in (Primitive("tinyint"), Primitive("smallint")):
+        if type_ in (Primitive(name="tinyint"), Primitive(name="smallint")):
             resolution.report(
                 "PQ707", f"column '{name}' is {type_}, which is stored as int", path, "declare it as int"
             )
@@ -107,7 +84,7 @@ def _check_record_key(resolution: Resolution) -> None:
         type_ = _known(resolution, name, path, "record_key")
         if type_ is None:
             continue
-        if is_nested(type_) or type_ == Primitive("binary"):
+        if is_nested(type_) or type_ == Primitive(name="binary"):
             resolution.report(
                 "PQ404", f"key column '{name}' is {type_}", path, "choose a column with a simple value"
             )
@@ -145,14 +122,14 @@ def _check_partitioning(resolution: Resolution) -> None:
         type_ = _known(resolution, name, path, "partition_by")
         if type_ is None:
             continue
-        if is_nested(type_) or type_ == Primitive("binary"):
+        if is_nested(type_) or type_ == Primitive(name="binary"):
             resolution.report(
                 "PQ404", f"partition column '{name}' is {type_}", path, "choose a column with a simple value"
             )
-        elif isinstance(type_, DecimalType) or str(type_) in _UNSTABLE_TEXTS:
+        elif isinstance(type_, Decimal) or str(type_) in _UNSTABLE_TEXTS:
             summary = f"partition column '{name}' is {type_}, whose text depends on the writer"
             resolution.report("PQ704", summary, path, "generate a date column from it")
-        elif type_ == Primitive("string") and not table.url_encode:
+        elif type_ == Primitive(name="string") and not table.url_encode:
             summary = f"partition column '{name}' is a string and url_encode is off"
             resolution.report("PQ705", summary, path, "leave url_encode on")
     _check_moving_keys(resolution)
@@ -261,6 +238,6 @@ def _names(resolution: Resolution) -> list[str]:
     while pending:
         name, type_ = pending.pop()
         found.append(name)
-        fields = getattr(type_, "fields", ())
-        pending.extend((f"{name}.{field}", below) for field, below in fields)
+        fields = type_.fields if isinstance(type_, Struct) else ()
+        pending.extend((f"{name}.{field.name}", field.type) for field in fields)
     return found

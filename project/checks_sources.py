@@ -5,27 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from parquetry.project.checks_columns import DELETE_FLAG
-from parquetry.project.column_types import may_have_fields
 from parquetry.project.diagnostics import did_you_mean, some
 from parquetry.project.model import Operation, Source
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql_guard import check_expression, check_select
 from parquetry.project.sql_tokens import SqlProblem, Token
+from parquetry.runtime.column_rules import DELETE_FLAG
+from parquetry.runtime.column_types import may_have_fields
+from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.secret_names import MASK
 
 _WITHOUT_KEY = (Operation.INSERT, Operation.BULK_INSERT)
-_META_COLUMNS = frozenset(
-    {
-        "_hoodie_commit_time",
-        "_hoodie_commit_seqno",
-        "_hoodie_record_key",
-        "_hoodie_partition_path",
-        "_hoodie_file_name",
-    }
-)
-
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)
 
 
@@ -177,7 +168,7 @@ def _check_names(
     def known(chain: tuple[str, ...]) -> bool:
         if of_stored_rows and chain[0] == table and chain[1:]:
             chain = chain[1:]
-        if of_stored_rows and chain[0] in _META_COLUMNS:
+        if of_stored_rows and chain[0] in META_COLUMNS:
             return True
         return chain[0] in types and may_have_fields(types[chain[0]], chain[1:])
 
@@ -199,7 +190,7 @@ def _check_given(resolution: Resolution, source: Source, selected: frozenset[str
     if selected is None or not resolution.columns_known or source.operation is Operation.DELETE:
         return
     names = [column.name for column in resolution.table.columns]
-    kept = selected - _META_COLUMNS - {name.lower() for name in (*names, *source.drop, DELETE_FLAG)}
+    kept = selected - {name.lower() for name in (*META_COLUMNS, *names, *source.drop, DELETE_FLAG)}
     for name in sorted(kept):
         hint = did_you_mean(name, names) or "declare the column, or list it under drop"
         summary = f"select gives the column '{name}', which the table does not have"

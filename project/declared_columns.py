@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from parquetry.project import settings
 from parquetry.project.avro_columns import AvroProblem, columns_of
-from parquetry.project.column_types import ColumnType, TypeProblem, is_cut_off, parse_type
-from parquetry.project.diagnostics import Diagnostic, diagnostic
+from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.document import parse
 from parquetry.project.locations import LocationProblem, is_relative, joined
 from parquetry.project.model import Column
+from parquetry.project.schema_errors import is_cut_off
 from parquetry.project.spec_file import SpecFile
+from parquetry.runtime.column_rules import broken_type
+from parquetry.runtime.column_types import TYPE_NAMES, ColumnType, TypeSyntaxError, parse_type
 
 Read = Callable[[str], bytes | Diagnostic]
 """The bytes of a file of the project, or why there are none."""
 
-_EXAMPLE = "write a type such as bigint or array<string>"
 _IN_QUOTES = 'put the whole type in quotes, such as "decimal(10,2)"'
 
 
@@ -36,18 +38,33 @@ def declared_columns(
     columns: list[Column] = []
     types: dict[str, ColumnType] = {}
     for index, entry in enumerate(declared or ()):
-        try:
-            type_ = parse_type(entry["type"])
-        except TypeProblem as problem:
+        type_ = _type_of(entry["type"])
+        if isinstance(type_, _Refused):
             known = False
             span = file.node.at(("columns", index, "type")).span
-            summary = f"type of column '{entry['name']}' is not understood: {problem}"
-            hint = _IN_QUOTES if is_cut_off(entry["type"]) else problem.hint or _EXAMPLE
-            found.append(diagnostic("PQ403", summary, source=file.source, span=span, hint=hint))
+            summary = f"type of column '{entry['name']}' is not understood: {type_.problem}"
+            found.append(diagnostic("PQ403", summary, source=file.source, span=span, hint=type_.remedy))
             continue
         types.setdefault(entry["name"], type_)
         columns.append(settings.column(entry, type_text=str(type_)))
     return tuple(columns), types, known
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    problem: str
+    remedy: str
+
+
+def _type_of(text: str) -> ColumnType | _Refused:
+    """The type that a table can hold, else why it cannot."""
+    try:
+        type_ = parse_type(text)
+    except TypeSyntaxError as error:
+        near = did_you_mean(error.unknown, TYPE_NAMES) if error.unknown else None
+        return _Refused(error.problem, _IN_QUOTES if is_cut_off(text) else near or error.remedy)
+    broken = broken_type(type_)
+    return _Refused(broken.problem, broken.remedy) if broken else type_
 
 
 def _from_file(file: SpecFile, read: Read, found: list[Diagnostic]) -> list[dict[str, Any]] | None:

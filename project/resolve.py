@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.project import settings
-from parquetry.project.column_types import ColumnType
 from parquetry.project.declared_columns import declared_columns
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, one_of
 from parquetry.project.document import Node
@@ -20,6 +19,7 @@ from parquetry.project.model import KeyScope, Layer, ResolvedTable, Source
 from parquetry.project.source import Span
 from parquetry.project.spec_file import SpecFile
 from parquetry.project.template_syntax import is_template
+from parquetry.runtime.column_types import ColumnType
 
 _SECTIONS = ("sizing", "clustering", "retention", "files")
 _FROM_DEFAULTS = (*_SECTIONS, "owner", "tags", "key_scope", "partitioning")

@@ -10,7 +10,6 @@ from typing import Any
 
 from jsonschema import ValidationError
 
-from parquetry.project.column_types import is_cut_off
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.document import Node, Path
 from parquetry.project.schema import Kind, validator
@@ -165,6 +164,11 @@ def _unknown_keys(failure: _Failure, path: Path) -> Iterator[_Message]:
                 hint=hint,
                 at_key=True,
             )
+
+
+def is_cut_off(text: str) -> bool:
+    """Whether a bracket of a type is open at its end, as YAML's {..} leaves decimal(10,2) without quotes."""
+    return text.count("(") > text.count(")") or text.count("<") > text.count(">")
 
 
 def _cut_off(value: Any) -> tuple[str, ...]:

@@ -1,11 +1,26 @@
-"""Which columns a Hudi table can hold: their names and their types."""
+"""Which columns a Hudi table can hold: their names and their types.
+
+A broken rule is a value, so that a spec file can show all of them at their places; :func:`check_columns` and
+:func:`check_new_columns` raise the first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Final
 
-from parquetry.runtime.column_types import AVRO_NAME, Array, ColumnType, Map, Primitive, Struct, parse_type
+from parquetry.runtime.column_types import (
+    AVRO_NAME,
+    Array,
+    ColumnType,
+    Map,
+    Primitive,
+    Struct,
+    StructField,
+    parse_type,
+)
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.spec import Column
@@ -28,6 +43,29 @@ CONTROL_COLUMNS: Final = frozenset(
 )
 """What travels beside a table's own columns while rows are written."""
 
+MAX_LEVELS: Final = 48
+"""How deep types are nested: of more levels, the JSON of a schema is deeper than it is read back."""
+
+
+class Rule(StrEnum):
+    """What columns have to be."""
+
+    NAME = "name"
+    TWICE = "twice"
+    RESERVED = "reserved"
+    CONTROL = "control"
+    DELETE_FLAG = "delete flag"
+    TYPE = "type"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenRule:
+    """Why there can be no such column: the rule, what is wrong, and what to do."""
+
+    rule: Rule
+    problem: str
+    remedy: str
+
 
 def check_new_columns(columns: Iterable[Column]) -> None:
     """Refuses columns that a table is not to be given: those of :func:`check_columns`, and two names.
@@ -37,34 +75,50 @@ def check_new_columns(columns: Iterable[Column]) -> None:
     """
     columns = tuple(columns)
     for column in columns:
-        if column.name.lower().startswith(RESERVED_PREFIX) and column.name != DELETE_FLAG:
-            raise _reserved(column)
-        if column.name == DELETE_FLAG and parse_type(column.type) != Primitive(name="boolean"):
-            raise InvalidDataError(
-                f"column {column.name!r} is {column.type}: Hudi deletes by it; declare boolean, or rename it"
-            )
-    check_columns(columns)
+        if broken := broken_flag(column.name, parse_type(column.type)):
+            raise _refused(broken)
+    _check(columns, new=True)
 
 
 def check_columns(columns: Iterable[Column]) -> None:
-    """Refuses columns that no table can be written with: by name, by type, or twice.
+    """Refuses columns that no table can be written with: by name, by type, or twice."""
+    _check(tuple(columns), new=False)
+
+
+def broken_names(names: Iterable[str], *, new: bool) -> Iterator[tuple[int, BrokenRule]]:
+    """What is wrong with the names of columns, each with the index of its column.
 
     Names must be Avro names at every level (Hudi stores the schema as Avro), differ by more than
     case (Spark's default), not begin with ``_hoodie_`` (Hudi's own columns) but for
     ``_hoodie_is_deleted``, not be one of Hudi's five columns in other letters, and not be one of
-    :data:`CONTROL_COLUMNS`.
+    :data:`CONTROL_COLUMNS`. ``new`` columns do not begin with ``_hoodie_`` in other letters either.
     """
-    seen: dict[str, str] = {}
-    for column in columns:
-        reserved = column.name.startswith(RESERVED_PREFIX) and column.name != DELETE_FLAG
-        if reserved or column.name.lower() in META_COLUMNS:
-            raise _reserved(column)
-        if column.name.lower() in CONTROL_COLUMNS:
-            raise InvalidDataError(
-                f"column {column.name!r}: writing needs a column of that name for itself; rename it"
-            )
-        _check_name(column.name, seen, f"column {column.name!r}")
-        _check_type(parse_type(column.type), f"column {column.name!r}")
+    first: dict[str, str] = {}
+    for index, name in enumerate(names):
+        lower = name.lower()
+        prefixed = (lower if new else name).startswith(RESERVED_PREFIX) and name != DELETE_FLAG
+        if prefixed or lower in META_COLUMNS:
+            problem = f"column name {name!r} belongs to the table format"
+            yield index, BrokenRule(rule=Rule.RESERVED, problem=problem, remedy="rename it")
+        if lower in CONTROL_COLUMNS:
+            problem = f"writing needs the column name {name!r} for itself"
+            yield index, BrokenRule(rule=Rule.CONTROL, problem=problem, remedy="rename it")
+        if broken := _broken_name("column", name, first):
+            yield index, broken
+
+
+def broken_flag(name: str, column_type: ColumnType) -> BrokenRule | None:
+    """What is wrong with the column by which Hudi deletes, if this is it."""
+    if name != DELETE_FLAG or column_type == Primitive(name="boolean"):
+        return None
+    return BrokenRule(
+        rule=Rule.DELETE_FLAG, problem=f"column {name!r} is {column_type}", remedy="make it boolean"
+    )
+
+
+def broken_type(column_type: ColumnType) -> BrokenRule | None:
+    """Why a table cannot hold values of the type."""
+    return _broken_type(column_type, levels=1)
 
 
 def deletes_by_flag(columns: Iterable[Column]) -> bool:
@@ -79,40 +133,56 @@ def deletes_by_flag(columns: Iterable[Column]) -> bool:
     )
 
 
-def _check_type(column_type: ColumnType, place: str) -> None:
+def _check(columns: tuple[Column, ...], *, new: bool) -> None:
+    names = dict(reversed([*broken_names((column.name for column in columns), new=new)]))
+    for index, column in enumerate(columns):
+        if index in names:
+            raise _refused(names[index])
+        if broken := broken_type(parse_type(column.type)):
+            raise InvalidDataError(f"column {column.name!r}: {broken.problem}; {broken.remedy}")
+
+
+def _refused(broken: BrokenRule) -> InvalidDataError:
+    return InvalidDataError(f"{broken.problem}; {broken.remedy}")
+
+
+def _broken_type(column_type: ColumnType, *, levels: int) -> BrokenRule | None:
     match column_type:
+        case _ if levels > MAX_LEVELS:
+            return _unstorable(f"a type of more than {MAX_LEVELS} levels", "flatten it")
         case Primitive(name="timestamp_ntz"):
-            raise InvalidDataError(
-                f"{place}: Hudi tables of version 6 cannot hold timestamp_ntz; declare timestamp, "
-                f"or bigint with the microseconds of the wall clock"
-            )
+            problem = "tables of version 6 cannot hold timestamp_ntz"
+            return _unstorable(problem, "use timestamp, or bigint for a local time")
         case Array(element=inner) | Map(value=inner):
-            _check_type(inner, place)
+            return _broken_type(inner, levels=levels + 1)
+        case Struct(fields=()):
+            return _unstorable("a struct without fields, which parquet cannot store", "give it a field")
         case Struct(fields=fields):
-            if not fields:
-                raise InvalidDataError(f"{place}: a struct needs a field; parquet cannot store an empty one")
-            seen: dict[str, str] = {}
-            for field in fields:
-                _check_name(field.name, seen, f"{place}, field {field.name!r}")
-                _check_type(field.type, f"{place}, field {field.name!r}")
-        case _:
-            pass
+            return _broken_field(fields, levels=levels)
+    return None
 
 
-def _check_name(name: str, seen: dict[str, str], place: str) -> None:
+def _unstorable(problem: str, remedy: str) -> BrokenRule:
+    return BrokenRule(rule=Rule.TYPE, problem=problem, remedy=remedy)
+
+
+def _broken_field(fields: Iterable[StructField], *, levels: int) -> BrokenRule | None:
+    first: dict[str, str] = {}
+    for field in fields:
+        if broken := _broken_name("field", field.name, first):
+            return broken
+        if broken := _broken_type(field.type, levels=levels + 1):
+            return replace(broken, problem=f"field {field.name!r}: {broken.problem}")
+    return None
+
+
+def _broken_name(noun: str, name: str, first: dict[str, str]) -> BrokenRule | None:
+    """What is wrong with a name behind those that came ``first``, by their small letters."""
     if not AVRO_NAME.fullmatch(name):
-        raise InvalidDataError(
-            f"{place}: Hudi stores the schema as Avro, whose names are letters, digits and underscores "
-            f"and do not begin with a digit; rename it"
-        )
-    other = seen.setdefault(name.lower(), name)
-    if other is not name:
-        raise InvalidDataError(
-            f"{place}: the name is taken by {other!r}, Spark does not tell case apart; rename one"
-        )
-
-
-def _reserved(column: Column) -> InvalidDataError:
-    return InvalidDataError(
-        f"column {column.name!r}: names that begin with {RESERVED_PREFIX} belong to Hudi; rename it"
-    )
+        problem = f"{noun} {name!r} needs a name of letters, digits and '_', as Hudi stores schemas as Avro"
+        return BrokenRule(rule=Rule.NAME, problem=problem, remedy="rename it")
+    if name.lower() in first:
+        problem = f"{noun} {name!r} is there twice, also as {first[name.lower()]!r}"
+        return BrokenRule(rule=Rule.TWICE, problem=problem, remedy="rename one of them")
+    first[name.lower()] = name
+    return None

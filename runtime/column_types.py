@@ -1,11 +1,14 @@
 """Spark SQL types of columns as a tree, parsed from and printed as their text.
 
-The grammar is that of Spark's ``DataType.fromDDL``; the types are those a Hudi table can hold.
+The grammar is that of Spark's ``DataType.fromDDL``, less comments on fields, which no table keeps. A field
+of a struct may be ``NOT NULL``; elements of arrays and values of maps may always be null, as the grammar
+has no word for others. Which of the types a table can hold is for ``column_rules``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -22,6 +25,7 @@ _DEEPEST: Final = 100
 _TOKEN = re.compile(
     r"\s*(?:(?P<word>[^\s<>(),:`'\"]+)|`(?P<quoted>(?:[^`]|``)*)`|(?P<text>'(?:[^'\\]|\\.)*')|(?P<sign>[<>(),:]))"
 )
+_NO_NAME = re.compile(r"[<>(),:']")
 
 _PRIMITIVES = {
     "boolean": "boolean",
@@ -43,13 +47,44 @@ _PRIMITIVES = {
     "timestamp_ltz": "timestamp",
     "timestamp_ntz": "timestamp_ntz",
 }
+_DECIMALS = frozenset({"decimal", "dec", "numeric"})
+TYPE_NAMES: Final = frozenset({*_PRIMITIVES, *_DECIMALS, "array", "map", "struct"})
+"""Every word that a type may begin with."""
+
+_EXAMPLE: Final = "write a type such as bigint or array<string>"
 _REMEDIES = {
-    "varchar": "declare string",
-    "char": "declare string",
-    "variant": "declare string and store JSON text",
-    "interval": "declare bigint and store a number of units",
-    "void": "declare the type the values will have",
+    "varchar": "use string",
+    "char": "use string",
+    "character": "use string",
+    "text": "use string",
+    "interval": "use bigint",
+    "void": "choose the type the column will have",
+    "variant": "use string with JSON text",
+    "datetime": "use timestamp",
+    "bool": "use boolean",
+    "uuid": "use string",
+    "json": "use string",
 }
+
+
+class TypeSyntaxError(InvalidDataError):
+    """A text that is no type: the ``problem``, its ``remedy``, and the word that is ``unknown``, if any."""
+
+    def __init__(
+        self, text: str, problem: str, *, remedy: str = _EXAMPLE, unknown: str | None = None
+    ) -> None:
+        super().__init__(f"type {_cut(text)!r} is not understood: {problem}; {remedy}")
+        self.text = text
+        self.problem = problem
+        self.remedy = remedy
+        self.unknown = unknown
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _type_syntax_error, (self.text, self.problem, self.remedy, self.unknown)
+
+
+def _type_syntax_error(text: str, problem: str, remedy: str, unknown: str | None) -> TypeSyntaxError:
+    return TypeSyntaxError(text, problem, remedy=remedy, unknown=unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +165,67 @@ ColumnType: TypeAlias = Primitive | Decimal | Array | Map | Struct
 def parse_type(text: str) -> ColumnType:
     """The tree of a Spark SQL type such as ``map<string,array<decimal(10,2)>>``.
 
-    InvalidDataError says what was not understood and what to declare instead.
+    ``str`` of it is the canonical spelling. TypeSyntaxError for a text that is no type.
     """
     parser = _Parser(text)
     parsed = parser.type()
     parser.end()
     return parsed
+
+
+def is_nested(column_type: ColumnType) -> bool:
+    """Whether values have parts."""
+    return isinstance(column_type, Array | Map | Struct)
+
+
+def holds_array(column_type: ColumnType) -> bool:
+    """Whether there is an array anywhere in the type."""
+    match column_type:
+        case Array():
+            return True
+        case Map(value=value):
+            return holds_array(value)
+        case Struct(fields=fields):
+            return any(holds_array(field.type) for field in fields)
+    return False
+
+
+def field_type(column_type: ColumnType, path: Sequence[str]) -> ColumnType | None:
+    """The type of a field below a struct, None where there is no such field."""
+    for name in path:
+        fields = column_type.fields if isinstance(column_type, Struct) else ()
+        below = next((field.type for field in fields if field.name == name), None)
+        if below is None:
+            return None
+        column_type = below
+    return column_type
+
+
+def may_have_fields(column_type: ColumnType, path: Sequence[str]) -> bool:
+    """Whether SQL can ask a value of the type for these fields, as in ``value.a.b``; names in any case.
+
+    Behind a list stand the fields of its elements, behind a map any of its keys.
+    """
+    for name in path:
+        while isinstance(column_type, Array):
+            column_type = column_type.element
+        if isinstance(column_type, Map):
+            column_type = column_type.value
+            continue
+        fields = column_type.fields if isinstance(column_type, Struct) else ()
+        below = next((field.type for field in fields if field.name.lower() == name.lower()), None)
+        if below is None:
+            return False
+        column_type = below
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A word, a sign, a text in quotes, or a name in backticks, which is never a sign or a keyword."""
+
+    text: str
+    quoted: bool = False
 
 
 class _Parser:
@@ -144,54 +234,56 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._depth = 0
-        self._tokens: list[tuple[str, bool]] = []
+        self._tokens: list[_Token] = []
+        self._at = 0
         position = 0
         stripped = text.rstrip()
         while position < len(stripped):
             match = _TOKEN.match(stripped, position)
             if match is None:
-                raise self._error(stripped[position:])
+                raise self._error(f"{_cut(stripped[position:].strip())!r} is not part of a type")
             quoted = match["quoted"]
-            token = (
-                match["word"] or match["text"] or match["sign"]
+            self._tokens.append(
+                _Token(match["word"] or match["text"] or match["sign"])
                 if quoted is None
-                else quoted.replace("``", "`")
+                else _Token(quoted.replace("``", "`"), quoted=True)
             )
-            self._tokens.append((token, quoted is not None))
             position = match.end()
-        self._at = 0
 
     def type(self) -> ColumnType:
         self._depth += 1
-        word = self._take().lower()
+        token = self._take()
         if self._depth > _DEEPEST:
-            raise self._error(word, f"a type has at most {_DEEPEST} levels")
-        parsed = self._type(word)
+            raise self._error(f"a type has at most {_DEEPEST} levels")
+        parsed = self._type(token.text.lower(), token)
         self._depth -= 1
         return parsed
 
-    def _type(self, word: str) -> ColumnType:
+    def _type(self, word: str, token: _Token) -> ColumnType:
+        if word in _DECIMALS and not token.quoted:
+            return self._decimal()
         match word:
-            case "decimal" | "dec" | "numeric":
-                return self._decimal()
+            case _ if token.quoted or word not in TYPE_NAMES:
+                known = _REMEDIES.get(word)
+                raise self._error(
+                    f"{_cut(word)!r} is not a type of a table",
+                    known or _EXAMPLE,
+                    unknown=None if known else word,
+                )
             case "array":
                 self._expect("<")
-                element = self.type()
+                element = self._part("elements of an array")
                 self._expect(">")
                 return Array(element=element)
             case "map":
                 return self._map()
             case "struct":
                 return self._struct()
-        if word in _PRIMITIVES:
-            return Primitive(name=_PRIMITIVES[word])
-        raise self._error(
-            word, _REMEDIES.get(word, "declare a Spark SQL type such as string, bigint or decimal(10,2)")
-        )
+        return Primitive(name=_PRIMITIVES[word])
 
     def end(self) -> None:
         if self._at < len(self._tokens):
-            raise self._error(self._tokens[self._at][0])
+            raise self._error(f"{_cut(self._tokens[self._at].text)!r} after the end of the type")
 
     def _decimal(self) -> Decimal:
         precision, scale = 10, 0
@@ -204,7 +296,8 @@ class _Parser:
             self._expect(")")
         if not 1 <= precision <= _MAX_PRECISION or scale > precision:
             raise self._error(
-                f"decimal({precision},{scale})", "declare 1 to 38 digits, no fewer than the scale"
+                f"decimal({precision},{scale}) does not exist",
+                f"the precision is 1 to {_MAX_PRECISION}, the scale at most the precision",
             )
         return Decimal(precision=precision, scale=scale)
 
@@ -212,11 +305,20 @@ class _Parser:
         self._expect("<")
         key = self.type()
         if key != Primitive(name="string"):
-            raise self._error(str(key), "Hudi's maps have string keys: declare map<string,...>")
+            raise self._error(f"a map with {_cut(str(key))} keys cannot be stored", "map keys are strings")
         self._expect(",")
-        value = self.type()
+        value = self._part("values of a map")
         self._expect(">")
         return Map(value=value)
+
+    def _part(self, parts: str) -> ColumnType:
+        parsed = self.type()
+        if self._peek() == "not":
+            raise self._error(
+                f"'not null' behind the {parts}, which may always be null",
+                "only fields of structs can be NOT NULL",
+            )
+        return parsed
 
     def _struct(self) -> Struct:
         self._expect("<")
@@ -229,42 +331,52 @@ class _Parser:
         return Struct(fields=tuple(fields))
 
     def _field(self) -> StructField:
-        name = self._take()
+        token = self._take()
+        name = token.text
+        if not token.quoted and _NO_NAME.match(name):
+            raise self._error(f"{_cut(name)!r} stands where the name of a field is needed")
         if self._peek() == ":":
             self._take()
         field_type = self.type()
         nullable = True
-        if (self._peek() or "").lower() == "not":
+        if self._peek() == "not":
             self._take()
             self._expect("null")
             nullable = False
-        if (self._peek() or "").lower() == "comment":
-            self._take()
-            self._take()
+        if self._peek() == "comment":
+            raise self._error(
+                f"'comment' behind field {_cut(name)!r}",
+                "fields have no comments; say it in the description of the column",
+            )
         return StructField(name=name, type=field_type, nullable=nullable)
 
     def _number(self) -> int:
-        word = self._take()
+        word = self._take().text
         if not (word.isascii() and word.isdigit()) or len(word) > _MOST_DIGITS:
-            raise self._error(word, "a number of digits was expected")
+            raise self._error(f"{_cut(word)!r} is not a number of digits")
         return int(word)
 
     def _peek(self) -> str | None:
-        return self._tokens[self._at][0] if self._at < len(self._tokens) else None
+        """The sign or keyword that comes next, in small letters; None at the end, or before a quoted name."""
+        if self._at == len(self._tokens) or self._tokens[self._at].quoted:
+            return None
+        return self._tokens[self._at].text.lower()
 
-    def _take(self) -> str:
+    def _take(self, wanted: str | None = None) -> _Token:
         if self._at == len(self._tokens):
-            raise self._error("its end")
+            raise self._error(
+                f"the type ends where {wanted!r} is needed" if wanted else "the type ends too early"
+            )
         self._at += 1
-        return self._tokens[self._at - 1][0]
+        return self._tokens[self._at - 1]
 
-    def _expect(self, sign: str) -> None:
-        taken = self._take()
-        if taken.lower() != sign:
-            raise self._error(taken, f"{sign!r} was expected there")
+    def _expect(self, wanted: str) -> None:
+        taken = self._take(wanted)
+        if taken.quoted or taken.text.lower() != wanted:
+            raise self._error(f"{_cut(taken.text)!r} stands where {wanted!r} is needed")
 
-    def _error(self, token: str, remedy: str = "declare a Spark SQL type") -> InvalidDataError:
-        return InvalidDataError(f"type {_cut(self._text)!r} is not understood at {_cut(token)!r}: {remedy}")
+    def _error(self, problem: str, remedy: str = _EXAMPLE, *, unknown: str | None = None) -> TypeSyntaxError:
+        return TypeSyntaxError(self._text, problem, remedy=remedy, unknown=unknown)
 
 
 def _cut(text: str) -> str:

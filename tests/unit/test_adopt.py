@@ -41,7 +41,7 @@ from parquetry.runtime.spec import Column, FilesPolicy, Operation, RetentionPoli
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.table_config import TIMEZONE_KEY
-from parquetry.runtime.table_schema import live_columns
+from parquetry.runtime.table_schema import live_columns, schema_json
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
 from tests.support.project_folder import ProjectFolder
 
@@ -128,6 +128,17 @@ def test_a_foreign_table_gets_a_spec_and_the_next_plan_is_empty(folder):
     after = files_below(table.folder)
     assert {path: after[path] for path in before} == before
     assert all(".hoodie/.parquetry/" in str(path) for path in after.keys() - before.keys())
+
+
+def test_fields_that_may_not_be_null_stay_so(folder):
+    kind = "struct<a:int NOT NULL,b:array<struct<c:string NOT NULL>>,d:map<string,struct<e:date NOT NULL>>>"
+    table = foreign(folder, columns=(*COLUMNS, Column(name="s", type=kind)))
+    do(folder, table.folder)
+    assert written(folder)["columns"][-1] == {"name": "s", "type": kind}
+    assert plan(folder).is_empty
+    handle = open_table(table.store)
+    assert handle.effective_spec(handle.timeline()).columns[-1].type == kind
+    assert schema_json("t", handle.spec.columns, table.schema, keys=("id",)) == table.schema
 
 
 def test_adopting_twice_changes_nothing(folder):

@@ -657,6 +657,21 @@ def test_very_wide_tables(tmp_path):
     assert {found.code for found in result.diagnostics} == {"PQ401", "PQ709"}
 
 
+@pytest.mark.parametrize(
+    ("type_", "hint"),
+    [
+        ("strnig", "did you mean 'string'?"),
+        ("wonder", "write a type such as bigint or array<string>"),
+        ("bool", "use boolean"),
+        ("timestamp_ntz", "use timestamp, or bigint for a local time"),
+    ],
+)
+def test_a_type_of_no_column_has_a_remedy(tmp_path, type_, hint):
+    table = TABLE.replace("record_key", f"  - {{name: n, type: {type_}}}\nrecord_key")
+    (found,) = project.load(write_project(tmp_path, {"tables/flights.yml": table})).diagnostics
+    assert (found.code, found.hint) == ("PQ403", hint)
+
+
 def test_no_findings_are_made_up_around_broken_parts(tmp_path):
     broken = (
         TABLE.replace("type: string", "type: strnig")

@@ -204,7 +204,7 @@ def test_a_read_only_store_says_so(tmp_path):
         ({"partition_by": ("x",)}, "partition_by names 'x'"), ({"ordering": "x"}, "ordering names 'x'"),
         ({"ordering": "s.v", "columns": (*spec().columns, Column(name="s", type="struct<v:int>"))}, r"'s\.v' lies within a struct; add a column"),
         ({"columns": (Column(name="a", type="struct<b:int>"),), "record_key": ("a.c",)}, "record_key names 'a.c'"),
-        ({"columns": (Column(name="_hoodie_x", type="int"),)}, "belong to Hudi"),
+        ({"columns": (Column(name="_hoodie_x", type="int"),)}, "belongs to the table format"),
     ],
 )  # fmt: skip
 def test_a_spec_that_no_table_can_be_made_of_is_refused_before_anything_is_written(

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.project import checks_columns
 from parquetry.runtime import column_rules
 from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file_rows import ORIGIN
@@ -180,7 +179,7 @@ def test_a_schema_that_nobody_understands_names_its_place_and_a_remedy_that_work
 def test_names_that_a_write_needs_are_refused_alike_wherever_columns_are_declared():
     used = (stage.REFERENCE, stage.PARTITION, stage.HASH, stage.DELETE, stage.ORDERING, stage.GENERATED_WRONG)
     used = {*used, tagging.FILE, tagging.POSITION, base_file.BUCKET, ORIGIN}
-    assert used == column_rules.CONTROL_COLUMNS == checks_columns._CONTROL_COLUMNS
+    assert used == column_rules.CONTROL_COLUMNS
 
 
 def test_fields_keep_the_declared_order_within_a_wider_live_type():
