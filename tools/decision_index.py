@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "decisions"
@@ -37,7 +38,7 @@ def row(path: Path) -> str:
     heading = _HEADING.fullmatch(lines[0])
     if heading is None or int(heading["number"]) != int(path.name[:4]):
         raise ValueError(f"{path.name}: the first line is not '# {int(path.name[:4])}. Title'")
-    status = _STATUS.fullmatch(lines[2])
+    status = _STATUS.fullmatch(" ".join(takewhile(bool, lines[2:])))
     return f"| {heading['number']} | [{heading['title']}]({path.name}) | {status['status'] if status else 'Accepted'} |\n"
 
 
