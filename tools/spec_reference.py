@@ -13,6 +13,7 @@ from typing import Any
 from parquetry.project.codes import CODES
 from parquetry.project.description import described
 from parquetry.project.schema import Kind, inlined
+from tools.wrap_markdown import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 _SHARED = ("partitioning", "sizing", "clustering", "retention", "files", "budget")
@@ -38,32 +39,32 @@ _PREFACE = """\
 
 <!-- Written by `python -m tools.spec_reference`; edit the schemas instead. -->
 
-Every key of the three kinds of files, with its values, its default and the Hudi setting that it
-corresponds to. A key that is not listed here is an error. Layers, from the weakest to the strongest:
-built-in defaults, `defaults` of the project, the policy, the table, `targets.<name>.overrides`.
-Mappings merge by key, everything else is replaced, tags unite.
+This page lists every key of the three kinds of files, with its values, its default and the corresponding Hudi setting.
+Any other key is an error. Settings come in layers, from the weakest to the strongest: built-in defaults, `defaults` of
+the project, the policy, the table, `targets.<name>.overrides`. Mappings merge by key, tags are united, and every other
+value is replaced.
 
-- **Sizes** have a unit: `KiB`, `MiB`, `GiB`, `TiB` are powers of two, `KB`, `MB`, `GB`, `TB` powers of
-  ten, `B` is bytes. A bare number other than 0 is an error.
+- **Sizes** have a unit: `KiB`, `MiB`, `GiB`, `TiB` are powers of two, `KB`, `MB`, `GB`, `TB` powers of ten, `B` is
+  bytes. A number without a unit is an error, except 0.
 - **Durations** are whole numbers of `s`, `m`, `h`, `d` or `w`.
-- **YAML** is that of version 1.2: only `true` and `false` are flags, dates are texts, `012` is twelve.
-  Duplicate keys, merge keys (`<<`), tags, keys that are not texts and further documents are errors.
-- **Templates** (`{{ ... }}`) are evaluated in texts after parsing, with `var('name')`, `target.name`,
-  `target.warehouse` and, under `targets`, `env_var('NAME', default)` of a variable that `environment`
-  declares (others for credentials alone). A text that is one expression
-  takes the type of its value. Names, kinds, `vars` and `allow` are taken as they are.
-- **SQL** is one expression, or one SELECT for `select`, and reads nothing but the rows it is given: no relation
-  but `source` and what `select` names in WITH, no query within an expression. `reflect`, `java_method`,
-  `try_reflect`, `IDENTIFIER()`, `TRANSFORM ... USING`, `${...}`, functions of a catalog, those that open files
-  (`from_protobuf`, options of `from_avro` and `from_xml`) and, in FROM, other functions than Spark's generators
-  are refused.
-- **Paths** that are relative start at the project's folder, `location` at the warehouse; `..` may not
+- **YAML** is version 1.2: only `true` and `false` are booleans, dates are strings, and `012` is twelve. Duplicate keys,
+  merge keys (`<<`), tags, keys that are not strings, and further documents are errors.
+- **Templates** (`{{ ... }}`) are evaluated in strings after parsing. They can use `var('name')`, `target.name` and
+  `target.warehouse`, and under `targets` also `env_var('NAME', default)`. `environment` declares the variables that
+  `env_var` may read; others may be read for credentials only. A string that consists of one expression takes the type
+  of its value. Names, kinds, `vars` and `allow` are not evaluated.
+- **SQL** is one expression, or one SELECT for `select`, and reads nothing but the rows it is given. The only relations
+  are `source` and those that `select` defines in WITH, and an expression cannot contain a query. Refused are `reflect`,
+  `java_method`, `try_reflect`, `IDENTIFIER()`, `TRANSFORM ... USING`, `${...}`, functions of a catalog, functions that
+  open files (`from_protobuf`, options of `from_avro` and `from_xml`) and, in FROM, functions other than Spark's
+  generators.
+- **Paths:** a relative path starts at the project's folder, and a relative `location` at the warehouse. `..` may not
   lead out of either. Local folders, `s3://` and `s3a://` (the same) are supported.
-- **Wildcards** in a source's path are `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, each within one folder's names, and
-  `**` for any number of folders. What begins with `_` or `.` is left out, so a path that asks for it fails a run, and
-  so does one that matches a folder and none of the files in it (`in/dt=*`; `in/*.parquet` where one of them is a folder):
-  `in/dt=*/*` means the files in them. Braces do not hold braces. `in/*`, `./in/*` and
-  the same as an absolute path mean the same files; what was taken by one is taken for all.
+- **Wildcards** in a source's path are `*`, `?`, `[a-z]`, `[!a]` and `{a,b}`, each within one folder name, and `**` for
+  any number of folders. Braces cannot be nested. Names that begin with `_` or `.` are never matched, and a path that
+  asks for one fails the run. A path that matches a folder but none of the files in it also fails the run (`in/dt=*`, or
+  `in/*.parquet` if one match is a folder): write `in/dt=*/*` to match the files. `in/*`, `./in/*` and the corresponding
+  absolute path mean the same files, and a file that was ingested by one of them is ingested for all.
 """
 
 
@@ -77,7 +78,7 @@ def spec_page() -> str:
     for name in _SHARED:
         schema = table.get(name) or project["defaults"]["properties"][name]
         lines += [f"## {name}", "", _parts(schema)["text"], "", *_table(schema)]
-    return "\n".join(lines)
+    return wrapped("\n".join(lines))
 
 
 def diagnostics_page() -> str:
@@ -87,9 +88,9 @@ def diagnostics_page() -> str:
         "",
         "<!-- Written by `python -m tools.spec_reference`; edit project/codes.py instead. -->",
         "",
-        "`parquetry validate` prints one line per finding, `file:line:column: CODE message`. What each",
-        "code means, and what to do, stands here. A warning stops nothing; an `allow` entry in",
-        "parquetry.yml with its code, the table and a reason silences it.",
+        "`parquetry validate` prints one line per finding: `file:line:column: CODE message`. This page explains",
+        "each code and what to do. A warning stops nothing. To silence it, add an `allow` entry to",
+        "parquetry.yml with its code, the table and a reason.",
         "",
     ]
     family = ""
@@ -106,7 +107,7 @@ def diagnostics_page() -> str:
             f"*{code.remedy}*",
             "",
         ]
-    return "\n".join(lines)
+    return wrapped("\n".join(lines))
 
 
 def _table(schema: Mapping[str, Any]) -> list[str]:
