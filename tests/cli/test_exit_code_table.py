@@ -7,14 +7,14 @@ import re
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.support.command_script import SCRIPT, environment, parquetry
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
+from tests.support.repository import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs/reference/commands.md"
+PAGE = ROOT / "docs/reference/commands.md"
 PENDING = "20260101000000000"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from parquetry.compiler.checkup import _EXTRAS
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ORDERS, ProjectFolder
+from tests.support.repository import ROOT
 
 BLOCKER = """
 import sys
@@ -92,7 +92,7 @@ def test_a_package_that_s3fs_itself_lacks_is_named(shop, blocked):
 
 
 def test_the_doctor_lists_the_packages_of_all_extras(tmp_path, blocked):
-    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = {
         word.partition(">=")[0]: extra
         for extra, words in declared["optional-dependencies"].items()

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.version import VERSION
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.repository import ROOT
 
 
 def run(*command, cwd, **extra):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
-from pathlib import Path
 
 import parquetry
 from parquetry.version import VERSION
+from tests.support.repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 HOME = "parquetry/version.py"
 
 

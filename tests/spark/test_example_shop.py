@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -16,8 +15,9 @@ from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.table import open_table
 from tests.support.local_spark import local_spark
+from tests.support.repository import ROOT
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "shop"
+EXAMPLE = ROOT / "examples" / "shop"
 pytestmark = pytest.mark.spark
 
 

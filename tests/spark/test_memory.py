@@ -10,9 +10,10 @@ from statistics import median
 
 import pytest
 
+from tests.support.repository import ROOT
+
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).parents[2]
 MILLION = 1_000_000
 
 

@@ -14,10 +14,11 @@ import pytest
 import parquetry
 from parquetry.runtime.spec import Column, TableSpec
 from tests.support.project_folder import ProjectFolder
+from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
+PAGE = ROOT / "docs" / "reference" / "python.md"
 SPEC = TableSpec(
     name="people",
     columns=(

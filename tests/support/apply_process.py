@@ -23,9 +23,8 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import open_workspace
 from parquetry.runtime.storage import open_store
 from tests.support.processes import die_with_parent
+from tests.support.repository import ROOT
 from tests.support.stores import FaultyStore, Kind, Stop, Stopped
-
-ROOT = Path(__file__).parents[2]
 
 
 class KillingStore(FaultyStore):

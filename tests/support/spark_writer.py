@@ -24,10 +24,10 @@ from parquetry.runtime.storage import open_store
 from parquetry.runtime.timing import Timing
 from tests.support.fault_store import Fault, FaultStore
 from tests.support.processes import die_with_parent, in_session, kill_session
+from tests.support.repository import ROOT
 from tests.support.small_table import FAST
 from tests.support.spark_writes import SparkWrite
 
-ROOT = Path(__file__).parents[2]
 SMALL_JVM = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

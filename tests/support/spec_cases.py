@@ -12,8 +12,9 @@ from pathlib import Path
 
 from parquetry import project
 from parquetry.project.diagnostics import Diagnostic
+from tests.support.repository import TESTS
 
-ROOT = Path(__file__).parents[1] / "schemas"
+SPECS = TESTS / "schemas"
 
 PROJECT = """\
 apiVersion: parquetry/v1
@@ -55,7 +56,7 @@ class Case:
 def _cases() -> list[Case]:
     return [
         Case(verdict=path.parts[-3], kind=path.parts[-2], path=path)
-        for path in sorted(ROOT.glob("*/*/*.yml"))
+        for path in sorted(SPECS.glob("*/*/*.yml"))
     ]
 
 

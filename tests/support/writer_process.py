@@ -23,6 +23,7 @@ from typing import Any
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.timing import Timing
+from tests.support.repository import ROOT
 from tests.support.small_table import FAST, Rows, SmallTable
 from tests.support.stores import Kind, WrappedStore
 
@@ -73,7 +74,7 @@ def started(*tasks: Mapping[str, Any]) -> Iterator[list[subprocess.Popen[bytes]]
     try:
         for task in tasks:
             command = [sys.executable, "-m", "tests.support.writer_process", json.dumps(task)]
-            root = Path(__file__).parents[2]
+            root = ROOT
             environment = {**os.environ, "PYTHONPATH": str(root)}
             processes.append(subprocess.Popen(command, cwd=root, env=environment))
         yield processes

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
@@ -44,6 +43,7 @@ from parquetry.runtime.table_config import TIMEZONE_KEY
 from parquetry.runtime.table_schema import live_columns, schema_json
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
 from tests.support.project_folder import ProjectFolder
+from tests.support.repository import ROOT
 
 PROPERTIES = ".hoodie/hoodie.properties"
 
@@ -568,6 +568,6 @@ def test_columns_in_one_line_and_in_block_style_take_another_one():
 
 
 def test_every_drift_code_is_documented():
-    page = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
+    page = ROOT / "docs" / "reference" / "commands.md"
     found = re.findall(r"^\| (DR\d+) \|", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert found == list(CODES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -29,8 +28,9 @@ from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.layout.skipping import Touched
 from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.outcome import CommitResult
+from tests.support.repository import ROOT, TESTS
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = TESTS / "golden"
 HEADS = {
     "plan": ("plan", "show"),
     "inspect": ("inspect orders --format", "inspect orders --out"),
@@ -199,7 +199,7 @@ def test_the_answer_to_a_released_lock_fits_the_schema():
     )
 
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
+REFERENCE = ROOT / "docs" / "reference" / "commands.md"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +13,7 @@ from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.spec import Column
 from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
-
-ROOT = Path(__file__).parents[2]
+from tests.support.repository import ROOT
 
 
 def merge(folder, file_mib: int) -> dict[str, float]:

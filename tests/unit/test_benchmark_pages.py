@@ -1,7 +1,6 @@
 """The pages and charts of the benchmarks are what their result files give; runs of some peers add up to a page."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -9,8 +8,9 @@ from benchmarks import report, report_goals, results
 from benchmarks.charts import bars
 from benchmarks.session_report import chart, render
 from benchmarks.session_tables import Prepared, Tables
+from tests.support.repository import ROOT
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks"
 
 
 def row(case, peer, seconds):

@@ -7,7 +7,6 @@ import sys
 import tomllib
 from dataclasses import replace
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 from parquetry.runtime import clustering_strategies
 from parquetry.runtime.clustering_order import row_order
@@ -18,8 +17,9 @@ from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.spec import Column
 from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, read, slice_of, write
 from tests.support.clustering_model import MIB, file, policy, situation
+from tests.support.repository import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "cluster.md"
+PAGE = ROOT / "docs" / "how-to" / "cluster.md"
 
 
 def block(language, about):

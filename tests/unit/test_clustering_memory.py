@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tracemalloc
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from parquetry.runtime.spark.clustering_ranges import merge_samples, read_sample
 from parquetry.runtime.spec import Column, FilesPolicy
 from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, slice_of
 from tests.support.clustering_memory import spilled_files
+from tests.support.repository import ROOT
 
 COLUMNS = (
     Column(name="n", type="bigint"),
@@ -30,7 +30,6 @@ COLUMNS = (
 )
 ROW_BYTES = 16 * 1024
 FILES, ROWS = 6, 1000
-ROOT = Path(__file__).parents[2]
 
 
 def incoming(rng):

@@ -16,9 +16,9 @@ from parquetry.cli.carried import Carried
 from parquetry.cli.main import command_line
 from parquetry.compiler.changes import CODES as CHANGE_CODES
 from parquetry.project.codes import CODES
+from tests.support.repository import ROOT
 from tools.command_reference import PAGE, commands, page
 
-ROOT = Path(__file__).parents[2]
 LISTED = subprocess.run(
     ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"],
     capture_output=True,

@@ -17,7 +17,6 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from importlib.metadata import EntryPoint
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -40,6 +39,7 @@ from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up
 from parquetry.runtime.storage import open_store
 from tests.support.base_files import FIRST, SECOND, Alive, Incoming, bucket, context, merging, slice_of, write
+from tests.support.repository import ROOT
 from tests.support.s3_server import BUCKET
 from tests.support.stores import WrappedStore
 
@@ -54,7 +54,7 @@ COLUMNS = (
     Column(name="by_name", type="map<string,int>"),
 )
 ENCRYPTED = FilesPolicy(encryption_key="env:PARQUETRY_TEST_KEY")
-MANUAL = Path(__file__).parents[2] / "docs" / "how-to" / "encrypt.md"
+MANUAL = ROOT / "docs" / "how-to" / "encrypt.md"
 WORDS = [b"confidential", b"secret-city", b"secret-tag", b"key-of-", KEY.encode(), base64.b64decode(KEY)]
 
 

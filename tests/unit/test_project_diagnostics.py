@@ -20,6 +20,7 @@ from parquetry.project.diagnostics import (
     render_text,
 )
 from parquetry.project.source import Position, SourceText, Span
+from tests.support.repository import TESTS
 from tests.support.spec_cases import CASES, TABLE, write_project
 
 BROKEN = TABLE + "clustering:\n  execution:\n    colums: [id]\n  trigger: offf\n"
@@ -154,10 +155,10 @@ def test_did_you_mean():
 
 def test_each_code_is_used_and_tested():
     folder = Path(parquetry.project.__file__).parent
-    sources = "\n".join(path.read_text() for path in folder.glob("*.py") if path.name != "codes.py")
+    sources = "\n".join(path.read_text() for path in folder.rglob("*.py") if path.name != "codes.py")
     used = set(re.findall(r"\"(PQ\d{3})\"", sources))
     assert used == set(CODES)
-    tests = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_project_*.py"))
+    tests = "\n".join(path.read_text() for path in (TESTS / "unit").rglob("test_*.py"))
     tested = {expected[3] for case in CASES for expected in case.expected} | set(
         re.findall(r"PQ\d{3}", tests)
     )

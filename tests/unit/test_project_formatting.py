@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import stat
-from pathlib import Path
 
 import pytest
 
 from parquetry.project.canonical import NotCanonicalError, canonical
 from parquetry.project.formatting import format_project
 from parquetry.project.source import SourceText
+from tests.support.repository import ROOT
 from tests.support.spec_cases import CASES, PROJECT, TABLE, write_project
 
-EXAMPLES = sorted(path.parent for path in Path(__file__).parents[2].glob("examples/*/parquetry.yml"))
+EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/parquetry.yml"))
 
 
 def formatted(text):

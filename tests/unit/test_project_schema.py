@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -16,10 +15,11 @@ from parquetry.project.schema import Kind, bundled, inlined, schema, validator
 from parquetry.project.template_syntax import is_template
 from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import FilesPolicy, RetentionPolicy, TableSpec
+from tests.support.repository import ROOT
 from tests.support.spec_cases import CASES, TABLE, diagnostics_of, write_project
 from tools import spec_reference as reference
 
-DOCS = Path(__file__).parents[2] / "docs" / "reference"
+DOCS = ROOT / "docs" / "reference"
 
 # The keys that the specification language promises; a key may only be added.
 PROMISED = [

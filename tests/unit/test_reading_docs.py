@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tests.support.repository import ROOT
 from tests.support.small_table import make_table, view_rows
 
-PAGE = Path(__file__).parents[2] / "docs/how-to/read.md"
+PAGE = ROOT / "docs/how-to/read.md"
 
 
 def snippets(path):

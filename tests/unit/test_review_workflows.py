@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from tests.support.project_folder import ProjectFolder
+from tests.support.repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "review.md").read_text(encoding="utf-8")
 BOT = {"login": "github-actions[bot]"}
 PLAN, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64

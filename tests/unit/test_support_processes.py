@@ -6,13 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.support.processes import die_with_parent, in_session, kill_session
+from tests.support.repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 WITH_A_THREAD = """
 import subprocess, sys, threading, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

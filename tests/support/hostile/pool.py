@@ -10,14 +10,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tests.support.hostile.corpus import Fault
+from tests.support.repository import ROOT
 
 FAULTY = 9
 """The exit code of a process that found faults; that of one that broke off is another."""
 
-ROOT = Path(__file__).resolve().parents[3]
 AT_ONCE = 100
 """Cases that one process runs before another takes over: what they leave in memory goes with it."""
 
