@@ -6,7 +6,7 @@ Decimals become fixed-length byte arrays, timestamps UTC microseconds, lists thr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -23,6 +23,8 @@ from parquetry.runtime.column_types import (
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.spec import Column
+
+Batches = Iterator[pa.RecordBatch]
 
 _ARROW_PRIMITIVES = {
     "boolean": pa.bool_(),

@@ -17,7 +17,7 @@ from parquetry.runtime.base_file_rows import one_batch
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import RECORD_KEY
 
-Positions = npt.NDArray[np.int64]
+RowPositions = npt.NDArray[np.int64]
 
 _NOWHERE = np.iinfo(np.int64).max
 _CONTROL = pa.schema(
@@ -48,7 +48,7 @@ class IncomingRows:
         self._wanted = incoming_schema(schema)
         self._place = place
         self._conformer: Conformer | None = None
-        self._ready: deque[tuple[pa.RecordBatch, Positions]] = deque()
+        self._ready: deque[tuple[pa.RecordBatch, RowPositions]] = deque()
         self._last = -1
         self.consumed_rows = 0
         self.consumed_hash = 0
@@ -136,7 +136,7 @@ class IncomingRows:
                 f"{self._place}: {rows.column(0).null_count} rows have no record key; "
                 "drop them or give every part of the key a value"
             )
-        positions: Positions = rows.column(1).fill_null(_NOWHERE).to_numpy()
+        positions: RowPositions = rows.column(1).fill_null(_NOWHERE).to_numpy()
         known = positions[positions != _NOWHERE]
         steps = np.diff(known, prepend=self._last)
         in_order = bool((steps > 0).all()) and bool((positions[: len(known)] == known).all())

@@ -32,7 +32,7 @@ _FACTOR = np.uint32(0x5BD1E995)
 _CHUNK = 16_384
 
 Words = npt.NDArray[np.uint32]
-Positions = npt.NDArray[np.int64]
+BitPositions = npt.NDArray[np.int64]
 
 
 def _header(*, hashes: int, bits: int) -> bytes:
@@ -91,7 +91,7 @@ class ExactBloomFilter:
                 return
             start += self._fill_row(positions[start:])
 
-    def _fill_row(self, positions: Positions) -> int:
+    def _fill_row(self, positions: BitPositions) -> int:
         """Add as many as the current row takes; how many that were."""
         row, count = self._rows[-1], ENTRIES_PER_ROW - self._in_current_row
         if count <= 0:
@@ -108,7 +108,7 @@ class ExactBloomFilter:
         return len(taken)
 
 
-def hash_positions(keys: pa.Array) -> Positions:
+def hash_positions(keys: pa.Array) -> BitPositions:
     """The bits of each key: one line per key, one column per hash function.
 
     The hash functions are one, chained: each is seeded with the value of the one before.
@@ -127,7 +127,7 @@ def hash_positions(keys: pa.Array) -> Positions:
     return positions
 
 
-def _positions_of_equal_length(keys: npt.NDArray[np.uint8]) -> Positions:
+def _positions_of_equal_length(keys: npt.NDArray[np.uint8]) -> BitPositions:
     length = keys.shape[1]
     whole = length // 4
     words = np.ascontiguousarray(keys[:, : whole * 4]).view("<u4").astype(np.uint32, copy=False)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 
-Numbers = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
 class EvenSample:
@@ -24,16 +24,16 @@ class EvenSample:
         self.stride = stride
         self._most_bytes = most_bytes
         self._schema = schema
-        self._numbers: list[Numbers] = []
+        self._numbers: list[RowNumbers] = []
         self._rows: list[pa.RecordBatch] = []
         self._size = 0
         self._lock = Lock()
 
-    def of(self, numbers: Numbers) -> Numbers:
+    def of(self, numbers: RowNumbers) -> RowNumbers:
         """The places of those numbers that are multiples of the stride as it is now."""
         return np.flatnonzero(numbers % self.stride == 0)
 
-    def add(self, numbers: Numbers, rows: pa.RecordBatch) -> None:
+    def add(self, numbers: RowNumbers, rows: pa.RecordBatch) -> None:
         """Rows of these numbers, each of which is added once."""
         with self._lock:
             self._append(numbers, rows)
@@ -46,14 +46,14 @@ class EvenSample:
             if stride > self.stride:
                 self._widen(stride)
 
-    def found(self) -> tuple[Numbers, pa.Table]:
+    def found(self) -> tuple[RowNumbers, pa.Table]:
         """The rows by their numbers, with these."""
         numbers = np.concatenate([np.empty(0, np.int64), *self._numbers])
         order = np.argsort(numbers, kind="stable")
         rows = pa.Table.from_batches(self._rows, schema=self._schema)
         return numbers[order], rows.take(pa.array(order)).combine_chunks()
 
-    def _append(self, numbers: Numbers, rows: pa.RecordBatch) -> None:
+    def _append(self, numbers: RowNumbers, rows: pa.RecordBatch) -> None:
         places = self.of(numbers)
         if len(places) < len(numbers):
             numbers, rows = numbers[places], rows.take(pa.array(places))

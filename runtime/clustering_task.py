@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
+from parquetry.runtime.arrow_schema import Batches
 from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, new_file_id
 from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, small_dictionaries
@@ -64,8 +65,6 @@ _MOST_WHOLE_BYTES: Final = 1024 * 1024 * 1024
 
 _MOST_VALUES: Final = 10_000
 """How many values of ``split_by`` a task writes files for."""
-
-Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

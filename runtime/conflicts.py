@@ -16,12 +16,10 @@ from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import KeyScope
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.versions import FileGroupId
 
 _TABLE_OVERWRITE = "INSERT_OVERWRITE_TABLE"
 _OVERWRITES = frozenset({"INSERT_OVERWRITE", _TABLE_OVERWRITE, "DELETE_PARTITION"})
-
-Group = tuple[str, str]
-"""A file group: partition and file id."""
 
 
 class Verdict(StrEnum):
@@ -50,8 +48,8 @@ class Work:
 
     instant: str
     operation: str
-    merged: frozenset[Group] = frozenset()
-    replaced: frozenset[Group] = frozenset()
+    merged: frozenset[FileGroupId] = frozenset()
+    replaced: frozenset[FileGroupId] = frozenset()
     partitions: frozenset[str] = frozenset()
     inserted: frozenset[str] = frozenset()
     overwritten: frozenset[str] = frozenset()
@@ -61,7 +59,7 @@ class Work:
     inserted_keys: Mapping[str, KeyRange] = field(default_factory=dict)
 
     @property
-    def touched(self) -> frozenset[Group]:
+    def touched(self) -> frozenset[FileGroupId]:
         """The file groups that existed before and do not read the same any more."""
         return self.merged | self.replaced
 
@@ -139,7 +137,7 @@ def find_conflict(
     return None if retry is None else Conflict(verdict=Verdict.RETRY, reason=retry)
 
 
-def conflicting_groups(mine: Work, theirs: Work) -> frozenset[Group]:
+def conflicting_groups(mine: Work, theirs: Work) -> frozenset[FileGroupId]:
     """The file groups that a clustering run has to leave out because ``theirs`` changed them."""
     gone = theirs.overwritten
     return frozenset(
@@ -220,5 +218,5 @@ def _schema_moved(mine: str | None, theirs: str | None, before: str | None) -> b
     return not same_schema(mine, theirs)
 
 
-def _groups(replaced: Mapping[str, tuple[str, ...]]) -> frozenset[Group]:
+def _groups(replaced: Mapping[str, tuple[str, ...]]) -> frozenset[FileGroupId]:
     return frozenset((partition, file_id) for partition, ids in replaced.items() for file_id in ids)

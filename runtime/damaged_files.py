@@ -21,7 +21,7 @@ from parquetry.runtime.parallel import map_each
 from parquetry.runtime.table_handle import TableHandle
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.timeline import Timeline
-from parquetry.runtime.timeline.versions import Group
+from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.view import FileSystemView
 
 _NAMED: Final = 10
@@ -156,7 +156,7 @@ def check_published(
     there: Mapping[str, int],
     *,
     partitions: Collection[str],
-    replaced: Collection[Group],
+    replaced: Collection[FileGroupId],
 ) -> None:
     """CorruptTableError when a write would build on what is left of a damaged one of its partitions.
 
@@ -194,7 +194,7 @@ def lost_groups(view: FileSystemView, partitions: Collection[str] | None = None)
     return lost
 
 
-def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict[Group, Written]:
+def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict[FileGroupId, Written]:
     """The newest version of every file group, as all completed writes, or those of ``times``, say.
 
     Writes that are being undone do not count. Of a file that is replaced there is none.
@@ -202,7 +202,7 @@ def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict
     listed = [i.time for i in timeline.completed_writes] if times is None else sorted(times)
     undone = completed_being_undone(timeline)
     listed = [time for time in listed if time not in undone]
-    newest: dict[Group, Written] = {}
+    newest: dict[FileGroupId, Written] = {}
     for instant, metadata in zip(listed, map_each(listed, timeline.commit_metadata), strict=True):
         for partition, file_ids in metadata.replaced.items():
             for file_id in file_ids:
@@ -226,7 +226,7 @@ def _damaged(
 
 def _look(
     view: FileSystemView,
-    named: Mapping[Group, Written],
+    named: Mapping[FileGroupId, Written],
     time: str,
     wanted: Wanted,
     *,
@@ -264,7 +264,7 @@ def _is_whole(instant: str, stat: WriteStat, part: FileSlice | None) -> bool:
     return part.path == stat.path and is_sized and part.size_bytes >= _LEAST_BYTES
 
 
-def _of_commit(group: Group, instant: str, stat: WriteStat, part: FileSlice | None) -> DamagedFile:
+def _of_commit(group: FileGroupId, instant: str, stat: WriteStat, part: FileSlice | None) -> DamagedFile:
     is_there = part is not None and part.path == stat.path
     return DamagedFile(
         partition=group[0],
@@ -290,7 +290,7 @@ def _of_listing(part: FileSlice) -> DamagedFile:
     )
 
 
-def _listed(group: Group, instant: str, path: str, there: Mapping[str, int]) -> FileSlice | None:
+def _listed(group: FileGroupId, instant: str, path: str, there: Mapping[str, int]) -> FileSlice | None:
     size_bytes = there.get(path)
     if size_bytes is None:
         return None

@@ -73,7 +73,7 @@ _UNREADABLE: Final = (
 )
 """What a file that is gone, or whose bytes are no page index, ends in when they are taken for one."""
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
+PageNumbers: TypeAlias = npt.NDArray[np.int64]
 
 
 def with_pages(
@@ -129,7 +129,7 @@ def file_pages(
     return {number: pages for number, pages in found.items() if pages is not None}
 
 
-def page_locations(offset_index: bytes) -> tuple[Numbers, Numbers]:
+def page_locations(offset_index: bytes) -> tuple[PageNumbers, PageNumbers]:
     """The first rows and the compressed bytes of the pages of parquet's OffsetIndex.
 
     ValueError, IndexError or KeyError when the bytes are none.
@@ -194,7 +194,7 @@ def _group_pages(
     return RowGroupPages(columns=columns, chunks=tuple(sizes.values())) if columns else None
 
 
-def _add(sizes: dict[bytes, PageSizes], firsts: Numbers, stored: Numbers, chunk_bytes: int) -> None:
+def _add(sizes: dict[bytes, PageSizes], firsts: PageNumbers, stored: PageNumbers, chunk_bytes: int) -> None:
     """Chunks whose pages begin at the same rows count as one."""
     other = max(chunk_bytes - int(stored.sum()), 0)
     key = firsts.tobytes()
@@ -203,7 +203,7 @@ def _add(sizes: dict[bytes, PageSizes], firsts: Numbers, stored: Numbers, chunk_
     sizes[key] = PageSizes(firsts=firsts, sizes=stored, other_bytes=other)  # type: ignore[arg-type]  # of int64
 
 
-def _check(firsts: Numbers, rows: int) -> None:
+def _check(firsts: PageNumbers, rows: int) -> None:
     if not len(firsts) or firsts[0] or (np.diff(np.append(firsts, rows)) <= 0).any():
         raise ValueError("its pages do not begin at rows that follow each other")
 
@@ -264,7 +264,7 @@ def _metadata(source: _End, footer_bytes: int) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(MAGIC + footer))
 
 
-def _locations_at_once(data: bytes) -> tuple[Numbers, Numbers]:
+def _locations_at_once(data: bytes) -> tuple[PageNumbers, PageNumbers]:
     """As a list of structs that look all the same, decoded as a whole; ValueError when it does not."""
     if len(data) < 2 or data[0] != OffsetIndex.PAGE_LOCATIONS << 4 | LIST or data[1] & 15 != STRUCT:  # noqa: PLR2004
         raise ValueError("it does not begin with a list")

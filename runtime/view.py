@@ -25,7 +25,7 @@ from parquetry.runtime.storage import ObjectInfo, ObjectStore
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action
 from parquetry.runtime.timeline.timeline import Timeline
-from parquetry.runtime.timeline.versions import Group, cleanable_as_of, versions_as_of
+from parquetry.runtime.timeline.versions import FileGroupId, cleanable_as_of, versions_as_of
 
 _NAME_PARTS = 3
 
@@ -133,7 +133,7 @@ class FileSystemView:
                 return True
         return False
 
-    def is_replaced(self, group: Group, time: str) -> bool:
+    def is_replaced(self, group: FileGroupId, time: str) -> bool:
         """Whether a replacecommit had done away with the file group at that time."""
         replaced_at = self._replaced.get(group)
         return replaced_at is not None and replaced_at <= time
@@ -172,11 +172,11 @@ class FileSystemView:
             f"{as_of}; ask for {whole} or later, and raise retention.clean to keep more"
         )
 
-    def lost_as_of(self, time: str) -> list[Group]:
+    def lost_as_of(self, time: str) -> list[FileGroupId]:
         """The file groups whose version of that time is gone, by what the active timeline says; sorted."""
         return self.lacking(versions_as_of(self._timeline, time), time)
 
-    def lacking(self, versions: Mapping[Group, str | None], time: str) -> list[Group]:
+    def lacking(self, versions: Mapping[FileGroupId, str | None], time: str) -> list[FileGroupId]:
         """Of these file groups, with the instants of their versions, those that look otherwise at that time.
 
         None is any version.
@@ -211,7 +211,7 @@ class FileSystemView:
         slices = [part for path in touched for part in self.slices(path, last) if part.instant > begin]
         return IncrementalSlices(begin=begin, end=last, slices=tuple(slices))
 
-    def _cleaned_as_of(self, time: str) -> list[Group]:
+    def _cleaned_as_of(self, time: str) -> list[FileGroupId]:
         """Of the file groups that a clean can have hit, those whose version of that time is gone."""
         return self.lacking(cleanable_as_of(self._timeline, time), time)
 

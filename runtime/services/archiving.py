@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-Group = tuple[str, str]
+from parquetry.runtime.timeline.versions import FileGroupId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ class Obstacles:
 
     unsettled: Collection[str] = ()
     savepoint: str | None = None
-    replaced: Mapping[str, frozenset[Group]] = field(default_factory=dict)
-    on_disk: frozenset[Group] = frozenset()
+    replaced: Mapping[str, frozenset[FileGroupId]] = field(default_factory=dict)
+    on_disk: frozenset[FileGroupId] = frozenset()
     cleaned_before: str | None = None
 
 

@@ -16,7 +16,7 @@ from parquetry.runtime.storage import ObjectStore
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Instant
 from parquetry.runtime.timeline.timeline import Timeline
-from parquetry.runtime.timeline.versions import Group, versions_as_of
+from parquetry.runtime.timeline.versions import FileGroupId, versions_as_of
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
@@ -86,7 +86,7 @@ def _check_uncovered(table: TableHandle, timeline: Timeline, victim: Instant) ->
     check_no_foreign_clean(timeline, before)
     metadata = timeline.commit_metadata(victim.time)
     versions = versions_as_of(timeline, before)
-    uncovered: dict[Group, str | None] = {
+    uncovered: dict[FileGroupId, str | None] = {
         (partition, file_id): versions[partition, file_id]
         for partition, file_ids in metadata.replaced.items()
         for file_id in file_ids

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
+from parquetry.runtime.arrow_schema import Batches
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_incoming import incoming_schema
@@ -24,8 +25,6 @@ BUCKET = "__bucket"
 """The column that numbers the bucket a row belongs to."""
 
 _NO_BUCKET = -1
-
-Batches = Iterator[pa.RecordBatch]
 
 
 def bucket_writer(

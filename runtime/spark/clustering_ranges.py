@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
+from parquetry.runtime.arrow_schema import Batches
 from parquetry.runtime.base_file_model import WriteContext, WrittenBucket
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.clustering_even import EvenSample
@@ -73,8 +74,7 @@ _GONE: Final = -1
 _RUN_SHIFT: Final = 32
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
-Batches = Iterator[pa.RecordBatch]
-Task = Callable[[Iterable[pa.RecordBatch]], Batches]
+RangeTask = Callable[[Iterable[pa.RecordBatch]], Batches]
 Shares = Sequence[tuple[FileSlice, ...]]
 
 
@@ -126,7 +126,7 @@ class Division:
         return {name: getattr(self, name) for name in ("order", "sample", "ranks", "tasks", "ranges")}
 
 
-def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: int) -> Task:
+def sampler(context: WriteContext, order: RowOrder, shares: Shares, *, stride: int) -> RangeTask:
     """For ``mapInArrow`` over numbers of shares: a message with every ``stride``-th row of each."""
 
     def sample(numbers: Iterable[pa.RecordBatch]) -> Batches:
@@ -180,7 +180,7 @@ def read_sample(rows: Sequence[Any]) -> Sampled | None:
     return Sampled(sample=_unpacked(row[_CONTENT]), rows=row[_ROWS], row_bytes=row[_TAKEN])
 
 
-def scatterer(context: WriteContext, division: Division, shares: Shares) -> Task:
+def scatterer(context: WriteContext, division: Division, shares: Shares) -> RangeTask:
     """For ``mapInArrow`` over numbers of shares: their rows as messages to the tasks that write them.
 
     Each task is also told by each share how many rows it gets, and one of them what the share has read.
@@ -194,7 +194,7 @@ def scatterer(context: WriteContext, division: Division, shares: Shares) -> Task
     return scatter
 
 
-def gatherer(context: WriteContext, group: GroupWork, division: Division, *, rows: int) -> Task:
+def gatherer(context: WriteContext, group: GroupWork, division: Division, *, rows: int) -> RangeTask:
     """For ``mapInArrow`` with ``RESULT_DDL`` over messages sorted by range and run, one task's only.
 
     ``rows`` are those of the group. Answers with the files of the task's bucket, and as buckets of

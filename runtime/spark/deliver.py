@@ -6,7 +6,7 @@ themselves. Elsewhere the staged rows are joined with their routes and shuffled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
+from parquetry.runtime.arrow_schema import Batches
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION, Bucket, WriteContext
 from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
 from parquetry.runtime.meta_columns import RECORD_KEY
@@ -36,7 +37,6 @@ from parquetry.runtime.spark.staged import (
 from parquetry.runtime.spark.tagging import BROADCAST_BYTES, read_files
 from parquetry.runtime.write_plan import WritePlan
 
-Batches = Iterator[pa.RecordBatch]
 _ROUTE_BYTES = 48
 _LIST_ROWS = 65_536
 

@@ -6,7 +6,7 @@ writing. Whole columns are read, the table's only; filters apply behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from parquetry.runtime.arrow_schema import Batches
 from parquetry.runtime.base_file_model import POSITION
 from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file
 from parquetry.runtime.errors import NotFoundError, RetryWrite
@@ -24,8 +25,6 @@ from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.storage import ObjectStore
 
 _BATCH_BYTES: Final = 8 * 1024 * 1024
-
-Batches = Iterator[pa.RecordBatch]
 
 
 def encrypted_frame(

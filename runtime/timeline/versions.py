@@ -11,11 +11,11 @@ from parquetry.runtime.parallel import growing_batches, map_each
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.timeline import Timeline
 
-Group = tuple[str, str]
+FileGroupId = tuple[str, str]
 """A file group: partition and file id."""
 
 
-def versions_as_of(timeline: Timeline, time: str) -> dict[Group, str | None]:
+def versions_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
     """The instant of the version that readers saw at that time, by file group.
 
     Of a version whose own commit was archived the later write tells that merged it; None where a
@@ -23,8 +23,8 @@ def versions_as_of(timeline: Timeline, time: str) -> dict[Group, str | None]:
     touched is left out: its version of that time is its newest, which no clean takes.
     """
     times = [instant.time for instant in timeline.completed_writes]
-    found: dict[Group, str | None] = {}
-    decided: set[Group] = set()
+    found: dict[FileGroupId, str | None] = {}
+    decided: set[FileGroupId] = set()
     for instant, metadata in zip(times, map_each(times, timeline.commit_metadata), strict=True):
         written, replaced = _written(metadata), _replaced(metadata)
         if instant <= time:
@@ -42,7 +42,7 @@ def versions_as_of(timeline: Timeline, time: str) -> dict[Group, str | None]:
     return found
 
 
-def cleanable_as_of(timeline: Timeline, time: str) -> dict[Group, str | None]:
+def cleanable_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | None]:
     """The same of the file groups that writes after that time changed or replaced, whatever was cleaned.
 
     The version of any other is its newest, which no clean takes. Only those writes are read, and of older
@@ -52,9 +52,9 @@ def cleanable_as_of(timeline: Timeline, time: str) -> dict[Group, str | None]:
     if timeline.has_undone or time < (timeline.unbroken_since or ""):
         return versions_as_of(timeline, time)
     times = [instant.time for instant in timeline.completed_writes]
-    found: dict[Group, str | None] = {}
-    decided: set[Group] = set()
-    unsure: set[Group] = set()
+    found: dict[FileGroupId, str | None] = {}
+    decided: set[FileGroupId] = set()
+    unsure: set[FileGroupId] = set()
     for metadata in map_each([later for later in times if later > time], timeline.commit_metadata):
         written, replaced = _written(metadata), _replaced(metadata)
         found |= {
@@ -68,9 +68,11 @@ def cleanable_as_of(timeline: Timeline, time: str) -> dict[Group, str | None]:
     return found | _last_written(timeline, [before for before in times if before <= time], unsure)
 
 
-def _last_written(timeline: Timeline, times: list[str], groups: Collection[Group]) -> dict[Group, str | None]:
+def _last_written(
+    timeline: Timeline, times: list[str], groups: Collection[FileGroupId]
+) -> dict[FileGroupId, str | None]:
     """The last of these writes that wrote each group; None where none did, no entry where one replaced it."""
-    found: dict[Group, str | None] = {}
+    found: dict[FileGroupId, str | None] = {}
     left = set(groups)
     for batch in growing_batches(times[::-1]):
         if not left:
@@ -82,11 +84,11 @@ def _last_written(timeline: Timeline, times: list[str], groups: Collection[Group
     return found | dict.fromkeys(left)
 
 
-def _written(metadata: CommitMetadata) -> dict[Group, str | None]:
+def _written(metadata: CommitMetadata) -> dict[FileGroupId, str | None]:
     """The file groups that a write wrote, with the instants of the versions that it merged."""
     return {(s.partition_path, s.file_id): s.prev_commit for s in metadata.all_stats() if s.path}
 
 
-def _replaced(metadata: CommitMetadata) -> list[Group]:
+def _replaced(metadata: CommitMetadata) -> list[FileGroupId]:
     """The file groups that a write did away with."""
     return [(partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids]
