@@ -39,12 +39,13 @@ from parquetry.runtime.publish import run_once
 from parquetry.runtime.services.clustering_lost import note_lost
 from parquetry.runtime.services.clustering_plans import begin_clustering, take_up
 from parquetry.runtime.services.due import run_due_services
-from parquetry.runtime.spark.attempt import Attempt, TableState
+from parquetry.runtime.spark.attempt import Attempt
 from parquetry.runtime.spark.clustering_shuffle import rewrite_by_ranges
 from parquetry.runtime.spark.numbered import run_numbered
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

@@ -14,7 +14,6 @@ from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.sources import Consumption
-from parquetry.runtime.spark.attempt import TableState
 from parquetry.runtime.spark.conversion import are_spelled_alike, type_of
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.materialise import materialise, run_stage, stage_spec
@@ -34,6 +33,7 @@ from parquetry.runtime.spark.stage import PARTITION, SUMMARY_SQL, StageSpec
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec import Column, Operation
+from parquetry.runtime.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

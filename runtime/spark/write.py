@@ -15,7 +15,7 @@ from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.personal_data import has_personal_columns
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.sources import Consumption
-from parquetry.runtime.spark.attempt import Attempt, TableState
+from parquetry.runtime.spark.attempt import Attempt
 from parquetry.runtime.spark.clustering_inline import cluster_inline
 from parquetry.runtime.spark.insert import insert_rows
 from parquetry.runtime.spark.local_rows import frame_of_local_rows
@@ -27,6 +27,7 @@ from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec import Operation
 from parquetry.runtime.storage_errors import FAILURES
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import Transaction
