@@ -87,7 +87,6 @@ def accept_loss(
         operation=_OPERATION,
         body=body,
         timing=timing,
-        services=False,
     )
 
 

@@ -178,7 +178,6 @@ def _alter_schema(store: ObjectStore, change: TableChange, timing: Timing) -> st
         operation=ALTER_SCHEMA,
         body=body,
         timing=timing,
-        services=False,
     )
     return result.instant
 

@@ -13,6 +13,7 @@ from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.partition_path import KeyRules, partition_path
 from parquetry.runtime.partition_value import partition_value
 from parquetry.runtime.publish import run_write
+from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -65,7 +66,8 @@ def delete_partitions(
             footprint=Footprint(overwritten=frozenset(replaced)),
         )
 
-    return run_write(handle, action=Action.REPLACECOMMIT, operation=_OPERATION, body=body, timing=timing)
+    result = run_write(handle, action=Action.REPLACECOMMIT, operation=_OPERATION, body=body, timing=timing)
+    return run_due_services(handle, result, timing=timing)
 
 
 def _typed(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:

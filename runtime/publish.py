@@ -27,7 +27,6 @@ from parquetry.runtime.markers import remove_markers
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.pending import withdraw_waiting
 from parquetry.runtime.personal_data import masked_message
-from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.services.undo import find_rollback_of
 from parquetry.runtime.sidecars import rename_former
 from parquetry.runtime.storage import PutOutcome
@@ -67,14 +66,12 @@ def run_write(
     operation: str,
     body: Callable[[Transaction], WriteOutcome | None],
     timing: Timing = DEFAULT_TIMING,
-    services: bool = True,
 ) -> CommitResult:
     """The result of a write that was published, or found to be unnecessary.
 
     ``body`` writes the files of a transaction and says what they are; None means that there is
     nothing to write. It is called again, with a new transaction, when another writer got ahead.
-    ``operation`` is Hudi's name for it. With ``services`` a clean and an archival that are due run
-    afterwards; they never fail the write.
+    ``operation`` is Hudi's name for it.
 
     Raises ConflictError when the write lost too often or may not follow what another writer did,
     UnknownOutcomeError when the store did not say whether the commit was written (the next write
@@ -100,8 +97,7 @@ def run_write(
         except _Lost as lost:
             conflict = lost.conflict
         else:
-            result = _result(transaction, outcome, reasons, warnings=warnings)
-            return run_due_services(table, result, timing=timing) if services else result
+            return _result(transaction, outcome, reasons, warnings=warnings)
         shown = masked_message(conflict.reason, table.spec, location=table.store.uri)
         _LOG.info("%s: attempt %d lost: %s", table.store.uri, attempt, shown)
         reasons.append(conflict.reason)

@@ -22,16 +22,21 @@ _Result = TypeVar("_Result")
 
 
 def run_due_services(table: TableHandle, result: CommitResult, *, timing: Timing) -> CommitResult:
-    """The write's result with what the services did, or why they could not.
+    """The result of a write to the table with what the services did, or why they could not.
 
+    They never fail the write, and are not looked at when nothing was committed.
     Replaced groups leave the disk before the replacecommit leaves the timeline: clean goes first,
     and when it fails nothing is archived.
     """
+    if result.instant is None:
+        return result
+    # A write that was tried again has found the table anew.
+    opened = table.reopen if result.retries else lambda: table
     warnings = list(result.warnings)
-    cleaned = _attempt("clean", lambda: clean_if_due(table, timing=timing), warnings, table)
+    cleaned = _attempt("clean", lambda: clean_if_due(opened(), timing=timing), warnings, table)
     if warnings != list(result.warnings):
         return replace(result, warnings=tuple(warnings))
-    archived = _attempt("archive", lambda: archive_if_due(table, timing=timing), warnings, table)
+    archived = _attempt("archive", lambda: archive_if_due(opened(), timing=timing), warnings, table)
     return replace(
         result,
         files_cleaned=0 if cleaned is None else cleaned.files_deleted + cleaned.orphans_deleted,

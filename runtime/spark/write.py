@@ -14,6 +14,7 @@ from parquetry.runtime.local_rows import is_spark_frame, local_rows
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.personal_data import has_personal_columns
 from parquetry.runtime.publish import run_write
+from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.attempt import Attempt
 from parquetry.runtime.spark.clustering_inline import cluster_inline
@@ -85,7 +86,7 @@ def write(
             body=job.body,
             timing=timing,
         )
-        counted = job.counted(result)
+        counted = job.counted(run_due_services(handle, result, timing=timing))
     finally:
         job.close()
     return cluster_inline(spark, handle, counted, budget_bytes=clustering_budget_bytes, timing=timing)

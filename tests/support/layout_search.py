@@ -142,9 +142,7 @@ def insert(store: LocalStore, spec: TableSpec, rows: pa.Table) -> None:
             sidecars=((statistics_path(txn.instant), recorded),),
         )
 
-    run_write(
-        open_table(store), action=Action.COMMIT, operation="INSERT", body=body, timing=FAST, services=False
-    )
+    run_write(open_table(store), action=Action.COMMIT, operation="INSERT", body=body, timing=FAST)
 
 
 def all_layouts(names: Sequence[str]) -> Iterator[ExecutionPolicy]:

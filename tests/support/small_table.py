@@ -26,6 +26,7 @@ from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.publish import run_write
+from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.sources import Consumption, record
 from parquetry.runtime.spec import Column, RetentionPolicy, TableSpec
@@ -106,14 +107,9 @@ class SmallTable:
             self.before_publish(txn)
             return outcome
 
-        return run_write(
-            self.handle,
-            action=action,
-            operation=operation,
-            body=hooked,
-            timing=self.timing,
-            services=self.services,
-        )
+        handle = self.handle
+        result = run_write(handle, action=action, operation=operation, body=hooked, timing=self.timing)
+        return run_due_services(handle, result, timing=self.timing) if self.services else result
 
     def _upsert(self, txn: Transaction, rows: Rows, consumed: tuple[Consumption, ...]) -> WriteOutcome:
         view = txn.table.view(txn.timeline)

@@ -67,7 +67,7 @@ def test_hudi_rs_reads_what_was_created_merged_copied_and_rolled_over(tmp_path):
                 stats={PARTITION: tuple(file.stat for file in written.files)},
             )
 
-        run_write(handle, action=Action.COMMIT, operation="UPSERT", body=body, services=False)
+        run_write(handle, action=Action.COMMIT, operation="UPSERT", body=body)
         found = hudi_rs.read(str(tmp_path / "t"))
         rows_read = [{name: row[name] for name in ("id", "p", *NAMES)} for row in found.to_pylist()]
         assert sorted(map(repr, map(freeze, rows_read))) == sorted(map(repr, map(freeze, model.values())))
