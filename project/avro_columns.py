@@ -122,15 +122,19 @@ def _composed(schema: Mapping[str, Any], kind: Any, place: str, depth: int) -> s
         case "map":
             return f"map<string,{_nested(schema.get('values'), place, depth)}>"
         case "record":
-            parts = (
-                f"{field['name']}:{_nested(field.get('type'), place + '.' + field['name'], depth)}"
-                for field in _fields(schema, f"field '{place}'")
-            )
+            parts = (_part(field, place, depth) for field in _fields(schema, f"field '{place}'"))
             return f"struct<{','.join(parts)}>"
         case dict() | list():
             return _nested(kind, place, depth)
     message = f"field '{place}' has the type {kind!r}, which tables cannot hold"
     raise AvroProblem(message)
+
+
+def _part(field: Mapping[str, Any], place: str, depth: int) -> str:
+    """A field of a record as one of a struct; elements and values alone lose that they are never null."""
+    nullable, inner = _optional(field.get("type"), f"{place}.{field['name']}")
+    type_ = _type(inner, f"{place}.{field['name']}", depth + 1)
+    return f"{field['name']}:{type_}{'' if nullable else ' NOT NULL'}"
 
 
 def _nested(schema: Any, place: str, depth: int) -> str:

@@ -97,6 +97,19 @@ def with_meta_columns(schema_json: str) -> str:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
 
+def with_nullable_elements(schema_json: str) -> str:
+    """The Avro JSON in which elements of arrays and values of maps may be null, all names as they were.
+
+    Columns have no word for others, so that rows with null elements are written; readers that trust a schema
+    without them fail on such rows, or read zeros.
+    """
+    document = json.loads(schema_json)
+    relaxed = _relaxed(document)
+    if relaxed == document:
+        return schema_json
+    return json.dumps(relaxed, separators=(",", ":"), ensure_ascii=False)
+
+
 def columns_from_avro(text: str, *, place: str = "Avro schema") -> tuple[Column, ...]:
     """The columns of an Avro record of any Hudi version, without Hudi's meta columns.
 
@@ -164,6 +177,27 @@ def _avro(column_type: ColumnType, name: str, namespace: str) -> _Avro:
 
 def _nullable(avro: _Avro, *, nullable: bool) -> _Avro:
     return ["null", avro] if nullable else avro
+
+
+def _relaxed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_relaxed(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    relaxed = dict(schema)
+    if isinstance(schema.get("type"), dict | list):
+        relaxed["type"] = _relaxed(schema["type"])
+    if isinstance(schema.get("fields"), list):
+        relaxed["fields"] = [_relaxed(field) for field in schema["fields"]]
+    for kind, part in (("array", "items"), ("map", "values")):
+        if schema.get("type") == kind:
+            relaxed[part] = _or_null(_relaxed(schema.get(part)))
+    return relaxed
+
+
+def _or_null(schema: Any) -> list[Any]:
+    branches = schema if isinstance(schema, list) else [schema]
+    return branches if "null" in branches else ["null", *branches]
 
 
 _MOST_FIELDS: Final = 100_000

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from parquetry.runtime.arrow_schema import columns_from_arrow
-from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
+from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema, with_nullable_elements
 from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.errors import CorruptTableError
@@ -71,11 +71,12 @@ def schema_json(
 
     Tables of other makers may name their nested records differently; Hudi compares those names. It
     also lets key columns be null in its schemas, though never in its rows: for the columns ``keys``
-    that difference is none.
+    that difference is none. Elements of arrays and values of maps may be null as columns declare them,
+    and the recorded schema is made to say so.
     """
     own = table_avro_schema(name, columns)
     if recorded and _but_for_null_keys(recorded, keys) == _but_for_null_keys(own, keys):
-        return recorded
+        return with_nullable_elements(recorded)
     return own
 
 

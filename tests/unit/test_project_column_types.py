@@ -158,7 +158,7 @@ def test_columns_of_an_avro_schema():
                     "items": {
                         "type": "record",
                         "name": "p",
-                        "fields": [{"name": "n", "type": ["int", "null"]}],
+                        "fields": [{"name": "n", "type": ["int", "null"]}, {"name": "m", "type": "int"}],
                     },
                 },
             },
@@ -171,7 +171,7 @@ def test_columns_of_an_avro_schema():
         {"name": "at", "type": "timestamp", "nullable": True},
         {"name": "price", "type": "decimal(10,2)", "nullable": False},
         {"name": "kind", "type": "string", "nullable": False},
-        {"name": "parts", "type": "array<struct<n:int>>", "nullable": False},
+        {"name": "parts", "type": "array<struct<n:int,m:int NOT NULL>>", "nullable": False},
         {"name": "marks", "type": "map<string,date>", "nullable": False},
         {"name": "wrapped", "type": "bigint", "nullable": False},
     ]

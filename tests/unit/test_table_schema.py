@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime import column_rules
-from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
+from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file_rows import ORIGIN
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.services.rollback import rollback
@@ -126,9 +126,24 @@ def test_a_commit_carries_the_tables_own_names_as_long_as_the_columns_are_the_sa
     assert json.loads(wider)["fields"][0]["type"][1]["namespace"] == "hoodie.t.t_record"
 
 
-def test_elements_that_may_not_be_null_stay_so():
-    text = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[{"name":"a","type":["null",{"type":"array","items":"string"}],"default":null}]}'
-    assert schema_json("t", columns(("a", "array<string>")), text) == text
+@pytest.mark.parametrize(
+    ("kind", "strict", "relaxed"),
+    [
+        ("array<string>", '{"type":"array","items":"string"}', '{"type":"array","items":["null","string"]}'),
+        ("map<string,int>", '{"type":"map","values":"int"}', '{"type":"map","values":["null","int"]}'),
+        (
+            "array<array<struct<x:int NOT NULL>>>",
+            '{"type":"array","items":{"type":"array","items":{"type":"record","name":"P","fields":[{"name":"x","type":"int"}]}}}',
+            '{"type":"array","items":["null",{"type":"array","items":["null",{"type":"record","name":"P","fields":[{"name":"x","type":"int"}]}]}]}',
+        ),
+    ],
+)
+def test_elements_may_be_null_in_the_schema_as_they_may_in_rows(kind, strict, relaxed):
+    text = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[{"name":"a","type":["null",%s],"default":null}]}'
+    (column,) = columns_from_avro(text % strict)
+    assert column.type == kind
+    assert schema_json("t", (column,), text % strict) == text % relaxed
+    assert schema_json("t", (column,), text % relaxed) == text % relaxed
 
 
 def test_the_file_of_an_arrow_writer_is_understood(table):
