@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parquetry.project.diagnostics import did_you_mean
-from parquetry.project.model import KeyScope, Operation, ResolvedTable
+from parquetry.project.model import ResolvedTable
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import columns_read
 from parquetry.project.sql_tokens import SqlProblem, tokens
@@ -19,6 +19,7 @@ from parquetry.runtime.column_types import (
     holds_array,
     is_nested,
 )
+from parquetry.runtime.spec import KeyScope, Operation
 
 _BY_KEY = (Operation.UPSERT, Operation.DELETE)
 _CHANGING = frozenset(

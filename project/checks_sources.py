@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from parquetry.project.diagnostics import did_you_mean, some
-from parquetry.project.model import Operation, Source
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql_guard import check_expression, check_select
@@ -14,6 +13,7 @@ from parquetry.project.sql_tokens import SqlProblem, Token
 from parquetry.runtime.column_rules import DELETE_FLAG
 from parquetry.runtime.column_types import may_have_fields
 from parquetry.runtime.meta_columns import META_COLUMNS
+from parquetry.runtime.spec import Operation, Source
 from parquetry.secret_names import MASK
 
 _WITHOUT_KEY = (Operation.INSERT, Operation.BULK_INSERT)

@@ -11,11 +11,11 @@ from parquetry.project.avro_columns import AvroProblem, columns_of
 from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.document import parse
 from parquetry.project.locations import LocationProblem, is_relative, joined
-from parquetry.project.model import Column
 from parquetry.project.schema_errors import is_cut_off
 from parquetry.project.spec_file import SpecFile
 from parquetry.runtime.column_rules import broken_type
 from parquetry.runtime.column_types import TYPE_NAMES, ColumnType, TypeSyntaxError, parse_type
+from parquetry.runtime.spec import Column
 
 Read = Callable[[str], bytes | Diagnostic]
 """The bytes of a file of the project, or why there are none."""

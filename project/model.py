@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from parquetry.project.interpolate import Secret
+from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy, Source
 
 SERVICES_BYTES: Final = 10 * 2**30
 """What services may rewrite in one run where no target says otherwise."""
@@ -56,73 +58,11 @@ History = Mapping[str, tuple[LayerValue, ...]]
 """What the layers say about each dotted path, from the weakest to the strongest."""
 
 
-class KeyScope(StrEnum):
-    """Where a record key is unique."""
-
-    PARTITION = "partition"
-    TABLE = "table"
-
-
-class Operation(StrEnum):
-    """What a source does with its rows."""
-
-    UPSERT = "upsert"
-    INSERT = "insert"
-    BULK_INSERT = "bulk_insert"
-    INSERT_OVERWRITE = "insert_overwrite"
-    INSERT_OVERWRITE_TABLE = "insert_overwrite_table"
-    DELETE = "delete"
-
-
 class Launcher(StrEnum):
     """Who starts Spark."""
 
     IN_PROCESS = "in-process"
     SPARK_SUBMIT = "spark-submit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column; ``type`` is in canonical spelling, such as ``decimal(10,0)``."""
-
-    name: str
-    type: str
-    nullable: bool = True
-    description: str | None = None
-    generated: str | None = None
-    pii: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
-    """Limits of write-time sizing; None means automatic, ``insert_split_size`` is in rows."""
-
-    max_file_size_bytes: int
-    small_file_limit_bytes: int
-    insert_split_size: int | None
-    record_size_bytes: int | None
-    min_fill: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """How base files are encoded; None leaves it to the writer."""
-
-    compression: str
-    row_group_size_bytes: int | None
-    page_size_bytes: int | None
-    bloom_filter: str
-    encryption_key: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """Rules that keep old versions; None is no rule."""
-
-    keep_commits: int | None
-    keep_versions: int | None
-    max_age_seconds: int | None
-    archive_keep_commits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,24 +107,6 @@ class Clustering:
     existing: str
     plan: ClusteringPlanSettings
     execution: ClusteringExecution
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where rows come from; a relative ``path`` starts at the project's root."""
-
-    name: str
-    format: str
-    path: str
-    options: Mapping[str, str]
-    select: str | None
-    operation: Operation
-    read: str
-    drop_duplicates: bool
-    delete_when: str | None
-    drop: tuple[str, ...]
-    match: tuple[str, ...]
-    if_missing: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,9 +243,9 @@ class ResolvedTable:
     hive_style: bool
     url_encode: bool
     policy: str | None
-    sizing: Sizing
-    files: Files
-    retention: Retention
+    sizing: SizingPolicy
+    files: FilesPolicy
+    retention: RetentionPolicy
     clustering: Clustering
     sources: tuple[Source, ...]
     queries: tuple[Query, ...]

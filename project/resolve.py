@@ -15,11 +15,12 @@ from parquetry.project.document import Node
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.layers import Layered, LayerValues, entry_name, history, leaves, merge
 from parquetry.project.locations import LocationProblem, absolute, is_relative, joined
-from parquetry.project.model import KeyScope, Layer, ResolvedTable, Source
+from parquetry.project.model import Layer, ResolvedTable
 from parquetry.project.source import Span
 from parquetry.project.spec_file import SpecFile
 from parquetry.project.template_syntax import is_template
 from parquetry.runtime.column_types import ColumnType
+from parquetry.runtime.spec import KeyScope, Source
 
 _SECTIONS = ("sizing", "clustering", "retention", "files")
 _FROM_DEFAULTS = (*_SECTIONS, "owner", "tags", "key_scope", "partitioning")

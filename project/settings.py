@@ -11,18 +11,21 @@ from parquetry.project.model import (
     Clustering,
     ClusteringExecution,
     ClusteringPlanSettings,
-    Column,
     DataTest,
-    Files,
-    Operation,
     PartitionFilter,
     Query,
-    Retention,
-    Sizing,
-    Source,
 )
 from parquetry.project.schema import Kind, built_in
 from parquetry.project.units import duration_seconds, size_bytes
+from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec import (
+    BloomFilter,
+    Column,
+    FilesPolicy,
+    Operation,
+    RetentionPolicy,
+    Source,
+)
 
 
 @cache
@@ -40,10 +43,10 @@ def built_in_budget() -> Mapping[str, Any]:
     return built_in(Kind.PROJECT, "defaults", "budget")
 
 
-def sizing(value: Mapping[str, Any]) -> Sizing:
+def sizing(value: Mapping[str, Any]) -> SizingPolicy:
     """Limits of write-time sizing."""
     split, record = value["insert_split_size"], value["record_size"]
-    return Sizing(
+    return SizingPolicy(
         max_file_size_bytes=size_bytes(value["max_file_size"]),
         small_file_limit_bytes=size_bytes(value["small_file_limit"]),
         insert_split_size=None if split == "auto" else split,
@@ -52,22 +55,22 @@ def sizing(value: Mapping[str, Any]) -> Sizing:
     )
 
 
-def files(value: Mapping[str, Any]) -> Files:
+def files(value: Mapping[str, Any]) -> FilesPolicy:
     """How base files are encoded."""
-    return Files(
+    return FilesPolicy(
         compression=value["compression"],
         row_group_size_bytes=_size(value, "row_group_size"),
         page_size_bytes=_size(value, "page_size"),
-        bloom_filter=value["bloom_filter"],
+        bloom_filter=BloomFilter(value["bloom_filter"]),
         encryption_key=value.get("encryption_key"),
     )
 
 
-def retention(value: Mapping[str, Any]) -> Retention:
+def retention(value: Mapping[str, Any]) -> RetentionPolicy:
     """Rules that keep old versions."""
     clean = value["clean"]
     age = clean.get("max_age")
-    return Retention(
+    return RetentionPolicy(
         keep_commits=clean.get("keep_commits"),
         keep_versions=clean.get("keep_versions"),
         max_age_seconds=None if age is None else duration_seconds(age),
@@ -75,7 +78,7 @@ def retention(value: Mapping[str, Any]) -> Retention:
     )
 
 
-def clustering(value: Mapping[str, Any], *, sizing: Sizing) -> Clustering:
+def clustering(value: Mapping[str, Any], *, sizing: SizingPolicy) -> Clustering:
     """When and how files are reorganised; sizes that are not declared follow ``sizing``."""
     plan, execution = value["plan"], value.get("execution", {})
     target = _size(plan, "target_file_size") or sizing.max_file_size_bytes

@@ -13,7 +13,7 @@ def spec_fields(table: ResolvedTable) -> dict[str, Any]:
 
     Where the table and its files lie is not part of it, nor is any layer of the project.
     """
-    files = asdict(table.files)
+    files = _plain(asdict(table.files))
     clustering = _plain(asdict(table.clustering))
     if table.files.encryption_key is None:
         del files["encryption_key"]
