@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final
 
 from parquetry.project.explanation import Explanation
@@ -18,23 +19,14 @@ from parquetry.runtime.layout.clustering_model import ScopeChoice
 from parquetry.runtime.personal_data import masked_partition, pii_columns
 from parquetry.runtime.spec import Source, TableSpec
 from parquetry.secret_names import MASK
+from parquetry.sql_tokens import Token, TokenKind, lexed
 
 _LITERAL: Final = f"'{MASK}'"
 _ADJACENT = re.compile(rf"(?:{re.escape(_LITERAL)})+")
 _SQL_KEYS: Final = frozenset({"select", "where", "generated", "delete_when", "expression"})
 _CHOSEN_PARTITIONS: Final = ("clustering.plan.partitions.selected", "clustering.plan.partitions.regex")
-_TOKEN = re.compile(
-    r"""
-    (?P<comment>--[^\r\n]*|/\*.*?(?:\*/|\Z))
-  | (?P<literal>[rRxX]?'(?:[^'\\]|\\.|'')*'|[rRxX]?"(?:[^"\\]|\\.|"")*")
-  | `(?P<quoted>(?:[^`]|``)+)`
-  | (?P<open>[rRxX]?['"].*|`.*)
-  | (?P<word>[^\W\d]\w*)
-  | (?P<number>\d\w*(?:\.\w*)?|\.\d\w*)
-  | (?P<other>.)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+_SHOWN: Final = (TokenKind.BLANK, TokenKind.QUOTED, TokenKind.WORD, TokenKind.SYMBOL)
+_PASSED_OVER: Final = (TokenKind.COMMENT, TokenKind.HINT)
 
 
 def masked_sql(text: str, pii: Collection[str]) -> str:
@@ -42,11 +34,10 @@ def masked_sql(text: str, pii: Collection[str]) -> str:
 
     A quote that does not end hides the rest. Masking twice changes nothing more.
     """
-    found = list(_TOKEN.finditer(text))
-    names = {(match["quoted"] or match["word"] or "").replace("``", "`").lower() for match in found}
-    if not names & set(pii):
+    found = list(lexed(text))
+    if not {token.text.lower() for token in found if token.is_name} & set(pii):
         return text
-    return _ADJACENT.sub(_LITERAL, "".join(_shown(match) for match in found))
+    return _ADJACENT.sub(_LITERAL, "".join(_shown(found)))
 
 
 def masked_explanation(explanation: Explanation) -> Explanation:
@@ -162,8 +153,17 @@ def _optional(text: str | None, pii: Collection[str]) -> str | None:
     return None if text is None else masked_sql(text, pii)
 
 
-def _shown(match: re.Match[str]) -> str:
-    if match["comment"] is not None:
-        return " "
-    is_hidden = any(match[kind] is not None for kind in ("literal", "number", "open"))
-    return _LITERAL if is_hidden else match[0]
+def _shown(found: Sequence[Token]) -> Iterator[str]:
+    for token, following in zip_longest(found, found[1:]):
+        if token.kind in _PASSED_OVER:
+            yield " "
+        elif token.kind not in _SHOWN or token.text[0].isdecimal():
+            yield _LITERAL
+        elif not _begins_literal(token, following):
+            yield token.written
+
+
+def _begins_literal(token: Token, following: Token | None) -> bool:
+    """Whether the token is the x of ``x'1F'``, or of the same with a quote that does not end."""
+    literal = following is not None and following.kind in (TokenKind.STRING, TokenKind.OPEN)
+    return literal and token.text.lower() in ("r", "x") and token.kind is TokenKind.WORD

@@ -8,7 +8,7 @@ from parquetry.project.diagnostics import did_you_mean
 from parquetry.project.model import ResolvedTable
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import columns_read
-from parquetry.project.sql_tokens import SqlProblem, tokens
+from parquetry.project.sql_guard import SqlProblem, tokens
 from parquetry.runtime.column_rules import DELETE_FLAG, Rule, broken_flag, broken_names
 from parquetry.runtime.column_types import (
     ColumnType,

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from parquetry.project.diagnostics import did_you_mean, some
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
-from parquetry.project.sql_guard import check_expression, check_select
-from parquetry.project.sql_tokens import SqlProblem, Token
+from parquetry.project.sql_guard import SqlProblem, check_expression, check_select
 from parquetry.runtime.column_rules import DELETE_FLAG
 from parquetry.runtime.column_types import may_have_fields
 from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.spec import Operation, Source
 from parquetry.secret_names import MASK
+from parquetry.sql_tokens import Token
 
 _WITHOUT_KEY = (Operation.INSERT, Operation.BULK_INSERT)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*\"""", re.DOTALL)

@@ -10,11 +10,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from parquetry.project.diagnostics import Problem
 from parquetry.project.sql_grammar import Effort, misfit, stray_relation
-from parquetry.project.sql_tokens import SqlProblem, Token, TokenKind, tokens
 from parquetry.sql_rules import MOST_CHARACTERS, SOURCE, shown_name, why_function_is_refused
+from parquetry.sql_tokens import Token, TokenKind, lexed
 
 _BRACKETS = {")": "(", "]": "["}
+_PASSED_OVER = (TokenKind.BLANK, TokenKind.COMMENT, TokenKind.HINT)
+
+
+class SqlProblem(Problem):
+    """What is wrong with an SQL text."""
+
+
+def tokens(text: str, *, line_comments: bool = True) -> list[Token]:
+    """The tokens of an SQL text without blanks, comments and hints.
+
+    Raises:
+        SqlProblem: a string, a quoted name or a comment does not end, or there is a comment from ``--``
+            to the end of the line without ``line_comments``.
+
+    """
+    found = []
+    for token in lexed(text):
+        if token.kind is TokenKind.OPEN:
+            if token.text.startswith("/*"):
+                raise SqlProblem("PQ601", "a comment does not end", "close it with */")
+            raise SqlProblem("PQ601", f"the quote {token.text[0]} does not end", "close it")
+        if token.kind is TokenKind.QUOTED and not token.text:
+            raise SqlProblem("PQ601", "a name in backticks is empty", "write the name")
+        if token.kind is TokenKind.COMMENT and token.text.startswith("--") and not line_comments:
+            raise SqlProblem(
+                "PQ601", "'--' begins a comment that would swallow what follows", "write /* ... */"
+            )
+        if token.kind not in _PASSED_OVER:
+            found.append(token)
+    return found
 
 
 def check_expression(text: str, effort: Effort | None = None) -> list[Token]:

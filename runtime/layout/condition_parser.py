@@ -25,7 +25,8 @@ from parquetry.runtime.layout.condition import (
     TimestampLiteral,
     negation,
 )
-from parquetry.runtime.layout.condition_tokens import NotUnderstoodError, Token, TokenKind, number, tokens
+from parquetry.runtime.layout.condition_tokens import END, NotUnderstoodError, number, text_of, tokens, word
+from parquetry.sql_tokens import Token, TokenKind
 
 _DEEPEST = 100
 _COMPARISONS = {
@@ -38,6 +39,8 @@ _COMPARISONS = {
     "<=": Comparator.LESS_OR_EQUAL,
     ">": Comparator.GREATER,
     ">=": Comparator.GREATER_OR_EQUAL,
+    "!>": Comparator.LESS_OR_EQUAL,
+    "!<": Comparator.GREATER_OR_EQUAL,
 }
 _MIRRORED = {
     Comparator.LESS: Comparator.GREATER,
@@ -114,23 +117,23 @@ class _Parser:
 
     def disjunction(self) -> Condition:
         parts = [self._conjunction()]
-        while self._take_name("OR"):
+        while self._take("OR"):
             parts.append(self._conjunction())
         return parts[0] if len(parts) == 1 else Disjunction(tuple(parts))
 
     def expect_end(self) -> None:
-        if self._token.kind is not TokenKind.END:
+        if self._token is not END:
             raise NotUnderstoodError
 
     def _conjunction(self) -> Condition:
         parts = [self._negation()]
-        while self._take_name("AND"):
+        while self._take("AND"):
             parts.append(self._negation())
         return parts[0] if len(parts) == 1 else Conjunction(tuple(parts))
 
     def _negation(self) -> Condition:
         negate = False
-        while self._take_name("NOT") or self._take_sign("!"):
+        while self._take("NOT") or self._take("!"):
             negate = not negate
         condition = self._term()
         return negation(condition) if negate else condition
@@ -146,14 +149,14 @@ class _Parser:
         return Opaque()
 
     def _parenthesised(self) -> Condition | None:
-        if not self._take_sign("("):
+        if not self._take("("):
             return None
         self._depth += 1
         if self._depth > _DEEPEST:
             raise NotUnderstoodError
         condition = self.disjunction()
         self._depth -= 1
-        return condition if self._take_sign(")") else None
+        return condition if self._take(")") else None
 
     def _about_column(self) -> Condition | None:
         column = self._column()
@@ -161,15 +164,15 @@ class _Parser:
             return None
         if self._at_end_of_term():
             return Compared(column=column, operator=Comparator.EQUAL, literal=True)
-        if self._take_name("IS"):
-            inverted = self._take_name("NOT")
-            if not self._take_name("NULL"):
+        if self._take("IS"):
+            inverted = self._take("NOT")
+            if not self._take("NULL"):
                 return None
             return IsNull(column=column, negated=True) if inverted else IsNull(column=column)
-        if self._token.kind is TokenKind.SIGN:
+        if self._token.kind is TokenKind.SYMBOL:
             return self._comparison(column)
-        inverted = self._take_name("NOT")
-        keyword = self._next().text
+        inverted = self._take("NOT")
+        keyword = word(self._next())
         readers: dict[str, Callable[[str], Condition | None]] = {
             "IN": self._in,
             "BETWEEN": self._between,
@@ -179,7 +182,7 @@ class _Parser:
         return negation(condition) if inverted and condition is not None else condition
 
     def _comparison(self, column: str) -> Condition | None:
-        operator = _COMPARISONS.get(self._next().text)
+        operator = _COMPARISONS.get(word(self._next()))
         literal = self._literal()
         if operator is None or literal is None:
             return None
@@ -187,15 +190,15 @@ class _Parser:
 
     def _in(self, column: str) -> Condition | None:
         literals: list[Literal] = []
-        if not self._take_sign("("):
+        if not self._take("("):
             return None
-        while not literals or self._take_sign(","):
+        while not literals or self._take(","):
             literal = self._literal()
             if literal is None:
                 return None
             literals.append(literal)
         kinds = {type(literal) for literal in literals}
-        if not self._take_sign(")") or (len(kinds) > 1 and kinds != {int, Decimal}):
+        if not self._take(")") or (len(kinds) > 1 and kinds != {int, Decimal}):
             return None
         return Disjunction(
             tuple(
@@ -206,7 +209,7 @@ class _Parser:
 
     def _between(self, column: str) -> Condition | None:
         low = self._literal()
-        if low is None or not self._take_name("AND"):
+        if low is None or not self._take("AND"):
             return None
         high = self._literal()
         if high is None:
@@ -219,42 +222,42 @@ class _Parser:
         )
 
     def _like(self, column: str) -> Condition | None:
-        pattern = self._next()
-        if pattern.kind is not TokenKind.TEXT:
+        pattern = text_of(self._next())
+        if pattern is None:
             return None
-        prefix = re.split(r"[%_]", pattern.text, maxsplit=1)[0]
-        if prefix == pattern.text:
+        prefix = re.split(r"[%_]", pattern, maxsplit=1)[0]
+        if prefix == pattern:
             return Compared(column=column, operator=Comparator.EQUAL, literal=prefix)
         return Like(column=column, prefix=prefix)
 
     def _mirrored(self) -> Condition | None:
         literal = self._literal()
-        operator = _COMPARISONS.get(self._next().text)
+        operator = _COMPARISONS.get(word(self._next()))
         column = self._column()
         if literal is None or operator is None or column is None:
             return None
         return Compared(column=column, operator=_MIRRORED.get(operator, operator), literal=literal)
 
     def _constant(self) -> Condition | None:
-        if self._take_name("TRUE"):
+        if self._take("TRUE"):
             return Opaque()
-        return Disjunction(()) if self._take_name("FALSE") else None
+        return Disjunction(()) if self._take("FALSE") else None
 
     def _column(self) -> str | None:
         names = []
         while True:
             token = self._next()
-            if token.kind is TokenKind.NAME and token.text not in _NO_COLUMNS:
-                names.append(token.written)
-            elif token.kind is TokenKind.QUOTED_NAME and "." not in token.text:
+            if (token.kind is TokenKind.WORD and word(token) not in _NO_COLUMNS) or (
+                token.kind is TokenKind.QUOTED and "." not in token.text
+            ):
                 names.append(token.text)
             else:
                 return None
-            if not self._take_sign("."):
+            if not self._take("."):
                 return ".".join(names)
 
     def _literal(self) -> Literal | None:
-        negative = self._take_sign("-")
+        negative = self._take("-")
         token = self._next()
         literal: Literal | None = None
         if token.kind is TokenKind.NUMBER:
@@ -262,13 +265,13 @@ class _Parser:
             literal = -value if negative and value is not None else value
         elif negative:
             literal = None
-        elif token.kind is TokenKind.TEXT:
-            literal = token.text
-        elif token.kind is TokenKind.NAME and token.text in ("TRUE", "FALSE"):
-            literal = token.text == "TRUE"
-        elif token.kind is TokenKind.NAME:
-            text = self._next()
-            literal = _typed_literal(token.text, text.text) if text.kind is TokenKind.TEXT else None
+        elif token.kind is TokenKind.STRING:
+            literal = text_of(token)
+        elif word(token) in ("TRUE", "FALSE"):
+            literal = word(token) == "TRUE"
+        elif token.kind is TokenKind.WORD:
+            text = text_of(self._next())
+            literal = None if text is None else _typed_literal(word(token), text)
         return literal
 
     def _pass_over_term(self) -> None:
@@ -277,22 +280,20 @@ class _Parser:
             raise NotUnderstoodError
         ands_to_pass = 0
         bounded = False
-        while not self._at_end_of_term() or (ands_to_pass and self._token.text == "AND"):
-            token = self._next()
-            if token.kind is TokenKind.NAME and token.text in _WITH_INNER_AND:
+        while not self._at_end_of_term() or (ands_to_pass and word(self._token) == "AND"):
+            found = word(self._next())
+            if found in _WITH_INNER_AND:
                 raise NotUnderstoodError
-            if bounded and (
-                token.text in _COMPARISONS or token.text in ("NOT", "IN", "IS", "LIKE", "BETWEEN")
-            ):
+            if bounded and (found in _COMPARISONS or found in _OPERATORS_IN_WORDS):
                 # What belongs to a bound of BETWEEN and what follows it is not certain here.
                 raise NotUnderstoodError
-            if token.kind is TokenKind.NAME and token.text == "AND":
+            if found == "AND":
                 ands_to_pass -= 1
-            elif token.kind is TokenKind.NAME and token.text == "BETWEEN":
+            elif found == "BETWEEN":
                 ands_to_pass += 1
                 bounded = True
-            elif token.kind is TokenKind.SIGN and token.text in _CLOSING:
-                self._pass_over_group(_CLOSING[token.text])
+            elif found in _CLOSING:
+                self._pass_over_group(_CLOSING[found])
         if ands_to_pass:
             raise NotUnderstoodError
 
@@ -300,20 +301,16 @@ class _Parser:
         expected = [closing]
         while expected:
             token = self._next()
-            if token.kind is TokenKind.END:
+            if token is END:
                 raise NotUnderstoodError
-            if token.kind is not TokenKind.SIGN:
-                continue
-            if token.text in _CLOSING:
-                expected.append(_CLOSING[token.text])
-            elif token.text in _CLOSING.values() and token.text != expected.pop():
+            found = word(token)
+            if found in _CLOSING:
+                expected.append(_CLOSING[found])
+            elif found in _CLOSING.values() and found != expected.pop():
                 raise NotUnderstoodError
 
     def _at_end_of_term(self) -> bool:
-        token = self._token
-        if token.kind is TokenKind.NAME:
-            return token.text in ("AND", "OR")
-        return token.kind is TokenKind.END or (token.kind is TokenKind.SIGN and token.text == ")")
+        return self._token is END or word(self._token) in ("AND", "OR", ")")
 
     @property
     def _token(self) -> Token:
@@ -321,18 +318,12 @@ class _Parser:
 
     def _next(self) -> Token:
         token = self._token
-        if token.kind is not TokenKind.END:
+        if token is not END:
             self._position += 1
         return token
 
-    def _take_name(self, name: str) -> bool:
-        return self._take(TokenKind.NAME, name)
-
-    def _take_sign(self, sign: str) -> bool:
-        return self._take(TokenKind.SIGN, sign)
-
-    def _take(self, kind: TokenKind, text: str) -> bool:
-        if self._token.kind is kind and self._token.text == text:
+    def _take(self, wanted: str) -> bool:
+        if word(self._token) == wanted:
             self._position += 1
             return True
         return False

@@ -1,71 +1,76 @@
-"""Spark SQL conditions cut into tokens, or refused."""
+"""The tokens of Spark SQL conditions, where they are certain."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
+from typing import Final
+
+from parquetry.sql_tokens import Token, TokenKind, lexed
 
 
 class NotUnderstoodError(Exception):
     """The text goes beyond what is understood: nothing may be concluded from any part of it."""
 
 
-class TokenKind(StrEnum):
-    """What a token is."""
+END: Final = Token(TokenKind.SYMBOL, "", "")
+"""Stands behind the last token; no other is empty."""
 
-    TEXT = "text"
-    NUMBER = "number"
-    NAME = "name"
-    QUOTED_NAME = "quoted_name"
-    SIGN = "sign"
-    OTHER = "other"
-    END = "end"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """``text`` is upper case for names, without quotes for texts and quoted names."""
-
-    kind: TokenKind
-    text: str
-    written: str
-
-
-_MOST_DIGITS = 100
-_TOKEN = re.compile(
-    r"""[ \t\r\n]*(?:
-      (?P<text>'[^'\\]*'(?![ \t\r\n]*'))
-    | (?P<other>"[^"\\]*"(?![ \t\r\n]*"))
-    | `(?P<quoted_name>(?:[^`]|``)+)`
-    | (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:BD|bd|[LlSsYyDdFf])?(?![A-Za-z0-9_.]))
-    | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    | (?P<sign><=>|<>|!=|<=|>=|==|\|\||::|->|(?!--|/\*)[=<>!+\-*/%&|^~().,\[\]])
-    | (?P<end>\Z)
-    )""",
-    re.VERBOSE,
+_MOST_DIGITS: Final = 100
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SYMBOLS: Final = frozenset(
+    {"<=>", "<>", "!=", "<=", ">=", "==", "!>", "!<", "=>", "||", "::", "->", *"=<>!+-*/%&|^~().,[]"}
 )
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens, an END last.
+    """The tokens without blanks, END last.
 
-    NotUnderstoodError for comments, escapes, adjacent strings, and anything that is none.
+    NotUnderstoodError for comments, escapes, adjacent strings, and whatever Spark's versions may read in
+    different ways.
     """
     found: list[Token] = []
-    position = 0
-    while True:
-        match = _TOKEN.match(text, position)
-        if match is None or match.lastgroup is None:
+    for token in lexed(text):
+        if token.kind is TokenKind.BLANK and not token.text.strip(" \t\r\n"):
+            continue
+        last = found[-1] if found else END
+        if not _is_plain(token) or _are_adjacent(last, token):
             raise NotUnderstoodError
-        kind = TokenKind(match.lastgroup)
-        written = match[match.lastgroup]
-        found.append(Token(kind=kind, text=_text(kind, written), written=written))
-        if kind is TokenKind.END:
-            return found
-        position = match.end()
+        found.append(token)
+    return [*found, END]
+
+
+def word(token: Token) -> str:
+    """The word in upper case, or the symbol; empty for literals and names in backticks."""
+    return token.text.upper() if token.kind in (TokenKind.WORD, TokenKind.SYMBOL) else ""
+
+
+def text_of(token: Token) -> str | None:
+    """What a string in single quotes says; None for all else."""
+    return token.text[1:-1] if token.kind is TokenKind.STRING and token.text[0] == "'" else None
+
+
+def _is_plain(token: Token) -> bool:
+    match token.kind:
+        case TokenKind.WORD:
+            return _NAME.fullmatch(token.text) is not None
+        case TokenKind.SYMBOL:
+            return token.text in _SYMBOLS
+        case TokenKind.STRING:
+            # How two quotes and what follows a backslash are read depends on version and settings.
+            return "\\" not in token.text and token.text.count(token.text[-1]) == 2  # noqa: PLR2004
+        case TokenKind.QUOTED:
+            return token.text != ""
+    return token.kind is TokenKind.NUMBER
+
+
+def _are_adjacent(last: Token, token: Token) -> bool:
+    """Whether they are strings that Spark joins, or belong to a number that is none."""
+    if last.kind is TokenKind.NUMBER:
+        return token.text.startswith(".")
+    both = last.kind is token.kind is TokenKind.STRING
+    return both and last.text[0] == token.text[0]
 
 
 def number(written: str) -> int | float | Decimal | None:
@@ -86,14 +91,3 @@ def number(written: str) -> int | float | Decimal | None:
     elif suffix != "F" and digits.isdecimal() and len(digits) <= _MOST_DIGITS:
         value = int(digits)
     return value
-
-
-def _text(kind: TokenKind, written: str) -> str:
-    match kind:
-        case TokenKind.TEXT:
-            return written[1:-1]
-        case TokenKind.NAME:
-            return written.upper()
-        case TokenKind.QUOTED_NAME:
-            return written.replace("``", "`")
-    return written

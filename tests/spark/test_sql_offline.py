@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 
 from parquetry.project.diagnostics import Problem
 from parquetry.project.sql_grammar import misfit
-from parquetry.project.sql_tokens import tokens
+from parquetry.project.sql_guard import tokens
 from tests.support.spark_sql import EXPRESSIONS, QUERIES, combined, mistaken
 
 pytestmark = pytest.mark.spark

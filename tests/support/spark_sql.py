@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from hypothesis import strategies as st
+
 EXPRESSIONS = [
     line
     for line in r"""
@@ -496,3 +498,57 @@ def _pieces(text: str) -> list[str]:
     for sign in "(),[]":
         spaced = spaced.replace(sign, f" {sign} ")
     return spaced.split()
+
+
+_PIECES = [
+    "'",
+    '"',
+    "`",
+    "a",
+    "b1",
+    "r",
+    "R",
+    "x",
+    "5",
+    "1.5",
+    "1e",
+    "E+",
+    "L",
+    "bd",
+    "--",
+    "\\",
+    "/*",
+    "*/",
+    "/*+",
+    "+",
+    "-",
+    "/",
+    "*",
+    "://",
+    "$",
+    "$t$",
+    "é",
+    "=",
+    "<",
+    ">",
+    "!",
+    "|",
+    ".",
+    "_",
+    "%",
+    "?",
+    "#",
+    ":",
+    "@",
+    "(",
+    ")",
+    ",",
+    "and",
+    "é",
+]
+
+
+def token_texts():
+    """Texts made of what begins, ends or is a token, or looks so."""
+    piece = st.sampled_from([*_PIECES, " ", "\n", "\r", "\\\n", "\x0b", "\xa0"])
+    return st.lists(piece, max_size=12).map("".join)

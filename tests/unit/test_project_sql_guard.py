@@ -6,8 +6,7 @@ import re
 import pytest
 
 from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
-from parquetry.project.sql_guard import check_expression, check_select
-from parquetry.project.sql_tokens import SqlProblem, tokens
+from parquetry.project.sql_guard import SqlProblem, check_expression, check_select, tokens
 from tests.support.hostile_sql import (
     HOSTILE_EXPRESSIONS,
     HOSTILE_QUERIES,

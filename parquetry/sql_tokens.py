@@ -1,0 +1,131 @@
+"""The tokens of a text of Spark SQL, as Spark's SqlBaseLexer.g4 cuts it (3.5 to 4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+_BLANK: Final = r" \t\n\x0b\f\r\xa0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000"
+_TOKEN: Final = re.compile(
+    rf"""
+    (?P<blank>[{_BLANK}]+)
+  | (?P<comment>--(?:\\\n|[^\r\n])*)
+  | (?P<hint>/\*\+)
+  | (?P<bracketed>/\*)
+  | (?P<string>[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+  | (?P<quoted>`(?:[^`]|``)*`)
+  | (?P<number>
+        (?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:[bB][dD]|[fFdD])?(?![A-Za-z0-9_])
+      | [0-9]+[eE][+-][0-9]+(?:[bB][dD]|[fFdD])?
+      | (?:[0-9]+(?:[eE][0-9]+)?(?:[bB][dD]|[fFdD])?|[0-9]+[lLsSyY])(?!\w)
+    )
+  | (?P<address>[^\W\d_]+://[\w/\-.?=&\#%]+)
+  | (?P<word>\w+)
+  | (?P<dollars>\$[A-Za-z]*\$)
+  | (?P<open>['"`])
+  | (?P<symbol><=>|<>|<=|>=|!=|==|!>|!<|->|=>|::|\|\||\|>|\*/|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+_BRACKET: Final = re.compile(r"/\*(?!\+)|\*/")
+
+
+class TokenKind(StrEnum):
+    """What a token is."""
+
+    BLANK = "blank"
+    COMMENT = "comment"
+    HINT = "hint"
+    """From ``/*+`` to ``*/``, with what stands between."""
+
+    STRING = "string"
+    QUOTED = "quoted"
+    """A name in backticks."""
+
+    WORD = "word"
+    NUMBER = "number"
+    SYMBOL = "symbol"
+    DEPENDING = "depending"
+    """One token of Spark 4 and several of Spark 3.5: ``a://b-c``, and a text between ``$$``."""
+
+    OPEN = "open"
+    """A quote, a bracketed comment or a hint that does not end, with the rest of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token: ``written`` as it stands there, ``text`` the same but for names in backticks the name."""
+
+    kind: TokenKind
+    text: str
+    written: str
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it can name a function or a column."""
+        return self.kind in (TokenKind.WORD, TokenKind.QUOTED)
+
+
+def lexed(text: str) -> Iterator[Token]:
+    """All tokens of any text: joined as they are written, they are the text."""
+    position = 0
+    while position < len(text):
+        kind, end = _kind_and_end(text, position)
+        written = text[position:end]
+        name = written[1:-1].replace("``", "`") if kind is TokenKind.QUOTED else written
+        yield Token(kind, name, written)
+        position = end
+
+
+def _kind_and_end(text: str, position: int) -> tuple[TokenKind, int]:
+    """What the token at a position is, and where it ends."""
+    match = _TOKEN.match(text, position)
+    assert match is not None, "any one character is a symbol at least"
+    found = match.lastgroup
+    end: int | None = match.end()
+    kind = TokenKind.OPEN
+    match found:
+        case "bracketed":
+            kind, end = TokenKind.COMMENT, _end_of_comment(text, match.end())
+        case "hint":
+            kind, end = TokenKind.HINT, _end_of_hint(text, match.end())
+        case "address":
+            kind = TokenKind.DEPENDING
+        case "dollars":
+            close = text.find(match.group(), match.end())
+            kind, end = TokenKind.DEPENDING, None if close < 0 else close + len(match.group())
+        case "open" | None:
+            end = None
+        case _:
+            kind = TokenKind(found)
+    return (TokenKind.OPEN, len(text)) if end is None else (kind, end)
+
+
+def _end_of_comment(text: str, position: int) -> int | None:
+    """Where a bracketed comment ends, of which the beginning was read: they nest, and hints within do not."""
+    depth = 1
+    for bracket in _BRACKET.finditer(text, position):
+        depth += 1 if bracket.group() == "/*" else -1
+        if depth == 0:
+            return bracket.end()
+    return None
+
+
+def _end_of_hint(text: str, position: int) -> int | None:
+    """Where a hint ends, of which the beginning was read: at the first ``*/`` that is a token."""
+    while position < len(text):
+        if text.startswith("/*+", position):
+            position += 3
+            continue
+        kind, end = _kind_and_end(text, position)
+        if kind is TokenKind.SYMBOL and text[position:end] == "*/":
+            return end
+        if kind is TokenKind.OPEN:
+            return None
+        position = end
+    return None
