@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from parquetry.cli.main import command_line
+from tools.wrap_markdown import wrapped
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "commands.md"
 BEGIN = "<!-- begin: written by `python -m tools.command_reference` -->"
@@ -56,7 +57,7 @@ def page(current: str) -> str:
     """The whole page, its generated part made anew."""
     before, _, rest = current.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{generated()}\n{END}{after}"
+    return wrapped(f"{before}{BEGIN}\n\n{generated()}\n{END}{after}")
 
 
 def _usage(name: str, command: click.Command) -> str:
