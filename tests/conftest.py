@@ -7,8 +7,10 @@ import os
 from hypothesis import settings
 
 from tests.support.fast_java import fast_java
+from tests.support.no_fsync import skip_fsync
 
 os.environ.update(fast_java())
+skip_fsync()
 
 # No test asserts seconds, and the same examples are tried on every machine.
 settings.register_profile("parquetry", deadline=None, derandomize=True)

@@ -22,6 +22,7 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import open_workspace
 from parquetry.runtime.storage import open_store
+from tests.support.no_fsync import skip_fsync
 from tests.support.processes import die_with_parent
 from tests.support.repository import ROOT
 from tests.support.stores import FaultyStore, Kind, Stop, Stopped
@@ -78,6 +79,7 @@ def applier() -> Iterator[Applier]:
 
 
 def main() -> None:
+    skip_fsync()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -23,6 +23,7 @@ from typing import Any, Self
 from parquetry.runtime.storage import open_store
 from parquetry.runtime.timing import Timing
 from tests.support.fault_store import Fault, FaultStore
+from tests.support.no_fsync import skip_fsync
 from tests.support.processes import die_with_parent, in_session, kill_session
 from tests.support.repository import ROOT
 from tests.support.small_table import FAST
@@ -235,6 +236,7 @@ def _shared(port: int, secret: str) -> Any:
 
 
 def main() -> None:
+    skip_fsync()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     server = _Server(json.loads(sys.argv[1]))

@@ -23,6 +23,7 @@ from typing import Any
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.storage import ObjectStore, open_store
 from parquetry.runtime.timing import Timing
+from tests.support.no_fsync import skip_fsync
 from tests.support.repository import ROOT
 from tests.support.small_table import FAST, Rows, SmallTable
 from tests.support.stores import Kind, WrappedStore
@@ -120,6 +121,7 @@ def replay(commits: list[dict[str, Any]]) -> dict[str, tuple[int, str]]:
 
 
 def main(task: Mapping[str, Any]) -> None:
+    skip_fsync()
     rng = random.Random(task["seed"])
     store = open_store(task["path"])
     if task.get("signal"):
