@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
-from parquetry.runtime.secret_values import hide
+from parquetry.runtime.redaction import hide
 
 _ENV_VAR = re.compile(r"""\{\{\s*env_var\(\s*(["'])(?P<name>\w+)\1\s*\)\s*\}\}""")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
 from parquetry.project.model import SparkSettings
-from parquetry.runtime.secret_values import secret_options
+from parquetry.runtime.redaction import secret_options
 
 _PY_FILES = "--py-files"
 _CONF = ("--conf", "-c")

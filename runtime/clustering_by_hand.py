@@ -7,7 +7,7 @@ from pathlib import Path
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.job import SparkSettings
 from parquetry.runtime.personal_data import failures_masked, has_personal_columns
-from parquetry.runtime.secret_values import secrets_of
+from parquetry.runtime.redaction import secrets_of
 from parquetry.runtime.services.clustering_plans import check_waiting
 from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.table import TableHandle

@@ -15,7 +15,7 @@ from typing import Any
 
 from parquetry.runtime.codec import digest_of, from_json_value, to_json_value
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.secret_values import VARIABLE, hide, secrets_of
+from parquetry.runtime.redaction import VARIABLE, hide, secrets_of
 from parquetry.runtime.source_paths import join_base
 from parquetry.runtime.spec import TableSpec
 

@@ -23,8 +23,8 @@ from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
 from parquetry.runtime.outcome import CommitResult, masked_commit
 from parquetry.runtime.personal_data import failures_masked, has_personal_columns, masked_message
 from parquetry.runtime.properties import PROPERTIES_PATH
+from parquetry.runtime.redaction import without_secrets
 from parquetry.runtime.requirements import check_requirements
-from parquetry.runtime.secret_values import without_secrets
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sidecars import REPORTS_FOLDER

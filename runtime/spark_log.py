@@ -21,7 +21,7 @@ from typing import Final
 
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.quoting import CONDITION
-from parquetry.runtime.secret_values import without_secrets
+from parquetry.runtime.redaction import without_secrets
 from parquetry.secret_names import MASK
 
 NAME = "spark.log"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from parquetry.runtime.errors import NotFoundError, StorageError
-from parquetry.runtime.secret_values import without_secrets
+from parquetry.runtime.redaction import without_secrets
 from parquetry.runtime.storage_errors import storage_error
 
 _FINAL = frozenset(

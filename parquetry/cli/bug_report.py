@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from parquetry import shell
-from parquetry.runtime.secret_values import without_secrets
+from parquetry.runtime.redaction import without_secrets
 from parquetry.secret_names import MASK
 from parquetry.version import VERSION
 
