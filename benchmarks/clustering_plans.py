@@ -27,7 +27,7 @@ from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.spec import Column, TableSpec
 from parquetry.runtime.statistics import encode_statistics
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata

@@ -28,7 +28,7 @@ from parquetry.compiler.workspace import Workspace, open_workspace
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.statistics import encode_statistics
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant

@@ -27,7 +27,7 @@ from parquetry.runtime.java import find_java
 from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.sidecars import probe_path
-from parquetry.runtime.storage import open_store, probe_put_if_absent
+from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, Timezone
 from parquetry.runtime.timeline.timeline import Timeline

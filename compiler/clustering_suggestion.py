@@ -13,7 +13,7 @@ from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.layout.clustering_depth import CURVES
 from parquetry.runtime.layout.clustering_policy import STITCH, ClusteringScope, ExecutionPolicy
 from parquetry.runtime.rereading import read_again
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
 
 _STRATEGIES: Final = ("sort", "zorder", "hilbert")

@@ -21,14 +21,14 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.job import TableOwner
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.personal_data import masked_path
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_drift import differing_properties
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.signing import check_signed
 from parquetry.runtime.spec import Column, TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, format_instant

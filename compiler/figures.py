@@ -35,7 +35,7 @@ from parquetry.runtime.services.clustering_past import pace
 from parquetry.runtime.services.clustering_survey import clustering_file, further_steps, situation_of
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import look_up
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.view import FileSystemView

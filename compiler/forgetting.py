@@ -12,9 +12,9 @@ from parquetry.compiler.workspace import Workspace
 from parquetry.project.locations import contains
 from parquetry.runtime.applied import read_identity
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.source_paths import join_base
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER
 
 _DEPTH: Final = 4

@@ -40,7 +40,7 @@ from parquetry.runtime.services.clustering_past import (
 )
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, open_table
 from parquetry.runtime.view import FileSystemView, IncrementalSlices
 

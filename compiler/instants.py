@@ -13,7 +13,7 @@ from parquetry.runtime.intents import INSERTED_KEYS
 from parquetry.runtime.personal_data import has_masked_partitions, masked_partition, pii_columns
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import (

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from parquetry.compiler.observation import Observation
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.parallel import map_each
+from parquetry.runtime.storage.parallel import map_each
 
 _Figure = TypeVar("_Figure")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from parquetry.errors import UsageError
-from parquetry.runtime.regular_file import MOST_BYTES
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 
 
 def read_named(file: Path) -> bytes:

@@ -24,7 +24,7 @@ from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.readable import check_readable
 from parquetry.runtime.spec import Column, TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, check_writable
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.table_schema import live_columns

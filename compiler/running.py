@@ -26,7 +26,7 @@ from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.signing import check_signed
 from parquetry.runtime.spec import Source, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 
 _Found = TypeVar("_Found")

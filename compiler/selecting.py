@@ -17,9 +17,9 @@ from parquetry.project.selection import Method
 from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.job import TableOwner
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.target_settings import Settings, setting_differences
 
 

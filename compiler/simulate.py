@@ -16,7 +16,7 @@ from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.timeline import Timeline
 

@@ -25,7 +25,7 @@ from parquetry.runtime.codec import digest_of
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, rules_digest
 from parquetry.runtime.source_paths import join_base
 from parquetry.runtime.spec import Source, TableSpec
-from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.version import VERSION
 
 _SCALA_2_12_UNTIL = 3

@@ -23,7 +23,7 @@ from parquetry.runtime.services.savepoint import SavepointResult, create_savepoi
 from parquetry.runtime.services.undo import RollbackResult
 from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec import Operation, TableSpec
-from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
 
 if TYPE_CHECKING:

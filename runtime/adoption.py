@@ -29,7 +29,7 @@ from parquetry.runtime.partition_path import KeyRules, partition_path
 from parquetry.runtime.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from parquetry.runtime.signing import Signed
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import ObjectStore, PutOutcome
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.table_handle import TableHandle, open_table
 from parquetry.runtime.target_settings import Settings, executes
 

@@ -26,7 +26,7 @@ from parquetry.runtime.job import TableOwner, rules_digest
 from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from parquetry.runtime.signing import RecordSignature, check_signed, payload_of, signature_of
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import ObjectStore, PutOutcome
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.target_settings import Settings
 from parquetry.version import VERSION
 

@@ -23,7 +23,7 @@ from parquetry.runtime.publish import run_write
 from parquetry.runtime.requirements import check_requirements, table_is_there
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.table_schema import live_columns, reconcile
 from parquetry.runtime.target_settings import Settings

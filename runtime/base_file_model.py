@@ -13,7 +13,7 @@ from parquetry.runtime.footer import file_statistics
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec import FilesPolicy
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.commit import WriteStat
 
 POSITION: Final = "__position"

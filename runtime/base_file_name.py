@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
-from parquetry.runtime.storage_model import ObjectStore
-from parquetry.runtime.storage_paths import finished_name
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.paths import finished_name
 
 WRITE_TOKEN: Final = "0-0-0"  # noqa: S105 - part of a file name
 SUFFIX: Final = ".parquet"

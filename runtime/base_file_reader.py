@@ -22,7 +22,7 @@ from parquetry.runtime.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.parquet_assembly import ParquetParts
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 
 _LARGE_ROW_GROUP = 64 * 1024 * 1024
 _READ_AHEAD = 1024 * 1024

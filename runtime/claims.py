@@ -25,8 +25,8 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.sidecars import claim_path
-from parquetry.runtime.storage import ObjectStore, PutOutcome
-from parquetry.runtime.storage_errors import FAILURES
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.timeline.instant import Timezone, next_instant, parse_instant_ms
 from parquetry.runtime.timing import Timing
 

@@ -23,7 +23,6 @@ from parquetry.runtime.layout.clustering_policy import (
 from parquetry.runtime.layout.clustering_scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import CommitResult
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.personal_data import masked_message, masked_partition
 from parquetry.runtime.services.clustering_avro import (
     LAYOUT_PARAM,
@@ -32,6 +31,7 @@ from parquetry.runtime.services.clustering_avro import (
     execution_of,
 )
 from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 from parquetry.runtime.transaction import Transaction
 

@@ -41,7 +41,7 @@ from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 
 _LOG = logging.getLogger(__name__)
 

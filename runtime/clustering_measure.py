@@ -20,7 +20,7 @@ from parquetry.runtime.layout.skipping import NOTHING, Touched, Types, column_ty
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.spec import TableSpec
 from parquetry.runtime.statistics import look_up
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 
 

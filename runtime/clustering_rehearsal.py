@@ -24,7 +24,7 @@ from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.skipping import Types
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage_model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
+from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 
 _INSTANT: Final = "99991231235959999"
 

@@ -18,8 +18,8 @@ from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, SAMPLE_ROWS
 from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.layout.file_statistics import FileStatistics
-from parquetry.runtime.parallel import for_each
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.parallel import for_each
 
 _FEWEST_ROWS: Final = 4096
 _FEWEST_ROW_GROUPS: Final = 4

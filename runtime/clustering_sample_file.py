@@ -15,7 +15,7 @@ from parquetry.runtime.clustering_columns import ColumnReader
 from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.sidecars import open_sidecar
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 
 SAMPLE_KEY: Final = "parquetry.sample"

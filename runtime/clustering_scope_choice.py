@@ -29,7 +29,7 @@ from parquetry.runtime.layout.clustering_policy import ClusteringScope, Clusteri
 from parquetry.runtime.layout.clustering_scope import ScopeQuestion, better_scope, by_statistics, costs_of
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 
 _LOG = logging.getLogger(__name__)
 

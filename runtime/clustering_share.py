@@ -24,7 +24,7 @@ from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import COMMIT_TIME
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
 
 _PLACES: Final = 8
 _ROWS_OF_A_PLACE: Final = 512

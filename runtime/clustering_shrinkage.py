@@ -20,9 +20,9 @@ from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH
 from parquetry.runtime.page_index import ORDERED_PAGE_ROWS
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spec import FilesPolicy
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 
 MOST_ROW_GROUP_BYTES: Final = 256 * 1024 * 1024
 """Row groups that are larger before compression are not tried: a planner's memory is not for them."""

@@ -36,7 +36,7 @@ from parquetry.runtime.properties import (
 )
 from parquetry.runtime.sidecars import IDENTITY_PATH, probe_path
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import ObjectStore, PutOutcome, probe_put_if_absent
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome, probe_put_if_absent
 from parquetry.runtime.table_config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import (

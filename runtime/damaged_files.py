@@ -17,7 +17,7 @@ from parquetry import shell
 from parquetry.runtime.effective import completed_being_undone
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parallel import map_each
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table_handle import TableHandle
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.timeline import Timeline

@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from parquetry.runtime.sidecars import claim_path
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
 from parquetry.runtime.timeline.rollback_records import RollbackMetadata

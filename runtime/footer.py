@@ -19,8 +19,8 @@ from parquetry.runtime.layout.file_statistics import (
     truncated,
 )
 from parquetry.runtime.meta_columns import RECORD_KEY
-from parquetry.runtime.storage_errors import storage_error
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.os_errors import storage_error
 
 MIN_KEY: Final = "hoodie_min_record_key"
 MAX_KEY: Final = "hoodie_max_record_key"

@@ -15,7 +15,7 @@ from parquetry.runtime.source_files import FoundFile, list_files, split_pattern
 from parquetry.runtime.source_paths import join_base, place_of
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spec import Source
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import TableHandle, open_table
 
 FULL = "full"

@@ -8,7 +8,7 @@ from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.sidecars import read_sidecar, statistics_path
 from parquetry.runtime.statistics import decode_statistics
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.commit import CommitMetadata
 
 

@@ -13,7 +13,7 @@ from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.key_generator import KeyEncoding
 from parquetry.runtime.meta_columns import RECORD_KEY
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.view import FileSystemView
 
 _SAMPLE_ROWS: Final = 64

@@ -21,8 +21,8 @@ from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.sidecars import BREAKING_FOLDER
-from parquetry.runtime.storage import ObjectStore, PutOutcome
-from parquetry.runtime.storage_errors import FAILURES, tidying
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.os_errors import FAILURES, tidying
 from parquetry.runtime.timing import Timing
 
 _LOG = logging.getLogger(__name__)

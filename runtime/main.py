@@ -30,7 +30,7 @@ from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sidecars import REPORTS_FOLDER
 from parquetry.runtime.spark_log import ANYTHING, LogRules
 from parquetry.runtime.spec import Source
-from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, open_table
 
 if TYPE_CHECKING:

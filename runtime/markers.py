@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.parallel import for_each
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import for_each
 
 MARKER_FOLDER: Final = ".hoodie/.temp"
 

@@ -27,11 +27,11 @@ from parquetry.runtime.layout.file_statistics import (
 )
 from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.skipping import Types, columns_of, may_match
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts, PartChunk
 from parquetry.runtime.parquet_fields import OffsetIndex, PageLocation
 from parquetry.runtime.parquet_thrift import I32, I64, LIST, STRUCT, decode_struct
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 
 MOST_FILES: Final = 512
 """Of how many files the page index is read at most, those with the most pages first."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_config import TableConfig
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"

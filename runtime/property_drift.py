@@ -17,7 +17,7 @@ from parquetry.runtime.properties import (
 )
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.table_handle import TableHandle, open_table
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

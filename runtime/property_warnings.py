@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parquetry.runtime.applied import read_identity
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_config import TIMEZONE_KEY
 
 

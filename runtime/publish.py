@@ -29,8 +29,8 @@ from parquetry.runtime.pending import withdraw_waiting
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.undo import find_rollback_of
 from parquetry.runtime.sidecars import rename_former
-from parquetry.runtime.storage import PutOutcome
-from parquetry.runtime.storage_errors import FAILURES
+from parquetry.runtime.storage.open import PutOutcome
+from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, State

@@ -16,7 +16,7 @@ from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.job import Requirements, TableOwner
 from parquetry.runtime.properties import read_table_properties
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.target_settings import Settings, check_settings
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.version import VERSION

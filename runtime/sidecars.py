@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.parallel import for_each
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.parallel import for_each
 
 SIDECAR_FOLDER: Final = ".hoodie/.parquetry"
 IDENTITY_PATH: Final = f"{SIDECAR_FOLDER}/table.json"

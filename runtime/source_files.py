@@ -12,8 +12,8 @@ from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError
 from parquetry.runtime.source_paths import join_base
 from parquetry.runtime.sources import SourceFile
-from parquetry.runtime.storage import LocalStore, ObjectInfo, ObjectStore, open_store
-from parquetry.runtime.storage_local import Identity
+from parquetry.runtime.storage.local import Identity
+from parquetry.runtime.storage.open import LocalStore, ObjectInfo, ObjectStore, open_store
 
 _GLOB = re.compile(r"[*?\[{]")
 # Of a local path; keys of objects are shorter.

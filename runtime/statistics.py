@@ -26,10 +26,10 @@ from parquetry.runtime.layout.file_statistics import (
     StatisticValue,
 )
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.parquet_input import read_parquet
 from parquetry.runtime.sidecars import read_sidecar, statistics_path
-from parquetry.runtime.storage_model import ObjectStore
+from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 
 _VERSION_KEY = b"parquetry.statistics.version"
 _VERSION = b"1"

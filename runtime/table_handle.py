@@ -24,7 +24,7 @@ from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties,
 from parquetry.runtime.readable import check_readable
 from parquetry.runtime.signing import RecordSignature
 from parquetry.runtime.spec import Column, TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_config import TIMEZONE_KEY, TableConfig
 from parquetry.runtime.table_schema import live_columns, reconcile, recorded_schema, schema_json
 from parquetry.runtime.timeline.instant import Timezone

@@ -15,7 +15,7 @@ from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec import Column
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS
 from parquetry.runtime.timeline.timeline import Timeline

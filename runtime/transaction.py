@@ -24,14 +24,14 @@ from parquetry.runtime.intents import (
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.markers import MarkerKind, put_markers
 from parquetry.runtime.outcome import Footprint
-from parquetry.runtime.parallel import for_each
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, settled_timeline
 from parquetry.runtime.services.given_up import is_given_up
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.spec import KeyScope
-from parquetry.runtime.storage import ObjectStore, PutOutcome
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.parallel import for_each
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State

@@ -18,7 +18,6 @@ from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import KeyRanges
 from parquetry.runtime.outcome import WriteOutcome
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi
 from parquetry.runtime.sizing_policy import SizingPolicy
@@ -32,7 +31,8 @@ from parquetry.runtime.sources import (
     taken_of,
 )
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import check_writable
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata

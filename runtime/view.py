@@ -19,9 +19,9 @@ from functools import cached_property
 from parquetry.runtime.base_file_name import SUFFIX, BaseFileName
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.partition_metadata import PARTITION_METADATA
-from parquetry.runtime.storage import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action
 from parquetry.runtime.timeline.timeline import Timeline

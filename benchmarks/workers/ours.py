@@ -23,7 +23,7 @@ def main() -> None:
     from parquetry.runtime.applied import write_applied
     from parquetry.runtime.codec import digest_of, to_json_value
     from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
-    from parquetry.runtime.storage import open_store
+    from parquetry.runtime.storage.open import open_store
     from parquetry.runtime.table import open_table
 
     spark = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from parquetry.compiler.workspace import Workspace
     from parquetry.runtime.job import TableOwner
     from parquetry.runtime.spec import TableSpec
-    from parquetry.runtime.storage import ObjectStore
+    from parquetry.runtime.storage.open import ObjectStore
     from parquetry.runtime.table import TableHandle
 
 
@@ -113,7 +113,7 @@ def table_named(
     ForeignTableError for one that is another project's, or applied for another target.
     """
     if is_location(table):
-        from parquetry.runtime.storage import open_store
+        from parquetry.runtime.storage.open import open_store
 
         place = table if ":" in table else os.path.abspath(table)  # noqa: PTH100  # keeps URIs out
         return NamedTable(store=open_store(place), declared=None)

@@ -10,7 +10,6 @@ from parquetry.runtime.base_file_name import BaseFileName, instant_of_file
 from parquetry.runtime.codec import Brief
 from parquetry.runtime.damaged_files import damaged_files
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.pending import settled_timeline
 from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writes_to_keep
 from parquetry.runtime.services.locking import locked_session
@@ -19,8 +18,9 @@ from parquetry.runtime.services.sweeping import DAY_MS, find_orphans, sweep_stat
 from parquetry.runtime.services.undo import remove_completed
 from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.spec import RetentionPolicy
-from parquetry.runtime.storage import ObjectInfo
-from parquetry.runtime.storage_errors import tidying
+from parquetry.runtime.storage.open import ObjectInfo
+from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log

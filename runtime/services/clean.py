@@ -42,7 +42,7 @@ from parquetry.runtime.services.sweeping import (
 )
 from parquetry.runtime.services.undo import withdraw
 from parquetry.runtime.spec import RetentionPolicy
-from parquetry.runtime.storage_errors import FAILURES, is_full, tidying
+from parquetry.runtime.storage.os_errors import FAILURES, is_full, tidying
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clean_records import CleanerPlan
 from parquetry.runtime.timeline.instant import Action, Instant, State

@@ -15,7 +15,7 @@ from parquetry.runtime.codec import from_json_value, parsed_json
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.services.retention import KEEP_LATEST_FILE_VERSIONS, Horizon
 from parquetry.runtime.sidecars import CLEAN_PROGRESS_PATH
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.timeline import Timeline
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from parquetry.runtime.base_file_name import relative_path
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.services.clean_progress import BARRIER_KEY, SAVEPOINTS_KEY
 from parquetry.runtime.services.retention import Horizon, expired, horizon, is_by_number
 from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.spec import RetentionPolicy
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.timeline.clean_records import CleanedPartition, CleanerPlan, CleanMetadata

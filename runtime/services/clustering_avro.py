@@ -15,7 +15,7 @@ from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec, ExecutionPolicy
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringSlice
 
 EXECUTION_KEY: Final = "parquetry.execution"

@@ -15,7 +15,7 @@ from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.sidecars import sample_path
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 

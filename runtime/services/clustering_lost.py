@@ -12,7 +12,7 @@ from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.sidecars import LOST_FOLDER
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.timeline import Timeline
 
 

@@ -21,7 +21,6 @@ from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.owner import Owner
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.pending import SCHEDULED, settled_timeline
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.services.clustering_avro import avro_plan
@@ -32,8 +31,9 @@ from parquetry.runtime.services.clustering_survey import (
 )
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.sidecars import claim_path, sample_path
-from parquetry.runtime.storage import PutOutcome
-from parquetry.runtime.storage_errors import tidying
+from parquetry.runtime.storage.open import PutOutcome
+from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle, check_writable
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State

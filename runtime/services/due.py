@@ -12,7 +12,7 @@ from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.archive import archive_if_due
 from parquetry.runtime.services.clean import clean_if_due
-from parquetry.runtime.storage_errors import FAILURES
+from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import Timing
 

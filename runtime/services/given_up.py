@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.sidecars import GIVEN_UP_FOLDER
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 
 
 def give_up(store: ObjectStore, instant: str, buckets: Mapping[int, str]) -> None:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from parquetry.runtime.base_file_name import absolute_path, instant_of_file, relative_path
 from parquetry.runtime.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.markers import remove_markers
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.services.undo import remove_completed, remove_sidecars
 from parquetry.runtime.sidecars import claim_path
-from parquetry.runtime.storage import ObjectInfo, ObjectStore
-from parquetry.runtime.storage_errors import tidying
+from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
 from parquetry.runtime.timeline.restore_records import RestoreMetadata
 from parquetry.runtime.timeline.rollback_records import (

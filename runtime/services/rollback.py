@@ -12,7 +12,7 @@ from parquetry.runtime.services.undo import (
     finish_rollback,
     roll_back,
 )
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Instant
 from parquetry.runtime.timeline.timeline import Timeline

@@ -13,12 +13,12 @@ from parquetry.runtime.claims import read_claim
 from parquetry.runtime.effective import completed_being_undone
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.lock import TableLock
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.pending import settle, settled_timeline, withdraw_waiting
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.services.locking import locked_session
-from parquetry.runtime.storage_errors import tidying
+from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore_records import SavepointMetadata

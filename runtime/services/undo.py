@@ -20,10 +20,10 @@ from parquetry.runtime.base_file_name import (
 from parquetry.runtime.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.markers import marked_files, remove_markers
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER, claim_path
-from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.storage_errors import tidying
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.os_errors import tidying
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
 from parquetry.runtime.timeline.rollback_records import (
     InstantInfo,

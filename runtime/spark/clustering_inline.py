@@ -18,7 +18,7 @@ from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.clustering_look import note_look
 from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.storage_errors import FAILURES
+from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import Timing
 

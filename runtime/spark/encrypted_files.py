@@ -22,7 +22,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.meta_columns import FILE_NAME, PARTITION_PATH
 from parquetry.runtime.spark.tagging import FILE
 from parquetry.runtime.spark.workers import spare_loaded_modules
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 

@@ -30,7 +30,7 @@ from parquetry.runtime.spark.stage import PARTITION, keys_name
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import FILE, STORED_KEY, STORED_ORDERING, STORED_PARTITION
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 
 SMALL_ROWS: Final = 500_000
 SMALL_BYTES: Final = 32 * 1024 * 1024

@@ -22,7 +22,7 @@ from parquetry.runtime.spark.stage_place import LocalPlace, StagePlace, StorePla
 from parquetry.runtime.spark.staged import StagedRows, staged_rows
 from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.spec import Column
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 
 
 def stage_place(store: ObjectStore, run: str | None) -> StagePlace:

@@ -31,7 +31,7 @@ from parquetry.runtime.spark.stage import ORDERING, REFERENCE, hash_sum
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.workers import spare_loaded_modules
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.write_plan import ChangeCounts
 
 _TASKS_PER_CORE = 3

@@ -19,7 +19,7 @@ from parquetry.runtime.layout.skipping import column_types, columns_of, files_to
 from parquetry.runtime.partition_path import NULL_PARTITION
 from parquetry.runtime.spec import Column
 from parquetry.runtime.statistics import look_up
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle
 
 _EPOCH: Final = dt.date(1970, 1, 1)

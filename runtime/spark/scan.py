@@ -21,14 +21,14 @@ from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Prim
 from parquetry.runtime.encryption import ENCRYPTION
 from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spark.conversion import convert
 from parquetry.runtime.spark.encrypted_files import encrypted_frame
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings, spark_version
 from parquetry.runtime.spark.tagging import FILE, read_slices
 from parquetry.runtime.spec import Column
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.timeline import Timeline
 
 _WIDENS_WHILE_READING: Final = (4, 0)

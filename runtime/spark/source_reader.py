@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.source_files import FoundFile, open_file
 from parquetry.runtime.spark.session import failures_translated, load_files
@@ -35,6 +34,7 @@ from parquetry.runtime.spark.source_failures import (
 from parquetry.runtime.spark.source_types import check_one_type, with_undeclared_fields
 from parquetry.runtime.spark.sql_guard import check_query
 from parquetry.runtime.spec import Column, Operation, Source
+from parquetry.runtime.storage.parallel import map_each
 
 _VIEW = "source"
 _HEADER_BYTES = 64 * 1024

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.storage import ObjectStore
-from parquetry.runtime.storage_paths import escape_glob
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.paths import escape_glob
 
 
 class StagePlace(Protocol):

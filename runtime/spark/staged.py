@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.meta_columns import RECORD_KEY
-from parquetry.runtime.parallel import map_each
 from parquetry.runtime.spark.stage import (
     REFERENCE_SHIFT,
     RowFault,
@@ -28,6 +27,7 @@ from parquetry.runtime.spark.stage import (
     totals_name,
 )
 from parquetry.runtime.spark.stage_place import LocalPlace
+from parquetry.runtime.storage.parallel import map_each
 
 References = npt.NDArray[np.int64]
 _TOTALS_AT_ONCE = 256

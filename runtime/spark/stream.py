@@ -14,7 +14,7 @@ from parquetry.runtime.personal_data import failures_masked
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec import Operation
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, open_table
 
 _QUERY_ID = "sql.streaming.queryId"

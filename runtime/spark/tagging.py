@@ -19,7 +19,7 @@ from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.spark.session import failures_translated, load_files
 from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.spark.staged import StagedRows
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 
 FILE = "__file"
 STORED_ORDERING = "__stored_ordering"

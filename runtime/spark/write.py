@@ -26,7 +26,7 @@ from parquetry.runtime.spark.staging import Incoming, Staged, WriteRequest, stag
 from parquetry.runtime.spark.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec import Operation
-from parquetry.runtime.storage_errors import FAILURES
+from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.instant import Action

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TypeVar
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
-from parquetry.runtime.parallel import growing_batches, map_each
-from parquetry.runtime.storage import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
+from parquetry.runtime.storage.parallel import growing_batches, map_each
 from parquetry.runtime.timeline.avro_record import AvroRecord
 from parquetry.runtime.timeline.clean_records import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace

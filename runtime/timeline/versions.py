@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from parquetry.runtime.parallel import growing_batches, map_each
+from parquetry.runtime.storage.parallel import growing_batches, map_each
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.timeline import Timeline
 

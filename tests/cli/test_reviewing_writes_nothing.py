@@ -16,7 +16,7 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.manifest import compile_project
 from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.command_script import parquetry
 from tests.support.project_folder import EVENTS as SMALL_EVENTS
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with, with_leave

@@ -10,7 +10,7 @@ import pytest
 
 from parquetry.runtime.errors import MissingSourceError
 from parquetry.runtime.source_files import list_files
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.command_script import environment, parquetry
 from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.s3_server import BUCKET, s3_server

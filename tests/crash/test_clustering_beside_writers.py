@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import writer_process
 from tests.support.one_process_spark import OneProcessSpark

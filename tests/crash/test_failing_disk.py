@@ -17,7 +17,7 @@ from parquetry.runtime.lock import DEFAULT_LOCK_PATH, read_lock
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.clustering_inline import cluster_inline
-from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.timeline.instant import Action
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.regular_file import MOST_BYTES
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.storage.regular_file import MOST_BYTES
 from tests.support.hostile.corpus import CASES, LOOKS, MUTATORS, SHARES, Case
 from tests.support.hostile.pool import ROOT, Result, run
 from tests.support.hostile.sandbox import Sandbox, snapshot, touched

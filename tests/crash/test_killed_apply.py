@@ -16,7 +16,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.errors import ParquetryError
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.apply_process import Applier, applier
 from tests.support.orphans import leftovers

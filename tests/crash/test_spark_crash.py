@@ -20,7 +20,7 @@ import pytest
 
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.spec import Operation
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.fault_store import Deed, Fault, FaultStore
 from tests.support.local_spark import local_spark
 from tests.support.small_table import Rows, rows_of

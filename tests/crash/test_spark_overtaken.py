@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.fault_store import OVERTAKING, Deed, Fault, FaultStore
 from tests.support.local_spark import local_spark
 from tests.support.small_table import rows_of

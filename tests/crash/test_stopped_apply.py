@@ -14,7 +14,7 @@ from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.job import Requirements
 from parquetry.runtime.spec import Column, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support.small_table import FAST
 from tests.support.stores import FaultyStore, Stop, Stopped

@@ -11,7 +11,7 @@ import pytest
 
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.timeline import Timeline
 from tests.support.orphans import leftovers

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import FaultyStore, Stop, Stopped

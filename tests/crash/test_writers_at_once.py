@@ -14,7 +14,7 @@ import pytest
 
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support import writer_process
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers

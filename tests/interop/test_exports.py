@@ -10,7 +10,7 @@ from parquetry.compiler.adoption import adopt
 from parquetry.compiler.exports import export_tables
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import spec_of
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.hudi_history import start
 from tests.support.hudi_spark import HudiTable

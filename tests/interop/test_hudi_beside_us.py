@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import hudi_history, our_table
 from tests.support.hudi_history import NO_ROW_WRITER

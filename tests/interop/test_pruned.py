@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.clustering import clustering_of, table_of_small_files
 from tests.support.judges import assert_latest

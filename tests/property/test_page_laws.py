@@ -16,7 +16,7 @@ from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.predicate import may_hold
 from parquetry.runtime.layout.skipping import bounds_of, parse_where, rows_to_read
 from parquetry.runtime.page_index import file_pages
-from parquetry.runtime.storage import LocalStore
+from parquetry.runtime.storage.open import LocalStore
 from tests.support.conditions import CONDITIONS, ROW_SCHEMA, ROWS, TYPES
 
 ROWS_OF_A_PAGE, ROWS_OF_A_GROUP = 2, 7

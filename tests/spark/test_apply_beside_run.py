@@ -10,7 +10,7 @@ import pytest
 
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.table_schema import live_columns
 from tests.support.command_script import SCRIPT, environment, parquetry

@@ -14,7 +14,7 @@ from parquetry.runtime.layout.clustering_policy import (
     PlanPolicy,
 )
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.fast_java import java_options
 from tests.support.fault_store import Deed, Fault

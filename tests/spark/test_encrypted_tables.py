@@ -18,7 +18,7 @@ from parquetry.runtime.job import Requirements
 from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.spark import upsert
 from parquetry.runtime.spec import FilesPolicy, RetentionPolicy
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import our_table
 from tests.support.clustering import FEW, clustering_of, spec_of

@@ -14,7 +14,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import Column, KeyScope, Operation, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.judges import HudiRs, assert_history, assert_latest
 from tests.support.our_table import OurReader, committed, create

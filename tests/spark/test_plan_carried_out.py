@@ -17,7 +17,7 @@ from parquetry.runtime.applied import read_applied
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.main import execute
 from parquetry.runtime.spark.read import read_table
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.judges import HudiRs
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder, columns_with

@@ -20,7 +20,7 @@ from parquetry.runtime.spark import scan
 from parquetry.runtime.spark.read import instant_of
 from parquetry.runtime.spark.tagging import read_files
 from parquetry.runtime.spec import Column, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Timezone
 from tests.support.judges import HudiRs

@@ -27,7 +27,7 @@ from parquetry.runtime.spark.session import session_settings
 from parquetry.runtime.spark.source_failures import source_failures
 from parquetry.runtime.spark.source_reader import read_files, selected
 from parquetry.runtime.spec import Column, Operation, Source, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.command_script import parquetry
 from tests.support.local_spark import local_spark

@@ -18,7 +18,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet_assembly import PartChunk
 from parquetry.runtime.parquet_thrift import decode_struct
 from parquetry.runtime.spec import Column, FilesPolicy
-from parquetry.runtime.storage import LocalStore, ObjectStore
+from parquetry.runtime.storage.open import LocalStore, ObjectStore
 
 MIB = 1024 * 1024
 FIRST = "20260101000000000"

@@ -11,7 +11,7 @@ from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import our_table
 from tests.support.our_table import OurTable

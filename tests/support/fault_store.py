@@ -20,7 +20,7 @@ from typing import Any
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec import RetentionPolicy
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
 from tests.support.processes import kill_session, parent
 from tests.support.small_table import FAST, Rows, SmallTable

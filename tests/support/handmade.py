@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from parquetry.runtime.arrow_schema import arrow_schema
 from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.spec import Column, TableSpec
-from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.timeline.clean_records import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import (

@@ -30,7 +30,7 @@ from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.statistics import encode_statistics, look_up
-from parquetry.runtime.storage import LocalStore
+from parquetry.runtime.storage.open import LocalStore
 from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.transaction import Transaction

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.sources import SourceFile, history
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 
 
 def consumed(store: ObjectStore, source: str, effective: EffectiveWrites) -> Mapping[str, SourceFile]:

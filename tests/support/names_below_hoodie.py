@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from tests.support.stores import WRITES, CountingStore
 
 _LIKE_DATA = re.compile(

@@ -20,7 +20,7 @@ from parquetry.runtime.job import Requirements
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec import Column, KeyScope, RetentionPolicy, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.hudi_spark import HudiTable, newest_write
 from tests.support.model import Row, TableModel, frozen_table

@@ -23,7 +23,7 @@ from parquetry.runtime.spark import write as spark_write
 from parquetry.runtime.spark.stage import rows_name
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec import Column, KeyScope, Operation, TableSpec
-from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support import hudi_rs
 from tests.support.small_table import FAST

@@ -31,7 +31,7 @@ from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.sources import Consumption, record
 from parquetry.runtime.spec import Column, RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import encode_statistics
-from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.instant import Action

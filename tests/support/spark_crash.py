@@ -14,8 +14,8 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.sidecars import CLAIMS_FOLDER
 from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.spec import Operation
-from parquetry.runtime.storage import open_store
-from parquetry.runtime.storage_paths import finished_name
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.table import open_table
 from tests.support.fault_store import Deed
 from tests.support.orphans import leftovers

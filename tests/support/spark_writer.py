@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timing import Timing
 from tests.support.fault_store import Fault, FaultStore
 from tests.support.no_fsync import skip_fsync

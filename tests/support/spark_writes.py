@@ -11,7 +11,7 @@ from unittest import mock
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.spec import Operation
-from parquetry.runtime.storage import ObjectStore
+from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timing import Timing
 from tests.support.small_table import FAST, Rows

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.storage import ObjectInfo, ObjectStore, PutOutcome
-from parquetry.runtime.storage_paths import temporary_path
+from parquetry.runtime.storage.open import ObjectInfo, ObjectStore, PutOutcome
+from parquetry.runtime.storage.paths import temporary_path
 
 
 class Kind(StrEnum):

@@ -22,7 +22,7 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.spec import Column
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.instant import Action
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import SORTED, apply_clustering, groups_owed

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import open_table
 
 

@@ -37,7 +37,7 @@ from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_
 from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.table_config import TIMEZONE_KEY
 from parquetry.runtime.table_schema import live_columns, schema_json

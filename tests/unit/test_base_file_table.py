@@ -12,7 +12,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table
 from parquetry.runtime.timeline.instant import Action
 from tests.support import hudi_rs

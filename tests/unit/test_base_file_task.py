@@ -18,7 +18,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.base_file import BUCKET, bucket_writer, buckets_in
 from parquetry.runtime.spec import Column
-from parquetry.runtime.storage import LocalStore
+from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import (
     FIRST,
     SECOND,

@@ -24,7 +24,7 @@ from parquetry.runtime.services.clustering_avro import (
 from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
 from parquetry.runtime.services.clustering_survey import RUN_KEY, commits_since_clustering, observe
 from parquetry.runtime.sidecars import claim_path
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata

@@ -24,7 +24,7 @@ from parquetry.runtime.layout.predicate import Comparison, Operator
 from parquetry.runtime.layout.skipping import touched
 from parquetry.runtime.page_index import USUAL_PAGE_ROWS
 from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
-from parquetry.runtime.storage import LocalStore
+from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import FIRST, MIB, Incoming, bucket, context, write
 from tests.support.predicted import KIB, KINDS, Kind, foreseen
 from tests.support.stores import CountingStore

@@ -28,7 +28,7 @@ from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from tests.support.clustering_model import MIB, column, file, policy, rewritten, situation
 

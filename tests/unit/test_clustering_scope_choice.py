@@ -26,7 +26,7 @@ from parquetry.runtime.layout.clustering_policy import (
 from parquetry.runtime.layout.clustering_scope import better_scope
 from parquetry.runtime.layout.file_statistics import FileStatistics, RowGroupStatistics
 from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.storage import LocalStore
+from parquetry.runtime.storage.open import LocalStore
 from parquetry.runtime.table import open_table
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries

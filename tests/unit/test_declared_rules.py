@@ -20,7 +20,7 @@ from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.sidecars import APPLIED_FOLDER
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.applied_records import RECORD, edit
 from tests.support.command_script import parquetry as command

@@ -29,7 +29,7 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import SmallTable, make_table, view_rows

@@ -10,7 +10,7 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import open_workspace
 from parquetry.runtime.sidecars import IDENTITY_PATH
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import ORDERS, ProjectFolder
 from tests.support.stores import CountingStore
 

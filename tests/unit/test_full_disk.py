@@ -12,9 +12,9 @@ import pytest
 
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.storage import ObjectStore, PutOutcome
-from parquetry.runtime.storage_errors import storage_error
-from parquetry.runtime.storage_model import Objects
+from parquetry.runtime.storage.model import Objects
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.storage.os_errors import storage_error
 from tests.support.names_below_hoodie import call_as_before
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows

@@ -26,7 +26,7 @@ from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, resolve_environment
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.spec import Column, Source, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, SmallTable, make_table

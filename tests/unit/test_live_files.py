@@ -16,7 +16,7 @@ from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.inspection import live_files
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spec import RetentionPolicy, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_again, table_in_debt

@@ -8,7 +8,7 @@ import pytest
 
 from parquetry.runtime.errors import StaleTimelineError, StorageError
 from parquetry.runtime.services import clustering_plans, savepoint
-from parquetry.runtime.storage import PutOutcome
+from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 from tests.support.small_table import make_table
 

@@ -41,7 +41,7 @@ from parquetry.runtime.personal_data import failures_masked, masked_message, mas
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services import due
 from parquetry.runtime.spec import Column, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import base_files
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder

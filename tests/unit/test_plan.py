@@ -23,7 +23,7 @@ from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
 from tests.support.stores import CountingStore

@@ -8,7 +8,7 @@ import pytest
 
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder, columns_with
 from tests.support.small_table import FAST, SmallTable
 from tests.support.stores import CountingStore, Kind

@@ -16,7 +16,7 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.plan_codec import decode, encode
 from parquetry.compiler.plan_outlook import ExcludedFiles, ExcludedPath
 from parquetry.compiler.planning import plan_workspace
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable
 from tests.support.stores import ReadOnlyStore

@@ -15,7 +15,7 @@ from parquetry.runtime.applied import read_applied
 from parquetry.runtime.claims import open_session
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.requirements import check_requirements
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
 from tests.support.project_folder import EVENTS, ProjectFolder

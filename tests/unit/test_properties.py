@@ -16,7 +16,7 @@ from parquetry.runtime.properties import (
     table_checksum,
     update_table_properties,
 )
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.stores import FaultyStore, Stop, Stopped
 
 PROPERTIES = {"hoodie.table.name": "trips", "hoodie.table.version": "6"}

@@ -12,7 +12,7 @@ from parquetry.compiler.checkup import check_project
 from parquetry.compiler.inspection import inspect_table
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_warnings import property_warnings
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.command_script import parquetry
 from tests.support.handmade import HandmadeTable
 from tests.support.project_folder import ProjectFolder

@@ -21,7 +21,7 @@ from parquetry.runtime.errors import LockHeldError, NotFoundError, UnsupportedTa
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH, LockInfo, TableLock, break_lock, lock_path, read_lock
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.sidecars import BREAKING_FOLDER, claim_path
-from parquetry.runtime.storage import ObjectStore, open_store
+from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 from tests.support.small_table import FAST
 

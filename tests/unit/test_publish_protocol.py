@@ -30,7 +30,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.locking import unlock
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sidecars import claim_path
-from parquetry.runtime.storage import ObjectStore, PutOutcome, open_store
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome, open_store
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,
     ClusteringPlan,

@@ -13,7 +13,7 @@ from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.former_columns import FormerColumn
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec import Column, TableSpec
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.table_schema import live_columns
 from tests.support.one_process_spark import OneProcessSpark

@@ -14,7 +14,7 @@ from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.errors import SparkStartError
 from parquetry.runtime.main import execute
 from parquetry.runtime.redaction import secret_options, secrets_of, without_secrets
-from parquetry.runtime.storage_s3_errors import failure
+from parquetry.runtime.storage.s3_errors import failure
 from parquetry.secret_names import holds_secret_alone, is_secret_name, masked_secret
 from tests.support.project_folder import ProjectFolder
 

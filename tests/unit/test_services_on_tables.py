@@ -23,7 +23,7 @@ from parquetry.runtime.services.savepoint import create_savepoint, delete_savepo
 from parquetry.runtime.services.sweeping import DAY_MS
 from parquetry.runtime.sidecars import CLAIMS_FOLDER, PROBE_PREFIX, REPORTS_FOLDER, claim_path
 from parquetry.runtime.spec import RetentionPolicy
-from parquetry.runtime.storage_paths import temporary_path
+from parquetry.runtime.storage.paths import temporary_path
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
 from tests.support.archives import read_archive
 from tests.support.orphans import leftovers

@@ -24,7 +24,7 @@ from parquetry.runtime.sources import Consumption, SourceFile, fold
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.spec import RetentionPolicy
 from parquetry.runtime.statistics import look_up
-from parquetry.runtime.storage import open_store, probe_put_if_absent
+from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from tests.support import names_below_hoodie as names
 from tests.support.ledger import consumed
 from tests.support.one_process_spark import OneProcessSpark

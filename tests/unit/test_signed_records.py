@@ -22,7 +22,7 @@ from parquetry.runtime.errors import CorruptTableError, KeyUnavailableError
 from parquetry.runtime.job import JobPlan, Requirements
 from parquetry.runtime.main import execute
 from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.applied_records import RECORD, edit
 from tests.support.project_folder import ProjectFolder

@@ -22,7 +22,7 @@ from parquetry.runtime.layout.clustering_policy import (
     PlanPolicy,
 )
 from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.storage import LocalStore
+from parquetry.runtime.storage.open import LocalStore
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries
 from tests.support.small_table import FAST, make_table

@@ -13,7 +13,7 @@ from parquetry.runtime.ingestion import DueBatch, find_due
 from parquetry.runtime.source_paths import place_of
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import Operation, Source
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.handmade import HandmadeTable, at
 from tests.support.small_table import make_table
 

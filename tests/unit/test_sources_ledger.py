@@ -17,7 +17,7 @@ from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDa
 from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec import Operation
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.ledger import consumed
 from tests.support.stores import WrappedStore
 

@@ -151,7 +151,7 @@ def test_nothing_is_looked_at(folder, monkeypatch):
     def forbidden(*_, **__):
         raise AssertionError("a store was opened")
 
-    monkeypatch.setattr("parquetry.runtime.storage.open_store", forbidden)
+    monkeypatch.setattr("parquetry.runtime.storage.open.open_store", forbidden)
     monkeypatch.setattr("parquetry.compiler.workspace.open_store", forbidden)
     folder.orders(description="Other words.")
     assert only(folder)["estimate"] is None

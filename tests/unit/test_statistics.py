@@ -15,7 +15,7 @@ from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStati
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up
-from parquetry.runtime.storage import LocalStore
+from parquetry.runtime.storage.open import LocalStore
 from tests.support.stores import CountingStore, Kind
 
 

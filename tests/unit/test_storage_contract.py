@@ -15,8 +15,8 @@ import pytest
 
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.sidecars import probe_path
-from parquetry.runtime.storage import ObjectStore, PutOutcome, open_store, probe_put_if_absent
-from parquetry.runtime.storage_paths import finished_name
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome, open_store, probe_put_if_absent
+from parquetry.runtime.storage.paths import finished_name
 from tests.support.s3_server import BUCKET
 from tests.support.stores import CountingStore, FaultyStore, LostAnswerStore
 
@@ -311,7 +311,7 @@ def test_the_root_itself_is_not_deleted(store):
 
 
 def test_unfinished_names_are_neither_instants_nor_base_files(store):
-    from parquetry.runtime.storage_paths import temporary_path
+    from parquetry.runtime.storage.paths import temporary_path
 
     marker = ".hoodie/.temp/1/p=1/a-0_0-0-0_20260101000000000.parquet.marker.CREATE"
     base_file = "p=1/a-0_0-0-0_20260101000000000.parquet"

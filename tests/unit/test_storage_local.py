@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
-from parquetry.runtime.storage import LocalStore, PutOutcome, open_store
-from parquetry.runtime.storage_errors import storage_error
+from parquetry.runtime.storage.open import LocalStore, PutOutcome, open_store
+from parquetry.runtime.storage.os_errors import storage_error
 
 
 @pytest.fixture

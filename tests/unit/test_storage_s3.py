@@ -8,10 +8,10 @@ import uuid
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 
-from parquetry.runtime import storage_s3
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
-from parquetry.runtime.storage import PutOutcome, open_store
-from parquetry.runtime.storage_s3 import S3Store
+from parquetry.runtime.storage import s3
+from parquetry.runtime.storage.open import PutOutcome, open_store
+from parquetry.runtime.storage.s3 import S3Store
 from tests.support.s3_server import BUCKET
 
 TIMEOUT = ReadTimeoutError(endpoint_url="http://lake")
@@ -20,7 +20,7 @@ UNREACHABLE = EndpointConnectionError(endpoint_url="http://lake")
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch):
-    monkeypatch.setattr(storage_s3, "_FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(s3, "_FIRST_PAUSE_SECONDS", 0.001)
 
 
 class ScriptedStore(S3Store):

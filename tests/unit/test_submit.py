@@ -21,7 +21,7 @@ from parquetry.compiler.workspace import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.job import resolve_environment
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.secrets_seen import files_with
 

@@ -6,7 +6,7 @@ from parquetry.runtime.applied import AppliedRef, read_applied, read_identity, w
 from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.applied_records import RECORD, edit
 from tests.support.handmade import HandmadeTable, spec

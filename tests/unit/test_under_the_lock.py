@@ -25,7 +25,7 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sidecars import GIVEN_UP_FOLDER, sample_path
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spark import clustering
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline

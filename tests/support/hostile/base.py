@@ -16,7 +16,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.sources import Consumption, SourceFile
-from parquetry.runtime.storage import open_store
+from parquetry.runtime.storage.open import open_store
 from tests.support.handmade import HandmadeTable
 from tests.support.hostile.sandbox import Sandbox
 from tests.support.project_folder import EVENTS as SMALL_EVENTS

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
-from parquetry.runtime.storage_model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
-from parquetry.runtime.storage_paths import checked_path, escape_glob
-from parquetry.runtime.storage_s3_errors import Answer, client_errors, failure
+from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
+from parquetry.runtime.storage.paths import checked_path, escape_glob
+from parquetry.runtime.storage.s3_errors import Answer, client_errors, failure
 
 _PART_SIZE_BYTES = 16 * 1024 * 1024
 _READ_AHEAD_BYTES = 128 * 1024

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.storage_local import LocalStore
-from parquetry.runtime.storage_model import ObjectInfo, ObjectStore, PutOutcome
+from parquetry.runtime.storage.local import LocalStore
+from parquetry.runtime.storage.model import ObjectInfo, ObjectStore, PutOutcome
 
 __all__ = [
     "LocalStore",
@@ -40,7 +40,7 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
             return LocalStore(_local_path(text, match["rest"]))
         case "s3" | "s3a":
             # S3 needs packages that tables on local disks do without.
-            from parquetry.runtime.storage_s3 import S3Store  # noqa: PLC0415
+            from parquetry.runtime.storage.s3 import S3Store  # noqa: PLC0415
 
             bucket, _, prefix = match["rest"].removeprefix("//").partition("/")
             return S3Store(bucket, prefix.strip("/"), options or {})

@@ -16,10 +16,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.runtime.errors import NotFoundError, StorageError, UnknownOutcomeError
-from parquetry.runtime.regular_file import check_regular, read_regular
-from parquetry.runtime.storage_errors import WRITE_FAILURES, storage_error
-from parquetry.runtime.storage_model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
-from parquetry.runtime.storage_paths import checked_path, escape_glob, temporary_path
+from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
+from parquetry.runtime.storage.os_errors import WRITE_FAILURES, storage_error
+from parquetry.runtime.storage.paths import checked_path, escape_glob, temporary_path
+from parquetry.runtime.storage.regular_file import check_regular, read_regular
 
 Entries = list[os.DirEntry[str]]
 Identity = tuple[int, int]

@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.redaction import without_secrets
-from parquetry.runtime.storage_errors import storage_error
+from parquetry.runtime.storage.os_errors import storage_error
 
 _FINAL = frozenset(
     {

@@ -1,0 +1,1 @@
+"""Objects by path, put atomically: local files and S3."""
