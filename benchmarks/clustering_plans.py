@@ -18,14 +18,14 @@ from typing import Any
 
 from benchmarks.tables import table, verdict
 from parquetry.runtime.applied import write_applied
-from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering import debt, within
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.sidecars import statistics_path
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
+from parquetry.runtime.spec.codec import to_json_value
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table

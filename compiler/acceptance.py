@@ -14,7 +14,7 @@ from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
 from parquetry.runtime.adoption import adopt_table
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_schema import live_columns
 

@@ -12,9 +12,9 @@ from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, Unde
 from parquetry.compiler.refusals import refuse_unallowed
 from parquetry.compiler.signatures import SIGNATURE_PATH
 from parquetry.compiler.target_settings import recorded_settings
-from parquetry.runtime.job import Requirements
-from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.target_settings import SettingDifference, setting_differences
+from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.target_settings import SettingDifference, setting_differences
 from parquetry.version import VERSION
 
 _TABLE_VERSION = 6

@@ -25,7 +25,7 @@ from parquetry.project.locations import LocationProblem, contains, normalised
 from parquetry.runtime.adoption import adopt_table, check_adoptable
 from parquetry.runtime.applied import NO_PROJECT
 from parquetry.runtime.errors import TableNotFoundError
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action
 

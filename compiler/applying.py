@@ -13,12 +13,12 @@ from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply import Applied, TableChange, apply_change
-from parquetry.runtime.codec import Brief, digest_of
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
-from parquetry.runtime.git_commit import commit_named
-from parquetry.runtime.job import JobKind, JobPlan
 from parquetry.runtime.main import JobResult, execute
-from parquetry.runtime.target_settings import setting_differences
+from parquetry.runtime.spec.codec import Brief, digest_of
+from parquetry.runtime.spec.git_commit import commit_named
+from parquetry.runtime.spec.job import JobKind, JobPlan
+from parquetry.runtime.spec.target_settings import setting_differences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

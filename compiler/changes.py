@@ -11,10 +11,10 @@ from parquetry.compiler.masking import masked_for, masked_sql
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.words import document, flatten, format_size
 from parquetry.project.checks_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
-from parquetry.runtime.personal_data import pii_columns
-from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.target_settings import EXECUTES
+from parquetry.runtime.spec.clustering import ClusteringSpec, Existing, Trigger
+from parquetry.runtime.spec.masking import pii_columns
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.target_settings import EXECUTES
 
 CODES = {
     "SC001": "the table is created",

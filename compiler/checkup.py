@@ -24,9 +24,9 @@ from parquetry.project.diagnostics import errors
 from parquetry.runtime.damaged_files import damage_warnings
 from parquetry.runtime.errors import CorruptTableError, LockHeldError, UnsupportedTableError
 from parquetry.runtime.java import find_java
-from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.sidecars import probe_path
+from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, Timezone

@@ -11,8 +11,8 @@ from parquetry.compiler.clustering_trials import Trial, Trials, TrialTable, Trie
 from parquetry.errors import UsageError
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.layout.clustering_depth import CURVES
-from parquetry.runtime.layout.clustering_policy import STITCH, ClusteringScope, ExecutionPolicy
 from parquetry.runtime.rereading import read_again
+from parquetry.runtime.spec.clustering import STITCH, ClusteringScope, ExecutionPolicy
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
 

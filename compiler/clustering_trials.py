@@ -18,13 +18,13 @@ from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import debt
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.skipping import Touched, column_types, columns_of, touched
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.services.clustering_past import pace
 from parquetry.runtime.services.clustering_survey import observe
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.table import TableHandle
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Struct, parse_type
-from parquetry.runtime.spec import Column
-from parquetry.runtime.type_evolution import holds_every, is_widening, widenings
+from parquetry.runtime.spec.evolution import holds_every, is_widening, widenings
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Struct, parse_type
 
 
 def column_changes(old: tuple[Column, ...], new: tuple[Column, ...]) -> Iterator[Change]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from parquetry.compiler.hudi_options import hudi_options
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 
 # What the statement says by itself, or in the names of Hudi's SQL.
 _SAID: Final = frozenset(

@@ -7,8 +7,8 @@ from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import ChangeClass
 from parquetry.runtime.applied import DRIFT_CODE
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.job import rules_digest
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.job import rules_digest
+from parquetry.runtime.spec.table_spec import TableSpec
 
 _SHOWN = 10
 

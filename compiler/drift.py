@@ -10,8 +10,6 @@ from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.admission import writing_problems
-from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
-from parquetry.runtime.column_types import ColumnType, parse_type
 from parquetry.runtime.creation import VERSION_KEY
 from parquetry.runtime.damaged_files import damaged_files, remedy
 from parquetry.runtime.errors import (
@@ -20,20 +18,22 @@ from parquetry.runtime.errors import (
     KeyUnavailableError,
     UnsupportedTableError,
 )
-from parquetry.runtime.job import TableOwner
-from parquetry.runtime.personal_data import masked_path
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_drift import differing_properties
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.signing import check_signed
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
+from parquetry.runtime.spec.evolution import is_widening
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.masking import masked_path
+from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.spec.types import ColumnType, parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, format_instant
 from parquetry.runtime.timeline.timeline import Timeline
-from parquetry.runtime.type_evolution import is_widening
 
 CODES = {
     "DR100": "the table cannot be read or written as it is now",

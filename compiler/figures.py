@@ -20,7 +20,6 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import MOST_FILES
 from parquetry.runtime.layout.clustering import debt as clustering_debt
 from parquetry.runtime.layout.clustering_model import Debt, FileKey, PlannedGroup, rows_of
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
@@ -33,7 +32,8 @@ from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
 from parquetry.runtime.services.clustering_foreseen import foresee_under
 from parquetry.runtime.services.clustering_past import pace
 from parquetry.runtime.services.clustering_survey import clustering_file, further_steps, situation_of
-from parquetry.runtime.spec import RetentionPolicy, TableSpec
+from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
+from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.errors import UsageError
-from parquetry.runtime.git_commit import commit_named
+from parquetry.runtime.spec.git_commit import commit_named
 
 _LOG = logging.getLogger(__name__)
 

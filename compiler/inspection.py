@@ -11,9 +11,7 @@ from typing import Any
 
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.masking import masked_by
-from parquetry.runtime.codec import Brief
 from parquetry.runtime.damaged_files import damage_warnings, damaged_files, refuse_damage
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.overlap import overlap_depth
@@ -28,7 +26,6 @@ from parquetry.runtime.layout.skipping import (
     touched,
 )
 from parquetry.runtime.page_index import with_pages
-from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.reading import look_while_whole
 from parquetry.runtime.rereading import read_again
@@ -38,7 +35,10 @@ from parquetry.runtime.services.clustering_past import (
     hindsight,
     past_clusterings,
 )
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import ClusteringSpec
+from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.masking import masked_partition
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, open_table

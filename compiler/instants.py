@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.masking import masked_by
 from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
-from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.intents import INSERTED_KEYS
-from parquetry.runtime.personal_data import has_masked_partitions, masked_partition, pii_columns
 from parquetry.runtime.rereading import read_again
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.masking import has_masked_partitions, masked_partition, pii_columns
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
-from parquetry.runtime.codec import parsed_json
+from parquetry.runtime.spec.codec import parsed_json
 
 _LOG = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace import Workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.model import Launcher
-from parquetry.runtime.job import JobPlan
 from parquetry.runtime.main import execute, log_rules, start_spark
 from parquetry.runtime.spark_log import ANYTHING, NAME, LogRules, keep_log
+from parquetry.runtime.spec.job import JobPlan
 
 
 def new_run_id() -> str:

@@ -9,8 +9,8 @@ from parquetry.compiler.observation import observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError
-from parquetry.runtime.job import TableOwner
 from parquetry.runtime.lock import lock_path, read_lock
+from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timing import DEFAULT_TIMING

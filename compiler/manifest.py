@@ -14,8 +14,8 @@ from parquetry.compiler.shipping import write_package
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project import ResolvedTable
-from parquetry.runtime.codec import digest_of
-from parquetry.runtime.job import JobPlan
+from parquetry.runtime.spec.codec import digest_of
+from parquetry.runtime.spec.job import JobPlan
 from parquetry.version import VERSION
 
 MANIFEST_VERSION = 1

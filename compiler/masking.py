@@ -1,7 +1,7 @@
 """What a plan, a review or a report may show of columns that hold personal data.
 
 A column declared ``pii: true`` keeps its values out of them: literals of SQL that names the column, and
-choices of partitions (their paths: :mod:`parquetry.runtime.personal_data`). What is recorded in the
+choices of partitions (their paths: :mod:`parquetry.runtime.spec.masking`). What is recorded in the
 table itself stays as it was declared.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from parquetry.project.explanation import Explanation
 from parquetry.runtime.layout.clustering_model import ScopeChoice
-from parquetry.runtime.personal_data import masked_partition, pii_columns
-from parquetry.runtime.spec import Source, TableSpec
+from parquetry.runtime.spec.masking import masked_partition, pii_columns
+from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.secret_names import MASK
 from parquetry.sql_tokens import Token, TokenKind, lexed
 

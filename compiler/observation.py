@@ -15,15 +15,15 @@ from parquetry.runtime.applied import (
     read_identity,
     seal_of,
 )
-from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
 from parquetry.runtime.creation import first_commit, refuse_lost_properties
 from parquetry.runtime.damaged_files import damaged_files, refuse_damage
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.job import TableOwner
-from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.readable import check_readable
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.masking import masked_partition
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, check_writable
 from parquetry.runtime.table_config import TableConfig

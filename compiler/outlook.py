@@ -18,10 +18,10 @@ from parquetry.runtime.clustering_forecast import QueryForecast, read_prediction
 from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_policy import Trigger
-from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.rereading import read_again
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import Trigger
+from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table import TableHandle
 
 _LOG = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
-from parquetry.runtime.codec import Brief
-from parquetry.runtime.job import Requirements
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.table_spec import TableSpec
 
 
 class ChangeClass(StrEnum):

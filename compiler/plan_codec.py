@@ -23,10 +23,16 @@ from parquetry.compiler.plan import (
 )
 from parquetry.compiler.target_settings import target_name
 from parquetry.compiler.words import document as words_of
-from parquetry.runtime.codec import canonical_json, digest_of, from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
-from parquetry.runtime.git_commit import is_shown_as_commit
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec
+from parquetry.runtime.spec.clustering import ClusteringSpec
+from parquetry.runtime.spec.codec import (
+    canonical_json,
+    digest_of,
+    from_json_value,
+    parsed_json,
+    to_json_value,
+)
+from parquetry.runtime.spec.git_commit import is_shown_as_commit
 
 PLAN_FORMAT = "parquetry/plan"
 PLAN_VERSION = 1

@@ -42,8 +42,8 @@ from parquetry.compiler.signatures import refuse_wrong, resigning, unchecked
 from parquetry.compiler.target_changes import CHANGED, AppliedSettings, TargetPlan, target_plan
 from parquetry.compiler.target_settings import recorded_settings, unallowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
-from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.target_settings import EXECUTES
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.target_settings import EXECUTES
 from parquetry.version import VERSION
 
 

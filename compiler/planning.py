@@ -27,9 +27,9 @@ from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.former_columns import former_columns
-from parquetry.runtime.personal_data import masked_message, pii_columns
-from parquetry.runtime.source_paths import join_base
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.masking import masked_message, pii_columns
+from parquetry.runtime.spec.source_paths import join_base
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.secret_names import MASK

@@ -15,7 +15,6 @@ from itertools import pairwise
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_pages import PageShape
 from parquetry.runtime.layout.clustering_model import PlannedGroup
-from parquetry.runtime.layout.clustering_policy import STITCH, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import (
     ColumnStatistics,
     FileStatistics,
@@ -23,7 +22,8 @@ from parquetry.runtime.layout.file_statistics import (
     merge_columns,
 )
 from parquetry.runtime.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS
-from parquetry.runtime.spec import FilesPolicy
+from parquetry.runtime.spec.clustering import STITCH, ExecutionPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy
 
 _LINEAR = "sort"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from parquetry import shell
 from parquetry.compiler.plan import Change, RecipeStep
 from parquetry.compiler.words import flow
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.table_spec import TableSpec
 
 REMEDY = "this never changes in place: make a new table from the old one, then swap"
 

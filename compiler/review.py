@@ -8,8 +8,8 @@ from typing import Any
 from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import Blocked, Change, Step, TableAction
 from parquetry.compiler.words import document, flatten, scalar
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
+from parquetry.runtime.spec.table_spec import TableSpec
 
 DiffLine = tuple[str, str]
 """``+``, ``-`` or a blank, and the line of YAML."""

@@ -17,7 +17,7 @@ from parquetry.errors import ParquetryError
 from parquetry.project import LoadResult, UndeclaredVariableError
 from parquetry.project.document import MAX_BYTES
 from parquetry.project.folder import POLICIES, PROJECT_FILE, TABLES
-from parquetry.runtime.git_commit import commit_named
+from parquetry.runtime.spec.git_commit import commit_named
 
 _FILES: Final = frozenset({"100644", "100664", "100755"})
 _FOLDER: Final = "040000"

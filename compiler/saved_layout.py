@@ -9,7 +9,7 @@ from typing import Any
 from parquetry.compiler.inspection import LayoutReport, PartitionReport
 from parquetry.compiler.named_file import read_named
 from parquetry.errors import UsageError
-from parquetry.runtime.codec import parsed_json
+from parquetry.runtime.spec.codec import parsed_json
 
 
 def read_layouts(files: Iterable[Path]) -> dict[str, LayoutReport]:

@@ -10,8 +10,8 @@ from parquetry import shell
 from parquetry.compiler.templating import environment
 from parquetry.compiler.words import format_size
 from parquetry.printable import one_line
-from parquetry.runtime.job import JobKind, JobPlan
-from parquetry.runtime.spec import Source
+from parquetry.runtime.spec.job import JobKind, JobPlan
+from parquetry.runtime.spec.table_spec import Source
 
 _LINE = 100
 _INDENT = 4

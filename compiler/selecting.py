@@ -14,13 +14,13 @@ from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics import errors
 from parquetry.project.loading import LoadResult
 from parquetry.project.selection import Method
-from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
-from parquetry.runtime.job import TableOwner
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.codec import digest_of
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.target_settings import Settings, setting_differences
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.target_settings import Settings, setting_differences
 
 
 def changed_state(

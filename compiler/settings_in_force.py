@@ -10,7 +10,7 @@ from parquetry.compiler.words import scalar
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.applied import AppliedRef
-from parquetry.runtime.target_settings import EXECUTES, setting_differences
+from parquetry.runtime.spec.target_settings import EXECUTES, setting_differences
 
 
 def check_allowed(workspace: Workspace) -> None:

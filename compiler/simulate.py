@@ -12,10 +12,10 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.record_size import FileSample, learn
 from parquetry.runtime.layout.simulation import simulate_sizing
 from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
-from parquetry.runtime.personal_data import masked_partition
 from parquetry.runtime.rereading import read_again
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.masking import masked_partition
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.timeline import Timeline

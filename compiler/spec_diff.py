@@ -23,10 +23,10 @@ from parquetry.project.folder import PROJECT_FILE
 from parquetry.project.model import TargetSettings
 from parquetry.runtime.layout.clustering import debt
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Debt, Partitioning, Situation
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.layout.sizing import is_small
-from parquetry.runtime.spec import TableSpec
-from parquetry.runtime.target_settings import SettingDifference, setting_differences
+from parquetry.runtime.spec.clustering import ClusteringSpec, Existing, Trigger
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.target_settings import SettingDifference, setting_differences
 
 
 class Fate(StrEnum):

@@ -9,7 +9,7 @@ from parquetry.compiler.spec_yaml import column_entry
 from parquetry.compiler.words import flow
 from parquetry.project.document import Node, parse_text
 from parquetry.project.source import LINE_END, Position, SourceText
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 
 
 def with_column(text: str, column: Column, *, file: str) -> str:

@@ -10,7 +10,7 @@ from parquetry.compiler.words import document as words
 from parquetry.compiler.words import flatten, flow, format_size
 from parquetry.project.canonical import canonical
 from parquetry.project.source import SourceText
-from parquetry.runtime.spec import Column, Source, TableSpec
+from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
 
 _LINE: Final = 100
 _HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}

@@ -17,7 +17,7 @@ from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.project import UndeclaredVariableError
 from parquetry.project.folder import POLICIES, PROJECT_FILE, TABLES
 from parquetry.runtime.applied import applied_history
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.table_spec import TableSpec
 
 _LOG = logging.getLogger(__name__)
 

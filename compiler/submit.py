@@ -18,11 +18,11 @@ from parquetry.compiler.shipping import write_package
 from parquetry.compiler.submit_arguments import submit_arguments
 from parquetry.compiler.workspace import Workspace
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.runtime.codec import from_json_value, json_object
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.job import JobKind, JobPlan
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, log_rules, report_path
 from parquetry.runtime.spark_log import NAME, keep_log, piped, see_log
+from parquetry.runtime.spec.codec import from_json_value, json_object
+from parquetry.runtime.spec.job import JobKind, JobPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

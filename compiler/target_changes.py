@@ -15,7 +15,7 @@ from parquetry.compiler.target_settings import (
     unallowed_text,
 )
 from parquetry.project.model import TargetSettings
-from parquetry.runtime.target_settings import (
+from parquetry.runtime.spec.target_settings import (
     EXECUTES,
     SettingDifference,
     Settings,

@@ -7,7 +7,7 @@ import json
 from parquetry.compiler.errors import UnappliedError
 from parquetry.printable import quoted
 from parquetry.project.model import AllowedSetting, TargetSetting, TargetSettings
-from parquetry.runtime.target_settings import (
+from parquetry.runtime.spec.target_settings import (
     EXECUTES,
     executes,
     same_setting,

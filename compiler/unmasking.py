@@ -14,9 +14,9 @@ from parquetry.compiler.observation import observe
 from parquetry.compiler.plan import PlanDocument, Step, TableAction
 from parquetry.compiler.planning import job_references
 from parquetry.compiler.workspace import Workspace, spec_of
-from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.codec import digest_of
+from parquetry.runtime.spec.table_spec import TableSpec
 
 
 def unmasked(plan: PlanDocument, workspace: Workspace) -> PlanDocument:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from parquetry.printable import quoted
-from parquetry.runtime.spec import Source, TableSpec
+from parquetry.runtime.spec.table_spec import Source, TableSpec
 
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _DECIMAL_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3))

@@ -21,10 +21,10 @@ from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics import one_of
 from parquetry.project.model import Budget, TargetSetting
 from parquetry.project.model import SparkSettings as SparkTarget
-from parquetry.runtime.codec import digest_of
-from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, rules_digest
-from parquetry.runtime.source_paths import join_base
-from parquetry.runtime.spec import Source, TableSpec
+from parquetry.runtime.spec.codec import digest_of
+from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, rules_digest
+from parquetry.runtime.spec.source_paths import join_base
+from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.version import VERSION
 

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
         UnsupportedTableError,
     )
     from parquetry.runtime.outcome import CommitResult
-    from parquetry.runtime.sizing_policy import SizingPolicy
-    from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy, TableSpec
+    from parquetry.runtime.spec.sizing import SizingPolicy
+    from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy, TableSpec
     from parquetry.table import Table, create, open  # noqa: A004 - parquetry.open
 
 __version__ = VERSION
@@ -118,17 +118,17 @@ __all__ = [
 _HOMES = {
     **_ERRORS,
     "ApplyResult": "parquetry.compiler.applying",
-    "Column": "parquetry.runtime.spec",
+    "Column": "parquetry.runtime.spec.table_spec",
     "CommitResult": "parquetry.runtime.outcome",
-    "FilesPolicy": "parquetry.runtime.spec",
-    "KeyScope": "parquetry.runtime.spec",
+    "FilesPolicy": "parquetry.runtime.spec.table_spec",
+    "KeyScope": "parquetry.runtime.spec.table_spec",
     "Plan": "parquetry.declared",
     "Project": "parquetry.declared",
-    "RetentionPolicy": "parquetry.runtime.spec",
+    "RetentionPolicy": "parquetry.runtime.spec.table_spec",
     "RunResult": "parquetry.compiler.running",
-    "SizingPolicy": "parquetry.runtime.sizing_policy",
+    "SizingPolicy": "parquetry.runtime.spec.sizing",
     "Table": "parquetry.table",
-    "TableSpec": "parquetry.runtime.spec",
+    "TableSpec": "parquetry.runtime.spec.table_spec",
     "create": "parquetry.table",
     "load": "parquetry.declared",
     "open": "parquetry.table",

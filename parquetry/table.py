@@ -11,10 +11,8 @@ from parquetry.errors import UsageError
 from parquetry.in_python import worded
 from parquetry.runtime.accepted_loss import accept_loss
 from parquetry.runtime.applied import check_owned, write_applied
-from parquetry.runtime.job import SparkSettings, TableOwner
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.partition_deletion import delete_partitions
-from parquetry.runtime.personal_data import failures_masked, has_personal_columns
 from parquetry.runtime.services.archive import ArchiveResult, archive
 from parquetry.runtime.services.clean import CleanResult, clean
 from parquetry.runtime.services.restore import RestoreResult, restore
@@ -22,7 +20,9 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import SavepointResult, create_savepoint, delete_savepoint
 from parquetry.runtime.services.undo import RollbackResult
 from parquetry.runtime.spark_log import LogRules
-from parquetry.runtime.spec import Operation, TableSpec
+from parquetry.runtime.spec.job import SparkSettings, TableOwner
+from parquetry.runtime.spec.masking import failures_masked, has_personal_columns
+from parquetry.runtime.spec.table_spec import Operation, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
 

@@ -9,8 +9,9 @@ from parquetry.project.model import ResolvedTable
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import columns_read
 from parquetry.project.sql_guard import SqlProblem, tokens
-from parquetry.runtime.column_rules import DELETE_FLAG, Rule, broken_flag, broken_names
-from parquetry.runtime.column_types import (
+from parquetry.runtime.spec.rules import DELETE_FLAG, Rule, broken_flag, broken_names
+from parquetry.runtime.spec.table_spec import KeyScope, Operation
+from parquetry.runtime.spec.types import (
     ColumnType,
     Decimal,
     Primitive,
@@ -19,7 +20,6 @@ from parquetry.runtime.column_types import (
     holds_array,
     is_nested,
 )
-from parquetry.runtime.spec import KeyScope, Operation
 
 _BY_KEY = (Operation.UPSERT, Operation.DELETE)
 _CHANGING = frozenset(

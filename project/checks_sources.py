@@ -9,10 +9,10 @@ from parquetry.project.diagnostics import did_you_mean, some
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql_guard import SqlProblem, check_expression, check_select
-from parquetry.runtime.column_rules import DELETE_FLAG
-from parquetry.runtime.column_types import may_have_fields
-from parquetry.runtime.meta_columns import META_COLUMNS
-from parquetry.runtime.spec import Operation, Source
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.rules import DELETE_FLAG
+from parquetry.runtime.spec.table_spec import Operation, Source
+from parquetry.runtime.spec.types import may_have_fields
 from parquetry.secret_names import MASK
 from parquetry.sql_tokens import Token
 

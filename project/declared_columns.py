@@ -13,9 +13,9 @@ from parquetry.project.document import parse
 from parquetry.project.locations import LocationProblem, is_relative, joined
 from parquetry.project.schema_errors import is_cut_off
 from parquetry.project.spec_file import SpecFile
-from parquetry.runtime.column_rules import broken_type
-from parquetry.runtime.column_types import TYPE_NAMES, ColumnType, TypeSyntaxError, parse_type
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.rules import broken_type
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import TYPE_NAMES, ColumnType, TypeSyntaxError, parse_type
 
 Read = Callable[[str], bytes | Diagnostic]
 """The bytes of a file of the project, or why there are none."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from parquetry.project.interpolate import Secret
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy, Source
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy, Source
 
 SERVICES_BYTES: Final = 10 * 2**30
 """What services may rewrite in one run where no target says otherwise."""

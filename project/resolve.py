@@ -19,8 +19,8 @@ from parquetry.project.model import Layer, ResolvedTable
 from parquetry.project.source import Span
 from parquetry.project.spec_file import SpecFile
 from parquetry.project.template_syntax import is_template
-from parquetry.runtime.column_types import ColumnType
-from parquetry.runtime.spec import KeyScope, Source
+from parquetry.runtime.spec.table_spec import KeyScope, Source
+from parquetry.runtime.spec.types import ColumnType
 
 _SECTIONS = ("sizing", "clustering", "retention", "files")
 _FROM_DEFAULTS = (*_SECTIONS, "owner", "tags", "key_scope", "partitioning")

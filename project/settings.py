@@ -17,8 +17,8 @@ from parquetry.project.model import (
 )
 from parquetry.project.schema import Kind, built_in
 from parquetry.project.units import duration_seconds, size_bytes
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import (
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import (
     BloomFilter,
     Column,
     FilesPolicy,

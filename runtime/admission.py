@@ -10,9 +10,9 @@ from typing import Final
 
 from parquetry.runtime.applied import check_rules
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
-from parquetry.runtime.key_generator import KeyGenerator
 from parquetry.runtime.readable import check_readable
 from parquetry.runtime.signing import check_signed
+from parquetry.runtime.spec.key_generator import KeyGenerator
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.table_handle import TableHandle
 from parquetry.runtime.table_schema import recorded_schema

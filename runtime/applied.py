@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from parquetry.runtime.codec import digest_of, json_object
 from parquetry.runtime.errors import (
     CorruptTableError,
     ForeignTableError,
@@ -21,13 +20,14 @@ from parquetry.runtime.errors import (
     StalePlanError,
     UnsupportedTableError,
 )
-from parquetry.runtime.git_commit import commit_named
-from parquetry.runtime.job import TableOwner, rules_digest
 from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from parquetry.runtime.signing import RecordSignature, check_signed, payload_of, signature_of
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.codec import digest_of, json_object
+from parquetry.runtime.spec.git_commit import commit_named
+from parquetry.runtime.spec.job import TableOwner, rules_digest
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.target_settings import Settings
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
-from parquetry.runtime.target_settings import Settings
 from parquetry.version import VERSION
 
 NO_PROJECT: Final = "python"

@@ -11,10 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parquetry.runtime.applied import check_faults, read_applied, read_identity, write_applied
-from parquetry.runtime.column_paths import types_by_path, without
-from parquetry.runtime.column_rules import check_new_columns
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
-from parquetry.runtime.job import Requirements, TableOwner
 from parquetry.runtime.key_management import secret_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.properties import read_table_properties
@@ -22,11 +19,14 @@ from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.requirements import check_requirements, table_is_there
 from parquetry.runtime.services.locking import locked_session
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.job import Requirements, TableOwner
+from parquetry.runtime.spec.paths import types_by_path, without
+from parquetry.runtime.spec.rules import check_new_columns
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.target_settings import Settings
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.table_schema import live_columns, reconcile
-from parquetry.runtime.target_settings import Settings
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

@@ -10,7 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from parquetry.runtime.column_types import (
+from parquetry.runtime.errors import UnsupportedTableError
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import (
     Array,
     ColumnType,
     Decimal,
@@ -20,9 +23,6 @@ from parquetry.runtime.column_types import (
     StructField,
     parse_type,
 )
-from parquetry.runtime.errors import UnsupportedTableError
-from parquetry.runtime.meta_columns import META_COLUMNS
-from parquetry.runtime.spec import Column
 
 Batches = Iterator[pa.RecordBatch]
 

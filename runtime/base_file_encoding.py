@@ -19,7 +19,7 @@ from parquetry.runtime.base_file_columns import (
     with_required_fields,
 )
 from parquetry.runtime.parquet_assembly import ParquetParts
-from parquetry.runtime.spec import FilesPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy
 
 DISTINCT_SHARE: Final = 0.2
 """A column gets a dictionary when at most this share of a row group's values is distinct.

@@ -12,7 +12,7 @@ import pyarrow as pa
 from parquetry.runtime.base_file_keys import KeyRangeCollector
 from parquetry.runtime.bloom import ALWAYS_TRUE, ENTRIES_PER_ROW, TYPE_CODE, ExactBloomFilter
 from parquetry.runtime.footer import MAX_KEY, MIN_KEY
-from parquetry.runtime.spec import BloomFilter
+from parquetry.runtime.spec.table_spec import BloomFilter
 
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 BLOOM_FILTER: Final = "org.apache.hudi.bloomfilter"

@@ -15,7 +15,7 @@ from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.base_file_rows import one_batch
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
 
 RowPositions = npt.NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from parquetry.runtime.base_file_columns import are_same, values_at
 from parquetry.runtime.base_file_incoming import IncomingRows
 from parquetry.runtime.base_file_model import DELETE, POSITION
 from parquetry.runtime.base_file_rows import RowOrigin, RowStamper, one_batch, with_origin
-from parquetry.runtime.meta_columns import COMMIT_SEQNO, COMMIT_TIME
+from parquetry.runtime.spec.meta_columns import COMMIT_SEQNO, COMMIT_TIME
 
 _ROWS_PER_RUN: Final = 512
 """From this many rows between changes on, slices are cheaper than gathering row by row."""

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from parquetry.runtime.footer import file_statistics
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spec import FilesPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.commit import WriteStat
 

@@ -20,8 +20,8 @@ from parquetry.runtime.encryption import is_encrypted, open_footer
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrite, StorageError
 from parquetry.runtime.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.spec.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
 
 _LARGE_ROW_GROUP = 64 * 1024 * 1024

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.meta_columns import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
+from parquetry.runtime.spec.meta_columns import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 
 ORIGIN: Final = "__origin"
 """A column that says where a row came from; it is counted and not written."""

@@ -26,11 +26,17 @@ from parquetry.runtime.encryption import encryption_properties
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.footer import CLUSTERING, NAN_UNBOUNDED
 from parquetry.runtime.markers import MarkerKind, put_marker
-from parquetry.runtime.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet_chunk import Chunk
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.quoting import of_library
+from parquetry.runtime.spec.meta_columns import (
+    COMMIT_TIME,
+    FILE_NAME,
+    META_COLUMNS,
+    PARTITION_PATH,
+    RECORD_KEY,
+)
 from parquetry.runtime.timeline.commit import WriteStat
 
 _CONSTANT_COLUMNS: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})

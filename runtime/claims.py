@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.codec import from_json_value, parsed_json
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -25,6 +24,7 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.sidecars import claim_path
+from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.timeline.instant import Timezone, next_instant, parse_instant_ms

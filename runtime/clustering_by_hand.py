@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from parquetry.runtime.clustering_execution import ClusteringResult
-from parquetry.runtime.job import SparkSettings
-from parquetry.runtime.personal_data import failures_masked, has_personal_columns
 from parquetry.runtime.redaction import secrets_of
 from parquetry.runtime.services.clustering_plans import check_waiting
 from parquetry.runtime.spark_log import LogRules
+from parquetry.runtime.spec.job import SparkSettings
+from parquetry.runtime.spec.masking import failures_masked, has_personal_columns
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import DEFAULT_TIMING
 

@@ -10,13 +10,13 @@ from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_scope_choice import Foreseen, ScopeBySample
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_model import Debt, ScopeChoice
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.services.clustering_foreseen import foresee_groups
 from parquetry.runtime.services.clustering_look import commits_since_look
 from parquetry.runtime.services.clustering_past import Hindsight, hindsight, past_clusterings
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import commits_since_clustering, observe
+from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 

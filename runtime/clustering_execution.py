@@ -14,23 +14,23 @@ from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering_sample_file import kept_sample
 from parquetry.runtime.clustering_task import GroupWork
-from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import PartialFailureError
-from parquetry.runtime.layout.clustering_policy import (
-    ClusteringScope,
-    ExecutionPolicy,
-)
 from parquetry.runtime.layout.clustering_scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import CommitResult
-from parquetry.runtime.personal_data import masked_message, masked_partition
 from parquetry.runtime.services.clustering_avro import (
     LAYOUT_PARAM,
     SCOPE_KEY,
     SORT_COLUMNS_PARAM,
     execution_of,
 )
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import (
+    ClusteringScope,
+    ExecutionPolicy,
+)
+from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.masking import masked_message, masked_partition
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 from parquetry.runtime.transaction import Transaction

@@ -21,10 +21,8 @@ from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw, regrouped
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
-from parquetry.runtime.codec import from_json_value, parsed_json
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite
 from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import STITCH, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.predicate import Predicate
@@ -38,8 +36,10 @@ from parquetry.runtime.layout.skipping import (
     touched,
 )
 from parquetry.runtime.page_index import with_pages
-from parquetry.runtime.personal_data import masked_message
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import STITCH, ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.spec.codec import from_json_value, parsed_json
+from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.model import ObjectStore
 

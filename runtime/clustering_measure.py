@@ -18,7 +18,7 @@ from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping import NOTHING, Touched, Types, column_types, columns_of, touched
 from parquetry.runtime.page_index import with_pages
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan

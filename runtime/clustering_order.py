@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from parquetry.runtime.clustering_strategies import asking, execution_strategy, values_of, whole
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
+from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
 
 SAMPLE_ROWS: Final = 65_536
 """How many rows the quantiles of a group are taken from."""

@@ -23,7 +23,7 @@ from parquetry.runtime.layout.file_statistics import (
 )
 from parquetry.runtime.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS, page_locations
 from parquetry.runtime.parquet_assembly import ParquetParts
-from parquetry.runtime.spec import FilesPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy
 
 _FEWEST_DRAWN: Final = 8
 

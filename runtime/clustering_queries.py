@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from parquetry.runtime.codec import from_json_value, parsed_json
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping import Touched
+from parquetry.runtime.spec.codec import from_json_value, parsed_json
 
 MEASURED_KEY: Final = "parquetry.measured"
 """Where a replacecommit says it, in JSON."""

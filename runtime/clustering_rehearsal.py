@@ -13,7 +13,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
@@ -23,7 +22,8 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.skipping import Types
 from parquetry.runtime.page_index import with_pages
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 
 _INSTANT: Final = "99991231235959999"

@@ -25,10 +25,10 @@ from parquetry.runtime.layout.clustering_model import (
     ScopeChoice,
     ScopeFigures,
 )
-from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec
 from parquetry.runtime.layout.clustering_scope import ScopeQuestion, better_scope, by_statistics, costs_of
-from parquetry.runtime.personal_data import masked_message
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec
+from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 
 _LOG = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.meta_columns import COMMIT_TIME
+from parquetry.runtime.spec.meta_columns import COMMIT_TIME
 from parquetry.runtime.storage.model import ObjectStore
 
 _PLACES: Final = 8

@@ -14,10 +14,10 @@ from parquetry.runtime.clustering_execution import RewrittenGroup, UnpublishedGr
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up, in_commit
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.layout.clustering_model import FileKey
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.services.clustering_survey import RUN_KEY, changed_groups, reserved_groups
 from parquetry.runtime.services.given_up import give_up
+from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.storage.parallel import for_each
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction

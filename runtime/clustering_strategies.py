@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_policy import STITCH
 from parquetry.runtime.layout.curves import Ranks, bits_per_column, hilbert_index, z_index
 from parquetry.runtime.quoting import of_library
+from parquetry.runtime.spec.clustering import STITCH
 
 ENTRY_POINTS: Final = "parquetry.execution_strategies"
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.sources import Consumption
-from parquetry.runtime.spec import KeyScope
+from parquetry.runtime.spec.codec import parsed_json
+from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.versions import FileGroupId

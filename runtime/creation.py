@@ -14,9 +14,6 @@ from itertools import islice
 from typing import Final
 
 from parquetry.runtime.applied import TableIdentity, check_faults, read_identity
-from parquetry.runtime.avro_schema import table_avro_schema
-from parquetry.runtime.column_rules import check_columns, check_new_columns
-from parquetry.runtime.column_types import Struct, parse_type
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -24,7 +21,6 @@ from parquetry.runtime.errors import (
     StalePlanError,
     UnsupportedTableError,
 )
-from parquetry.runtime.key_generator import choose_key_generator
 from parquetry.runtime.partition_metadata import partition_metadata_path
 from parquetry.runtime.properties import (
     CHECKSUM_KEY,
@@ -35,7 +31,11 @@ from parquetry.runtime.properties import (
     table_checksum,
 )
 from parquetry.runtime.sidecars import IDENTITY_PATH, probe_path
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.avro import table_avro_schema
+from parquetry.runtime.spec.key_generator import choose_key_generator
+from parquetry.runtime.spec.rules import check_columns, check_new_columns
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.types import Struct, parse_type
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome, probe_put_if_absent
 from parquetry.runtime.table_config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata

@@ -18,7 +18,7 @@ from parquetry.runtime.layout.file_statistics import (
     merge_columns,
     truncated,
 )
-from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.os_errors import storage_error
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from parquetry.runtime.applied import applied_history
-from parquetry.runtime.column_paths import ColumnPath, types_by_path
-from parquetry.runtime.column_types import ColumnType
+from parquetry.runtime.spec.paths import ColumnPath, types_by_path
+from parquetry.runtime.spec.types import ColumnType
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import format_instant
 

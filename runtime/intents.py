@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.conflicts import Work, may_insert_same_key
 from parquetry.runtime.outcome import Footprint, KeyRange
+from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.key_generator import KeyEncoding
-from parquetry.runtime.meta_columns import RECORD_KEY
+from parquetry.runtime.spec.key_generator import KeyEncoding
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.view import FileSystemView
 

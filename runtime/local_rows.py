@@ -16,7 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.arrow_schema import arrow_type, columns_from_arrow
-from parquetry.runtime.column_types import (
+from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
+from parquetry.runtime.quoting import of_library
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import (
     Array,
     ColumnType,
     Decimal,
@@ -26,9 +29,6 @@ from parquetry.runtime.column_types import (
     StructField,
     parse_type,
 )
-from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
-from parquetry.runtime.quoting import of_library
-from parquetry.runtime.spec import Column
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 _FIRST_ROWS, _MOST_ROWS, _GROWTH = 64, 65_536, 8

@@ -16,12 +16,9 @@ from parquetry.runtime.applied import check_owned, read_identity
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import is_due
 from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
-from parquetry.runtime.codec import Brief, parsed_json, to_json_value
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
 from parquetry.runtime.ingestion import find_due
-from parquetry.runtime.job import JobKind, JobPlan, resolve_environment
 from parquetry.runtime.outcome import CommitResult, masked_commit
-from parquetry.runtime.personal_data import failures_masked, has_personal_columns, masked_message
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.redaction import without_secrets
 from parquetry.runtime.requirements import check_requirements
@@ -29,7 +26,10 @@ from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sidecars import REPORTS_FOLDER
 from parquetry.runtime.spark_log import ANYTHING, LogRules
-from parquetry.runtime.spec import Source
+from parquetry.runtime.spec.codec import Brief, parsed_json, to_json_value
+from parquetry.runtime.spec.job import JobKind, JobPlan, resolve_environment
+from parquetry.runtime.spec.masking import failures_masked, has_personal_columns, masked_message
+from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, open_table
 

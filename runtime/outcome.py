@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from parquetry.runtime.codec import Brief
-from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.sources import Consumption
-from parquetry.runtime.spec import KeyScope, TableSpec
+from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.table_spec import KeyScope, TableSpec
 from parquetry.runtime.timeline.commit import WriteStat
 
 

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from parquetry.runtime.codec import from_json_value
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spec.codec import from_json_value
 
 _LIVE_NONCES: set[str] = set()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.damaged_files import lost_groups
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping import column_types
@@ -14,6 +13,7 @@ from parquetry.runtime.partition_path import KeyRules, partition_path
 from parquetry.runtime.partition_value import partition_value
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
+from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

@@ -9,8 +9,8 @@ from decimal import InvalidOperation, localcontext
 from numbers import Integral
 from typing import Any, Final
 
-from parquetry.runtime.column_types import ColumnType, Decimal
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spec.types import ColumnType, Decimal
 
 PartitionValue = str | int | bool | dt.date | Number | None
 

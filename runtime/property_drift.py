@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_identity
 from parquetry.runtime.creation import table_properties
-from parquetry.runtime.job import TableOwner
-from parquetry.runtime.key_generator import choose_key_generator
 from parquetry.runtime.properties import (
     CHECKSUM_KEY,
     boolean_text,
@@ -16,7 +14,9 @@ from parquetry.runtime.properties import (
     update_table_properties,
 )
 from parquetry.runtime.services.locking import locked_session
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.key_generator import choose_key_generator
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.table_handle import TableHandle, open_table

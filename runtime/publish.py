@@ -26,9 +26,9 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.markers import remove_markers
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.pending import withdraw_waiting
-from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.undo import find_rollback_of
 from parquetry.runtime.sidecars import rename_former
+from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table import TableHandle

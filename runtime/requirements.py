@@ -14,10 +14,10 @@ from parquetry.runtime.applied import (
 )
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import NotFoundError, StalePlanError
-from parquetry.runtime.job import Requirements, TableOwner
 from parquetry.runtime.properties import read_table_properties
+from parquetry.runtime.spec.job import Requirements, TableOwner
+from parquetry.runtime.spec.target_settings import Settings, check_settings
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.target_settings import Settings, check_settings
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.version import VERSION
 

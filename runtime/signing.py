@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from parquetry.runtime.codec import canonical_json
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.key_management import secret_of
+from parquetry.runtime.spec.codec import canonical_json
 
 SIGNATURE_CODE: Final = "SC508"
 """What messages begin with where a signature is missing or another one than a declared key makes."""

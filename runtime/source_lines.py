@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
-from parquetry.runtime.column_types import Decimal as DecimalType
-from parquetry.runtime.column_types import Primitive, parse_type
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import Decimal as DecimalType
+from parquetry.runtime.spec.types import Primitive, parse_type
 
 LOOKED_THROUGH_BYTES: Final = 64 * 1024**2
 """How much of a file is looked through for a line."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from parquetry.runtime.admission import check_writable
 from parquetry.runtime.creation import begin_creation, finish_creation
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_handle import TableHandle, open_table
 

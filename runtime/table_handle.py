@@ -17,13 +17,13 @@ from parquetry.runtime.applied import (
 )
 from parquetry.runtime.creation import finish_creation
 from parquetry.runtime.errors import NotFoundError, TableNotFoundError
-from parquetry.runtime.job import TableOwner
 from parquetry.runtime.key_encoding import detect_key_encoding
-from parquetry.runtime.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
 from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties, update_table_properties
 from parquetry.runtime.readable import check_readable
 from parquetry.runtime.signing import RecordSignature
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_config import TIMEZONE_KEY, TableConfig
 from parquetry.runtime.table_schema import live_columns, reconcile, recorded_schema, schema_json

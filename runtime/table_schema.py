@@ -9,17 +9,17 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from parquetry.runtime.arrow_schema import columns_from_arrow
-from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema, with_nullable_elements
-from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, with_nullable_elements
+from parquetry.runtime.spec.evolution import in_order_of, is_widening
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS
 from parquetry.runtime.timeline.timeline import Timeline
-from parquetry.runtime.type_evolution import in_order_of, is_widening
 from parquetry.runtime.view import FileSystemView
 
 _FOOTER_KEY = b"parquet.avro.schema"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from parquetry.runtime.damaged_files import check_partitions, named_partitions
-from parquetry.runtime.key_generator import KeyEncoding
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.partition_path import KeyRules
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.key_generator import KeyEncoding
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle

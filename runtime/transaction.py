@@ -29,7 +29,7 @@ from parquetry.runtime.pending import clustered_by_hudi, settled_timeline
 from parquetry.runtime.services.given_up import is_given_up
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.services.undo import roll_back
-from parquetry.runtime.spec import KeyScope
+from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import for_each
 from parquetry.runtime.table import TableHandle

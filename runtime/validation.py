@@ -9,8 +9,6 @@ from functools import partial
 from typing import Final
 
 from parquetry.runtime.applied import check_owner, read_newer
-from parquetry.runtime.codec import parsed_json
-from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.conflicts import Conflict, Verdict, find_conflict, work_of_commit, work_of_outcome
 from parquetry.runtime.damaged_files import check_published
 from parquetry.runtime.effective import EffectiveWrites, completed_being_undone
@@ -20,8 +18,6 @@ from parquetry.runtime.intents import KeyRanges
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.source_paths import place_of
 from parquetry.runtime.sources import (
     Consumption,
     consumed_by,
@@ -30,7 +26,12 @@ from parquetry.runtime.sources import (
     newest_until,
     taken_of,
 )
-from parquetry.runtime.spec import RetentionPolicy, TableSpec
+from parquetry.runtime.spec.codec import parsed_json
+from parquetry.runtime.spec.evolution import is_widening
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.source_paths import place_of
+from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
+from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import check_writable
@@ -39,7 +40,6 @@ from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction
-from parquetry.runtime.type_evolution import is_widening
 
 SOURCES_KEY: Final = "parquetry.sources"
 NONCE_KEY: Final = "parquetry.nonce"

@@ -16,7 +16,7 @@ from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import Assignment, SizingPlan, plan_inserts
 from parquetry.runtime.markers import MarkerKind
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
 
 DECISIONS_KEY: Final = "parquetry.decisions"
 

@@ -21,8 +21,8 @@ def main() -> None:
 
     import parquetry
     from parquetry.runtime.applied import write_applied
-    from parquetry.runtime.codec import digest_of, to_json_value
-    from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
+    from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
+    from parquetry.runtime.spec.codec import digest_of, to_json_value
     from parquetry.runtime.storage.open import open_store
     from parquetry.runtime.table import open_table
 

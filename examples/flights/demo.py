@@ -26,8 +26,8 @@ import parquetry
 from examples.flights import batches
 from examples.flights.report import Check, Layout, Report, Step, print_report, reads, write_html
 from parquetry.cli.main import command_line
-from parquetry.runtime.job import SparkSettings
 from parquetry.runtime.spark.start import start_session
+from parquetry.runtime.spec.job import SparkSettings
 
 PROJECT = Path(__file__).resolve().parent
 TARGET = PROJECT / "target"

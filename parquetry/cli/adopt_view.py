@@ -8,7 +8,7 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import count
 from parquetry.compiler.acceptance import Acceptance
 from parquetry.compiler.adoption import Adopted
-from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.spec.codec import to_json_value
 
 
 class AdoptView:

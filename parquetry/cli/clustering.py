@@ -11,7 +11,7 @@ from parquetry.cli.options import ProjectRequest
 if TYPE_CHECKING:
     from parquetry.runtime.clustering_due import DueClustering, ScheduledClustering
     from parquetry.runtime.clustering_execution import ClusteringResult
-    from parquetry.runtime.spec import TableSpec
+    from parquetry.runtime.spec.table_spec import TableSpec
     from parquetry.runtime.table import TableHandle
 
 
@@ -65,8 +65,8 @@ def run_clustering(
     from parquetry.compiler.running import cluster_job
     from parquetry.runtime.clustering_by_hand import cluster_by_hand
     from parquetry.runtime.clustering_execution import ClusteringResult
-    from parquetry.runtime.job import SparkSettings
     from parquetry.runtime.spark_log import NAME, keep_log
+    from parquetry.runtime.spec.job import SparkSettings
 
     settings, root, file = SparkSettings(), None, Path(NAME)
     run_id = new_run_id()

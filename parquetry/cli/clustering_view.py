@@ -13,9 +13,9 @@ from parquetry.cli.views import count, human_size
 from parquetry.runtime.clustering_due import DueClustering, QueryForecasts, ScheduledClustering
 from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
 from parquetry.runtime.layout.clustering_model import ClusteringFile, ExcludedFile, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import ClusteringScope
-from parquetry.runtime.personal_data import masked_partition, masked_path
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import ClusteringScope
+from parquetry.runtime.spec.masking import masked_partition, masked_path
+from parquetry.runtime.spec.table_spec import TableSpec
 
 
 class ClusteringView:
@@ -38,7 +38,7 @@ class ClusteringView:
 
     def json(self, outcome: ClusteringResult) -> Any:
         """Every number of the result."""
-        from parquetry.runtime.codec import to_json_value
+        from parquetry.runtime.spec.codec import to_json_value
 
         return to_json_value(self._shown(outcome))
 

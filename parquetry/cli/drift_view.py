@@ -9,7 +9,7 @@ from parquetry import shell
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
 from parquetry.compiler.drift import CODES, Drift, TableDrift
-from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.spec.codec import to_json_value
 
 
 class DriftView:

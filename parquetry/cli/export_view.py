@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.compiler.exports import Export
-from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.spec.codec import to_json_value
 
 
 class _Exports:

@@ -9,7 +9,7 @@ from parquetry import shell
 from parquetry.cli.output import Paint
 from parquetry.compiler.locks import HeldLock
 from parquetry.compiler.words import elapsed
-from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.spec.codec import to_json_value
 
 
 class LocksView:

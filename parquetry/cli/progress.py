@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from parquetry.compiler.running import JobOutcome, Launch
-    from parquetry.runtime.job import JobPlan
     from parquetry.runtime.main import JobResult
+    from parquetry.runtime.spec.job import JobPlan
 
 
 @contextmanager

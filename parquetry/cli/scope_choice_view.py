@@ -9,10 +9,10 @@ from typing import Any, Final
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size, wrapped
 from parquetry.compiler.masking import masked_choice
-from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
-from parquetry.runtime.layout.clustering_policy import ClusteringScope
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import ClusteringScope
+from parquetry.runtime.spec.codec import to_json_value
+from parquetry.runtime.spec.table_spec import TableSpec
 
 _HEADER: Final = ("scope", "groups", "rewrites", "shuffles", "into", "rows read", "bytes")
 _SHOWN: Final = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from parquetry.cli.output import Paint
-from parquetry.runtime.codec import to_json_value
+from parquetry.runtime.spec.codec import to_json_value
 
 
 class ServiceView:

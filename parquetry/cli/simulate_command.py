@@ -129,7 +129,7 @@ def clustering(
     from parquetry.cli.workspaces import table_named
     from parquetry.compiler.clustering_suggestion import suggest as suggested
     from parquetry.compiler.clustering_suggestion import try_layouts
-    from parquetry.runtime.layout.clustering_policy import ClusteringScope
+    from parquetry.runtime.spec.clustering import ClusteringScope
 
     if suggest and (strategies or column_lists or scopes):
         raise click.UsageError("--suggest chooses the layouts itself: leave the other options out")

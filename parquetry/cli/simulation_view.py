@@ -11,7 +11,7 @@ from parquetry.compiler.simulate import Simulation
 from parquetry.compiler.words import format_size
 from parquetry.runtime.layout.simulation import sizing_json
 from parquetry.runtime.layout.sizing import Assignment, SliceDecision
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
 
 _HEADER = ("file", "before", "small", "inserts", "after", "why")
 _NUMBERS = frozenset({1, 3, 4})

@@ -12,7 +12,7 @@ from parquetry.cli.views import columns, short_count
 from parquetry.compiler.instants import InstantReport, TimelineReport
 from parquetry.compiler.words import elapsed
 from parquetry.runtime.clustering_queries import MEASURED_KEY
-from parquetry.runtime.codec import parsed_json
+from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.timeline.instant import State
 
 _HEADER = ("time", "operation", "inserted", "updated", "deleted", "files")

@@ -12,7 +12,7 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
 from parquetry.compiler.clustering_suggestion import Suggestion, in_words
 from parquetry.compiler.clustering_trials import Trial, Trials, TriedQuery
-from parquetry.runtime.layout.clustering_policy import ClusteringScope, ExecutionPolicy
+from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy
 
 _HEADER = ("layout", "rewrites", "", "into", "time", "reads")
 _QUERY_HEADER = ("layout", "files", "row groups", "rows", "bytes")

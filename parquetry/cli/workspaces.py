@@ -14,8 +14,8 @@ from parquetry.errors import UsageError
 if TYPE_CHECKING:
     from parquetry.compiler.plan import PlanDocument
     from parquetry.compiler.workspace import Workspace
-    from parquetry.runtime.job import TableOwner
-    from parquetry.runtime.spec import TableSpec
+    from parquetry.runtime.spec.job import TableOwner
+    from parquetry.runtime.spec.table_spec import TableSpec
     from parquetry.runtime.storage.open import ObjectStore
     from parquetry.runtime.table import TableHandle
 

@@ -27,7 +27,6 @@ from parquetry.runtime.layout.clustering_model import (
     Situation,
 )
 from parquetry.runtime.layout.clustering_partitions import chosen_partitions
-from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec
 from parquetry.runtime.layout.clustering_scope import (
     Choose,
     ScopeQuestion,
@@ -38,6 +37,7 @@ from parquetry.runtime.layout.clustering_scope import (
 )
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.plan_strategies import plan_strategy
+from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec
 
 MOST_FILES: Final = 10_000
 """A plan names no more files than this: the timeline reads it again and again."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from parquetry.runtime.layout.clustering_bounds import Box, Extent, boxes_of
 from parquetry.runtime.layout.clustering_model import ClusteringFile
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
+from parquetry.runtime.spec.clustering import ExecutionPolicy
 
 DEEP: Final = 4
 """More sorted runs than this on one point are worth merging."""

@@ -16,8 +16,8 @@ from parquetry.runtime.layout.clustering_model import (
     PlannedGroup,
     rows_of,
 )
-from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.layout.packing import FITS, NEAR, UNCERTAIN, first_fit_decreasing, outputs_of
+from parquetry.runtime.spec.clustering import ClusteringScope
 
 MOST_FILES_OF_A_GROUP: Final = 2_000
 

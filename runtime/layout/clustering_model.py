@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from parquetry.runtime.layout.clustering_policy import ClusteringScope, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
 from parquetry.runtime.layout.file_statistics import Columns
 from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.skipping import Touched
+from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy, PlanPolicy
 
 FileKey = tuple[str, str]
 """A file group: partition and file id."""

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering_model import Partitioning
-from parquetry.runtime.layout.clustering_policy import PartitionFilter
+from parquetry.runtime.spec.clustering import PartitionFilter
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NUMBERS: Final = re.compile(r"([0-9]+)")

@@ -15,10 +15,10 @@ from parquetry.runtime.layout.clustering_model import (
     ScopeFigures,
     Situation,
 )
-from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import RowGroupStatistics, merge_columns
 from parquetry.runtime.layout.predicate import may_hold
 from parquetry.runtime.layout.skipping import bounds_of, columns_of
+from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec, ExecutionPolicy
 
 TARGETS_OF_A_TASK: Final = 8
 """A task that writes so many files of the target size can spread any remainder over them."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.runtime.layout.clustering_policy import PlanPolicy
 from parquetry.runtime.layout.packing import OVERSIZE, SMALLEST_SHARE, Outputs, outputs_of
+from parquetry.runtime.spec.clustering import PlanPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

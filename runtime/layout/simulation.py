@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
 
 
 def simulate_sizing(

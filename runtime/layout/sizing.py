@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Final, TypeAlias
 
-from parquetry.runtime.column_types import Decimal, Primitive, Struct, StructField, parse_type
 from parquetry.runtime.layout.condition import (
     Comparator,
     Compared,
@@ -37,7 +36,8 @@ from parquetry.runtime.layout.predicate import (
     Unknown,
     may_hold,
 )
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import Decimal, Primitive, Struct, StructField, parse_type
 
 Types: TypeAlias = Mapping[str, str]
 """Spark types by column; fields of structs have dotted names."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from parquetry.runtime.base_file_name import BaseFileName, instant_of_file
-from parquetry.runtime.codec import Brief
 from parquetry.runtime.damaged_files import damaged_files
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.pending import settled_timeline
@@ -17,7 +16,8 @@ from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import DAY_MS, find_orphans, sweep_statistics, undone_entries
 from parquetry.runtime.services.undo import remove_completed
 from parquetry.runtime.sidecars import LEDGER_FOLDER
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.codec import Brief
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectInfo
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each

@@ -15,7 +15,6 @@ from typing import Final
 from parquetry.runtime.claims import open_session
 from parquetry.runtime.effective import completed_being_undone
 from parquetry.runtime.pending import settle, settled_timeline
-from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
     note_progress,
@@ -41,7 +40,8 @@ from parquetry.runtime.services.sweeping import (
     sweep_statistics,
 )
 from parquetry.runtime.services.undo import withdraw
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import FAILURES, is_full, tidying
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clean_records import CleanerPlan

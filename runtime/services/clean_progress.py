@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from parquetry.runtime.codec import from_json_value, parsed_json
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.services.retention import KEEP_LATEST_FILE_VERSIONS, Horizon
 from parquetry.runtime.sidecars import CLEAN_PROGRESS_PATH
+from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.timeline import Timeline

@@ -13,7 +13,7 @@ from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.clean_progress import BARRIER_KEY, SAVEPOINTS_KEY
 from parquetry.runtime.services.retention import Horizon, expired, horizon, is_by_number
 from parquetry.runtime.sidecars import claim_path
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.base_file_name import absolute_path
-from parquetry.runtime.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import ClusteringScope, ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.spec.codec import from_json_value, parsed_json, to_json_value
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringSlice
 

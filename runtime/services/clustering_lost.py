@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.sidecars import LOST_FOLDER
+from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.timeline import Timeline
 

@@ -18,7 +18,6 @@ from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_scope_choice import Foreseen
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.pending import SCHEDULED, settled_timeline
@@ -31,6 +30,7 @@ from parquetry.runtime.services.clustering_survey import (
 )
 from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.sidecars import claim_path, sample_path
+from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each

@@ -10,8 +10,6 @@ from typing import Final
 
 from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
-from parquetry.runtime.codec import parsed_json
-from parquetry.runtime.column_paths import ColumnPath, types_by_path
 from parquetry.runtime.conflicts import Work, conflicting_groups, work_of_commit
 from parquetry.runtime.damaged_files import check_partitions, named_partitions
 from parquetry.runtime.layout.clustering_model import (
@@ -21,12 +19,14 @@ from parquetry.runtime.layout.clustering_model import (
     Partitioning,
     Situation,
 )
-from parquetry.runtime.layout.clustering_policy import ENCRYPT, PRUNE, ClusteringSpec, Existing
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping import column_types, parse_where
 from parquetry.runtime.services.clustering_lost import lost_rounds
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, ClusteringSpec, Existing
+from parquetry.runtime.spec.codec import parsed_json
+from parquetry.runtime.spec.paths import ColumnPath, types_by_path
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import CLUSTER

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.outcome import CommitResult
-from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.archive import archive_if_due
 from parquetry.runtime.services.clean import clean_if_due
+from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import Timing

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.sidecars import GIVEN_UP_FOLDER
+from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parquetry import shell
-from parquetry.runtime.codec import Brief
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.pending import settled_timeline
 from parquetry.runtime.services.cleaning import finish_cleans
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore
 from parquetry.runtime.services.undo import withdraw
+from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore_records import RestorePlan

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from parquetry.runtime.applied import read_newer
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.view import FileGroup
 

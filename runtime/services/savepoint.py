@@ -14,9 +14,9 @@ from parquetry.runtime.effective import completed_being_undone
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.pending import settle, settled_timeline, withdraw_waiting
-from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.services.locking import locked_session
+from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.avro_schema import with_meta_columns
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_result import WriteResults
 from parquetry.runtime.encryption import ENCRYPTION
@@ -23,6 +22,7 @@ from parquetry.runtime.sources import Consumption, record
 from parquetry.runtime.spark.sample import sampled_record_size
 from parquetry.runtime.spark.session import task_memory_bytes
 from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.spec.avro import with_meta_columns
 from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.commit import WriteStat

@@ -34,7 +34,6 @@ from parquetry.runtime.layout.clustering import in_batches
 from parquetry.runtime.layout.clustering_model import FileKey
 from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.outcome import WriteOutcome
-from parquetry.runtime.personal_data import has_personal_columns
 from parquetry.runtime.publish import run_once
 from parquetry.runtime.services.clustering_lost import note_lost
 from parquetry.runtime.services.clustering_plans import begin_clustering, take_up
@@ -44,6 +43,7 @@ from parquetry.runtime.spark.clustering_shuffle import rewrite_by_ranges
 from parquetry.runtime.spark.numbered import run_numbered
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark_log import LogRules, obey
+from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.clustering_plan import CLUSTER

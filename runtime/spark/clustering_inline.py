@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering_due import is_time, trigger_of
 from parquetry.runtime.clustering_execution import PartlyClusteredError
-from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.outcome import CommitResult
-from parquetry.runtime.personal_data import masked_message
 from parquetry.runtime.services.clustering_look import note_look
 from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spec.clustering import Trigger
+from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timing import Timing

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
-from parquetry.runtime.column_types import (
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spark.keys import quoted
+from parquetry.runtime.spec.evolution import is_widening
+from parquetry.runtime.spec.types import (
     Array,
     ColumnType,
     Decimal,
@@ -14,9 +17,6 @@ from parquetry.runtime.column_types import (
     StructField,
     parse_type,
 )
-from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.keys import quoted
-from parquetry.runtime.type_evolution import is_widening
 
 _VOID = Primitive(name="void")
 """The type of elements, values or fields of which there is none but NULL."""

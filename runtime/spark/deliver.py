@@ -17,7 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.arrow_schema import Batches
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION, Bucket, WriteContext
 from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
-from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.base_file import BUCKET, bucket_writer
 from parquetry.runtime.spark.numbered import Task, run_numbered
 from parquetry.runtime.spark.placing import PlacedKeys, read_list
@@ -35,6 +34,7 @@ from parquetry.runtime.spark.staged import (
     generated_keys,
 )
 from parquetry.runtime.spark.tagging import BROADCAST_BYTES, read_files
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.write_plan import WritePlan
 
 _ROUTE_BYTES = 48

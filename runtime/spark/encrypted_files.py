@@ -19,9 +19,9 @@ from parquetry.runtime.base_file_model import POSITION
 from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.meta_columns import FILE_NAME, PARTITION_PATH
 from parquetry.runtime.spark.tagging import FILE
 from parquetry.runtime.spark.workers import spare_loaded_modules
+from parquetry.runtime.spec.meta_columns import FILE_NAME, PARTITION_PATH
 from parquetry.runtime.storage.open import ObjectStore
 
 _BATCH_BYTES: Final = 8 * 1024 * 1024

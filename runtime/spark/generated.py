@@ -16,15 +16,15 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.base_file_model import DELETE
-from parquetry.runtime.column_types import Array, Map, Struct, parse_type
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.personal_data import pii_columns
 from parquetry.runtime.spark.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.sql_guard import check_expression, shown_sql
 from parquetry.runtime.spark.stage import GENERATED_WRONG
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.masking import pii_columns
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import Array, Map, Struct, parse_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

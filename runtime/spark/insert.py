@@ -11,7 +11,7 @@ from parquetry.runtime.spark.deliver import write_routed, write_slices
 from parquetry.runtime.spark.lookup import FoundKeys, find_nothing
 from parquetry.runtime.spark.routing import route
 from parquetry.runtime.spark.staged import StagedRows
-from parquetry.runtime.spec import KeyScope, Operation
+from parquetry.runtime.spec.table_spec import KeyScope, Operation
 
 _OVERWRITES = (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE)
 

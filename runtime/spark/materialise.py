@@ -9,7 +9,6 @@ from pyspark import SparkFiles, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.sidecars import STAGE_FOLDER
 from parquetry.runtime.spark.session import (
     arrow_settings,
@@ -21,7 +20,8 @@ from parquetry.runtime.spark.stage import SUMMARY_SQL, StageSpec, stage_rows
 from parquetry.runtime.spark.stage_place import LocalPlace, StagePlace, StorePlace
 from parquetry.runtime.spark.staged import StagedRows, staged_rows
 from parquetry.runtime.spark.workers import spare_loaded_modules
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import ObjectStore
 
 

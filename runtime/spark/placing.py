@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.spark.batch_keys import BatchKeys, references
 from parquetry.runtime.spark.lookup import KeyTotals
@@ -31,6 +30,7 @@ from parquetry.runtime.spark.stage import ORDERING, REFERENCE, hash_sum
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.workers import spare_loaded_modules
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.write_plan import ChangeCounts
 

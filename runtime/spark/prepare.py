@@ -16,10 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.base_file_model import DELETE, HASH
-from parquetry.runtime.column_rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
-from parquetry.runtime.column_types import Primitive, parse_type
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.partition_path import KeyRules, path_of_texts
 from parquetry.runtime.spark.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.generated import with_generated
@@ -28,7 +25,10 @@ from parquetry.runtime.spark.row_hash import has_map, hashable, hashable_value
 from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, failures_translated, session_settings
 from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.spark.stage import GENERATED_WRONG, PARTITION
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from parquetry.runtime.spec.rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import Primitive, parse_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

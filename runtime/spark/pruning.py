@@ -17,7 +17,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.predicate import Bounds, Predicate, Unknown, may_hold
 from parquetry.runtime.layout.skipping import column_types, columns_of, files_to_read, parse_where
 from parquetry.runtime.partition_path import NULL_PARTITION
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle

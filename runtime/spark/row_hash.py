@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, parse_type
 from parquetry.runtime.spark.keys import quoted
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_type
 
 
 def hashable(columns: Sequence[Column]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.stage import StageSpec, rows_name
 from parquetry.runtime.spark.staged import StagedRows
-from parquetry.runtime.spec import FilesPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy
 
 _FILES = 8
 _ROWS_PER_FILE = 16_384

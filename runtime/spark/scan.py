@@ -15,9 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow_schema import columns_from_arrow
-from parquetry.runtime.avro_schema import columns_from_avro
 from parquetry.runtime.base_file_model import POSITION
-from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
 from parquetry.runtime.encryption import ENCRYPTION
 from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
@@ -26,7 +24,9 @@ from parquetry.runtime.spark.encrypted_files import encrypted_frame
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings, spark_version
 from parquetry.runtime.spark.tagging import FILE, read_slices
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.avro import columns_from_avro
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.timeline.timeline import Timeline

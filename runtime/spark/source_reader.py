@@ -33,7 +33,7 @@ from parquetry.runtime.spark.source_failures import (
 )
 from parquetry.runtime.spark.source_types import check_one_type, with_undeclared_fields
 from parquetry.runtime.spark.sql_guard import check_query
-from parquetry.runtime.spec import Column, Operation, Source
+from parquetry.runtime.spec.table_spec import Column, Operation, Source
 from parquetry.runtime.storage.parallel import map_each
 
 _VIEW = "source"

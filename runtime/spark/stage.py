@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from parquetry.runtime.base_file_columns import values_at
 from parquetry.runtime.base_file_conform import conform
 from parquetry.runtime.base_file_model import DELETE, HASH
-from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.required_fields import required_holes
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.text_faults import with_readable_text
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
 
 REFERENCE = "__ref"
 PARTITION = "__partition"

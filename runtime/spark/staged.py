@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.stage import (
     REFERENCE_SHIFT,
     RowFault,
@@ -27,6 +26,7 @@ from parquetry.runtime.spark.stage import (
     totals_name,
 )
 from parquetry.runtime.spark.stage_place import LocalPlace
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.storage.parallel import map_each
 
 References = npt.NDArray[np.int64]

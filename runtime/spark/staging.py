@@ -9,10 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file_model import DELETE
-from parquetry.runtime.column_rules import DELETE_FLAG, deletes_by_flag
-from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.conversion import are_spelled_alike, type_of
 from parquetry.runtime.spark.keys import quoted
@@ -32,7 +29,10 @@ from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.stage import PARTITION, SUMMARY_SQL, StageSpec
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
-from parquetry.runtime.spec import Column, Operation
+from parquetry.runtime.spec.meta_columns import META_COLUMNS, RECORD_KEY
+from parquetry.runtime.spec.rules import DELETE_FLAG, deletes_by_flag
+from parquetry.runtime.spec.table_spec import Column, Operation
+from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table_state import TableState
 
 

@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame
 from parquetry.runtime import sources
 from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.job import TableOwner
-from parquetry.runtime.personal_data import failures_masked
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.write import write
-from parquetry.runtime.spec import Operation
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.masking import failures_masked
+from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, open_table
 

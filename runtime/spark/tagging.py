@@ -14,11 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.spark.session import failures_translated, load_files
 from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.spark.staged import StagedRows
+from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.storage.open import ObjectStore
 
 FILE = "__file"

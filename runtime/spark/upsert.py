@@ -10,7 +10,6 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.arrow_schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.spark.attempt import Attempt, check_results
 from parquetry.runtime.spark.batch_keys import is_rankable
@@ -39,7 +38,8 @@ from parquetry.runtime.spark.tagging import (
     tag,
     winners,
 )
-from parquetry.runtime.spec import Column, KeyScope
+from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
+from parquetry.runtime.spec.table_spec import Column, KeyScope
 
 UPSERT, DELETE_ROWS = "UPSERT", "DELETE"
 _KEY_BYTES, _ROW_BYTES = 24.0, 64.0

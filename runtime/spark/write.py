@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.local_rows import is_spark_frame, local_rows
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
-from parquetry.runtime.personal_data import has_personal_columns
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.sources import Consumption
@@ -25,7 +24,8 @@ from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staging import Incoming, Staged, WriteRequest, stage
 from parquetry.runtime.spark.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spark_log import LogRules, obey
-from parquetry.runtime.spec import Operation
+from parquetry.runtime.spec.masking import has_personal_columns
+from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_state import TableState

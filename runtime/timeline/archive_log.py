@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import fastavro
 
-from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
+from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.timeline.archive_entry import ARCHIVED_ENTRY
 from parquetry.runtime.timeline.avro_model import AVRO_FAILURES, check_bounded, record_schema

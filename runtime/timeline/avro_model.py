@@ -20,8 +20,8 @@ from typing import Any, Final
 import fastavro
 import fastavro.schema
 
-from parquetry.runtime.codec import MAX_DEPTH
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.spec.codec import MAX_DEPTH
 
 NAMESPACE: Final = "org.apache.hudi.avro.model"
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from parquetry.runtime.codec import parsed_json
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.spec.codec import parsed_json
 
 SCHEMA_KEY: Final = "schema"
 NEW_FILE_GROUP: Final = "null"

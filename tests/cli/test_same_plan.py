@@ -8,7 +8,7 @@ import shutil
 import pytest
 import yaml
 
-from parquetry.runtime.codec import canonical_json
+from parquetry.runtime.spec.codec import canonical_json
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.layout.clustering_policy import Trigger
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH, read_lock
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.clustering_inline import cluster_inline
+from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.timeline.instant import Action
 from tests.support.one_process_spark import OneProcessSpark

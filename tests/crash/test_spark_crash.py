@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.spec import Operation
+from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from tests.support.fault_store import Deed, Fault, FaultStore
 from tests.support.local_spark import local_spark

@@ -12,8 +12,8 @@ import pytest
 from parquetry.compiler.observation import observe
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
-from parquetry.runtime.job import Requirements
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support.small_table import FAST

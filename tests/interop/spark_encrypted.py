@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 from pyspark.errors import PythonException
 
-from parquetry.runtime.spec import FilesPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy
 from tests.support import our_table
 from tests.support.clustering import clustering_of, files_of, table_of_small_files
 from tests.support.judges import assert_history

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 
-from parquetry.runtime.layout.clustering_policy import ClusteringScope
-from parquetry.runtime.spec import KeyScope, TableSpec
+from parquetry.runtime.spec.clustering import ClusteringScope
+from parquetry.runtime.spec.table_spec import KeyScope, TableSpec
 from tests.support import our_table
 from tests.support.clustering import clustering_of, table_of_small_files
 from tests.support.judges import assert_history

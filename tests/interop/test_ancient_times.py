@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 import parquetry
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 

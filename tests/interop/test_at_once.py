@@ -10,7 +10,7 @@ from parquetry.runtime.errors import LockHeldError
 from parquetry.runtime.properties import update_table_properties
 from parquetry.runtime.spark import upsert
 from parquetry.runtime.spark.write import write
-from parquetry.runtime.spec import Operation
+from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import our_table

@@ -12,7 +12,7 @@ from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import observe
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import hudi_history, our_table

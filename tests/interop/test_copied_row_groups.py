@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.spec import BloomFilter, FilesPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import BloomFilter, FilesPolicy, TableSpec
 from tests.interop.test_hudi_beside_us import Beside
 from tests.support import our_table
 from tests.support.judges import assert_history, assert_latest

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from parquetry.runtime.spec import RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import hudi_history, our_table

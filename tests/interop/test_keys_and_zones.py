@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.errors import UnsupportedTableError
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.table_spec import TableSpec
 from tests.support import our_table
 from tests.support.hudi_spark import HudiSpark, HudiTable
 from tests.support.judges import HudiRs, RealHudi, assert_history

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spec import KeyScope, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import KeyScope, RetentionPolicy, TableSpec
 from tests.support import our_table
 from tests.support.judges import assert_history, assert_latest
 from tests.support.our_table import OurReader

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
+from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.clustering import clustering_of, table_of_small_files

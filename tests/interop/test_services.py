@@ -14,7 +14,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import hudi_history

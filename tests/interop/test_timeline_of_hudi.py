@@ -9,7 +9,7 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.key_generator import KeyEncoding
+from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import check_writable, open_table
 from parquetry.runtime.timeline.archive_entry import archive_entries

@@ -12,7 +12,7 @@ import pytest
 
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.properties import parse_properties
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Timezone, format_instant

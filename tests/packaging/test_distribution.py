@@ -86,7 +86,7 @@ def test_wheel_works_in_a_clean_environment(distributions, tmp_path):
     ).stdout.strip()
     tail = {"PYTHONPATH": ""}
     code = (
-        f"import sys; sys.path.append({site!r}); import parquetry, parquetry.runtime.spec;"
+        f"import sys; sys.path.append({site!r}); import parquetry, parquetry.runtime.spec.table_spec;"
         "assert '/env/' in parquetry.__file__, parquetry.__file__;"
         "from parquetry.cli.main import entry; sys.argv = ['parquetry', '--help']; entry()"
     )
@@ -122,7 +122,7 @@ def test_zip_on_the_path_of_spark_submit(distributions, tmp_path):
         "from pyspark.sql import SparkSession\n"
         "spark = SparkSession.builder.getOrCreate()\n"
         "def where(batches):\n"
-        "    import parquetry.runtime.spec as spec\n"
+        "    import parquetry.runtime.spec.table_spec as spec\n"
         "    for _ in batches:\n"
         "        yield pa.RecordBatch.from_pydict({'file': [spec.__file__]})\n"
         "rows = spark.range(1).mapInArrow(where, 'file string').collect()\n"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
+from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from tests.support.base_files import FIRST, SECOND, THIRD, Incoming, context, merging, read, write
 from tests.support.base_files import bucket as new_bucket
 from tests.support.rows import TYPES, make_row

@@ -22,8 +22,8 @@ from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.plan_codec import decode, encode
 from parquetry.compiler.planning import plan_workspace
-from parquetry.runtime.codec import canonical_json, digest_of
 from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.spec.codec import canonical_json, digest_of
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
 
 WEIRD = st.sampled_from(

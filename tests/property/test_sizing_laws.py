@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small, plan_inserts
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
 
 MIB = 1024 * 1024
 

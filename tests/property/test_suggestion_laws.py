@@ -11,7 +11,7 @@ from parquetry.compiler import clustering_suggestion
 from parquetry.compiler.clustering_suggestion import Suggestion, suggest
 from parquetry.runtime.clustering_rehearsal import Rehearsal
 from parquetry.runtime.errors import StaleTimelineError
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
+from parquetry.runtime.spec.clustering import ExecutionPolicy
 from tests.support.layout_search import TARGET, RandomTable, all_layouts, measured_bytes, random_table
 from tests.support.stores import ReadOnlyStore
 

@@ -9,7 +9,7 @@ import pytest
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session import session_settings
-from parquetry.runtime.spec import Column, KeyScope, TableSpec
+from parquetry.runtime.spec.table_spec import Column, KeyScope, TableSpec
 
 pytestmark = pytest.mark.spark
 

@@ -16,9 +16,9 @@ import parquetry
 from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering_task import group_rewriter
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.services.clustering_survey import RUN_KEY
 from parquetry.runtime.spark import clustering
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.clustering import clustering_of, files_of, table_of_small_files

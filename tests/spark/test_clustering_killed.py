@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.layout.clustering_policy import (
+from parquetry.runtime.services.clean import clean
+from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ClusteringSpec,
     ExecutionPolicy,
     PlanPolicy,
 )
-from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.fast_java import java_options

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.spark import clustering
+from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.clustering import clustering_of, table_of_small_files

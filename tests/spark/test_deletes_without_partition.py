@@ -11,7 +11,7 @@ from parquetry.cli.output import Paint
 from parquetry.cli.run_view import RunView
 from parquetry.compiler.running import JobOutcome, RunResult
 from parquetry.runtime.main import JobResult
-from parquetry.runtime.spec import Column, KeyScope, TableSpec
+from parquetry.runtime.spec.table_spec import Column, KeyScope, TableSpec
 from tests.support.judges import HudiRs
 
 pytestmark = pytest.mark.spark

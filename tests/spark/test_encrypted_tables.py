@@ -12,12 +12,12 @@ import pytest
 
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
-from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.errors import KeyUnavailableError
-from parquetry.runtime.job import Requirements
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.spark import upsert
-from parquetry.runtime.spec import FilesPolicy, RetentionPolicy
+from parquetry.runtime.spec.clustering import ExecutionPolicy
+from parquetry.runtime.spec.codec import to_json_value
+from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.table_spec import FilesPolicy, RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import our_table

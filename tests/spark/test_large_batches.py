@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquetry
-from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark import upsert
-from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from tests.support.judges import HudiRs, assert_history
 from tests.support.our_table import OurReader, create
 

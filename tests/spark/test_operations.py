@@ -12,8 +12,8 @@ import pytest
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.partition_deletion import delete_partitions
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import Column, KeyScope, Operation, TableSpec
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.judges import HudiRs, assert_history, assert_latest

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import orc
 
 import parquetry as face
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from tests.support.command_script import environment, parquetry
 from tests.support.project_folder import ProjectFolder
 from tests.support.secrets_seen import files_with

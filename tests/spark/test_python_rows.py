@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import parquetry
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from tests.support.project_folder import ProjectFolder
 from tests.support.repository import ROOT
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import parquetry
 from parquetry.runtime.applied import write_applied
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark import scan
 from parquetry.runtime.spark.read import instant_of
 from parquetry.runtime.spark.tagging import read_files
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Timezone

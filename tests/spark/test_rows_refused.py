@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 import parquetry
-from parquetry.runtime.column_rules import CONTROL_COLUMNS
-from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark.prepare import prepare_rows
 from parquetry.runtime.spark.session import session_settings
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.rules import CONTROL_COLUMNS
+from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.spec.types import parse_type
 from tests.support.handmade import HandmadeTable
 
 pytestmark = pytest.mark.spark

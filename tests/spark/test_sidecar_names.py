@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.spec import Operation
+from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from tests.support import names_below_hoodie as names
 from tests.support.small_table import make_table, view_rows

@@ -16,7 +16,7 @@ from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.predicate import Unknown
 from parquetry.runtime.layout.skipping import files_to_read, parse_where, rows_to_read
 from parquetry.runtime.page_index import file_pages
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import Incoming, bucket, context, merging, write
 from tests.support.conditions import CONDITIONS, ROW_SCHEMA, ROWS, TYPES

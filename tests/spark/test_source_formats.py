@@ -16,9 +16,7 @@ from fastavro import parse_schema, writer
 from pyarrow import orc
 
 from parquetry.compiler.workspace import avro_package
-from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, StalePlanError
-from parquetry.runtime.job import JobKind, JobPlan, Requirements
 from parquetry.runtime.main import execute
 from parquetry.runtime.source_files import list_files
 from parquetry.runtime.spark import ingest, source_reader
@@ -26,7 +24,9 @@ from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.spark.session import session_settings
 from parquetry.runtime.spark.source_failures import source_failures
 from parquetry.runtime.spark.source_reader import read_files, selected
-from parquetry.runtime.spec import Column, Operation, Source, TableSpec
+from parquetry.runtime.spec.codec import digest_of
+from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements
+from parquetry.runtime.spec.table_spec import Column, Operation, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.command_script import parquetry

@@ -6,7 +6,7 @@ import pytest
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 
 pytestmark = pytest.mark.spark
 

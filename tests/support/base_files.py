@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, WrittenFile, new_file_id
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet_assembly import PartChunk
 from parquetry.runtime.parquet_thrift import decode_struct
-from parquetry.runtime.spec import Column, FilesPolicy
+from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from parquetry.runtime.storage.open import LocalStore, ObjectStore
 
 MIB = 1024 * 1024

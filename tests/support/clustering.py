@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from parquetry.runtime.codec import to_json_value
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import RetentionPolicy, TableSpec
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
+from parquetry.runtime.spec.codec import to_json_value
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import our_table

@@ -24,7 +24,7 @@ from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_file_memory import peak_mib
 from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, slice_of
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from parquetry.runtime.errors import NotFoundError, StorageError
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
 from tests.support.processes import kill_session, parent

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.meta_columns import META_COLUMNS
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.timeline.clean_records import CleanerPlan, CleanMetadata

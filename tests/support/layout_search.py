@@ -16,9 +16,7 @@ import pyarrow as pa
 
 from parquetry.runtime.applied import write_applied
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.intents import PartitionProfile
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping import column_types, parse_where, touched
@@ -26,9 +24,11 @@ from parquetry.runtime.outcome import Footprint, WriteOutcome
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.sidecars import statistics_path
-from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
+from parquetry.runtime.spec.codec import to_json_value
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.statistics import encode_statistics, look_up
 from parquetry.runtime.storage.open import LocalStore
 from parquetry.runtime.table import create_table, open_table

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import parquetry
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
-from parquetry.runtime.job import Requirements
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.spec import Column, KeyScope, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.table_spec import Column, KeyScope, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.hudi_spark import HudiTable, newest_write

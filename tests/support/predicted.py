@@ -18,10 +18,10 @@ from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout.clustering_model import ClusteringFile
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.layout.skipping import Touched, column_types, parse_where, touched
 from parquetry.runtime.page_index import with_pages
-from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
+from parquetry.runtime.spec.clustering import ExecutionPolicy
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from tests.support.base_files import FIRST, SECOND, bucket, context, slice_of
 
 KIB = 1024

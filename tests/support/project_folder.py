@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from parquetry.compiler.workspace import Workspace, open_workspace
-from parquetry.runtime.target_settings import executes
+from parquetry.runtime.spec.target_settings import executes
 
 PROJECT = {
     "apiVersion": "parquetry/v1",

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.applied import write_applied
 from parquetry.runtime.outcome import CommitResult
-from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark import staging
 from parquetry.runtime.spark import write as spark_write
 from parquetry.runtime.spark.stage import rows_name
 from parquetry.runtime.spark.staged import StagedRows
-from parquetry.runtime.spec import Column, KeyScope, Operation, TableSpec
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support import hudi_rs

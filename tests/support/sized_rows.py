@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 
 COLUMNS = (
     Column(name="id", type="bigint"),

@@ -20,16 +20,16 @@ from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.footer import file_statistics
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
-from parquetry.runtime.job import TableOwner
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.markers import MarkerKind
-from parquetry.runtime.meta_columns import META_COLUMNS
 from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.sources import Consumption, record
-from parquetry.runtime.spec import Column, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.table_spec import Column, RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table

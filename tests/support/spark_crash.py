@@ -13,7 +13,7 @@ from typing import Any
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.sidecars import CLAIMS_FOLDER
 from parquetry.runtime.spark.read import read_table
-from parquetry.runtime.spec import Operation
+from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.table import open_table

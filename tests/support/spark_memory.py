@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parquetry
-from parquetry.runtime.sizing_policy import SizingPolicy
 from parquetry.runtime.spark import upsert
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from tests.support.base_file_memory import COLUMNS, peak_mib, rows_of
 from tests.support.base_files import MIB
 from tests.support.local_spark import local_spark

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.apply import TableChange, apply_change
-from parquetry.runtime.job import Requirements
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH, read_lock
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
@@ -21,7 +20,8 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spark.clustering import cluster, execute
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.instant import Action
 from tests.support.one_process_spark import OneProcessSpark

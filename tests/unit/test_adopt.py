@@ -26,7 +26,6 @@ from parquetry.compiler.workspace import spec_of
 from parquetry.errors import UsageError
 from parquetry.runtime.adoption import adopt_table
 from parquetry.runtime.applied import read_applied, read_identity, write_applied
-from parquetry.runtime.avro_schema import table_avro_schema
 from parquetry.runtime.errors import (
     InvalidDataError,
     StalePlanError,
@@ -35,8 +34,9 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
 from parquetry.runtime.property_drift import restore_properties
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
+from parquetry.runtime.spec.avro import table_avro_schema
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.table_config import TIMEZONE_KEY

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.runtime.arrow_schema import arrow_schema, columns_from_arrow
-from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema, with_meta_columns
-from parquetry.runtime.column_rules import check_columns, check_new_columns
-from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
-from parquetry.runtime.meta_columns import META_COLUMNS
-from parquetry.runtime.spec import Column
-from parquetry.runtime.type_evolution import is_widening
+from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, with_meta_columns
+from parquetry.runtime.spec.evolution import is_widening
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.rules import check_columns, check_new_columns
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import parse_type
 
 # What Hudi 0.14 wrote for the hudi-rs fixture v6_complexkeygen_hivestyle, shortened to the telling columns.
 R = "hoodie.v6_complexkeygen_hivestyle.v6_complexkeygen_hivestyle_record"

@@ -15,7 +15,7 @@ from parquetry.runtime.base_file_model import new_file_id
 from parquetry.runtime.bloom import ALWAYS_TRUE, ExactBloomFilter
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.quoting import with_quotes
-from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
+from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from tests.support.base_files import FIRST, Incoming, batches, bucket, context, merging, read, write
 from tests.support.rows import TYPES, make_row
 from tests.support.sized_rows import COLUMNS as SIZED

@@ -9,7 +9,7 @@ import pytest
 
 from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.page_index import ORDERED_PAGE_ROWS
-from parquetry.runtime.spec import FilesPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy
 from tests.support.base_files import page_starts
 
 ROWS, EVENTS = 100_000, 20

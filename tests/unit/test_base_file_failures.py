@@ -8,7 +8,7 @@ import pytest
 
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.errors import ConflictError, CorruptTableError, RetryWrite, StorageError
-from parquetry.runtime.spec import Column, FilesPolicy
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import SECOND, Alive, Incoming, batches, bucket, context, merging, write
 from tests.support.sized_rows import COLUMNS as SIZED

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
 from tests.support.repository import ROOT

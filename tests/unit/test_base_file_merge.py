@@ -20,7 +20,7 @@ from parquetry.runtime.footer import NAN_UNBOUNDED, file_statistics, read_metada
 from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping import column_types, files_to_read, parse_where
-from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
+from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.storage.open import open_store
 from tests.support.base_files import (
     FIRST,

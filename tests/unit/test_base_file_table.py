@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.avro_schema import table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, new_file_id
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.publish import run_write
-from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
+from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table
 from parquetry.runtime.timeline.instant import Action

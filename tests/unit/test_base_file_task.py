@@ -17,7 +17,7 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.base_file import BUCKET, bucket_writer, buckets_in
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import (
     FIRST,

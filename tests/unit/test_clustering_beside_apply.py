@@ -7,10 +7,10 @@ import pytest
 
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
-from parquetry.runtime.job import Requirements
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spark import clustering
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_schema import live_columns
 from tests.support.one_process_spark import OneProcessSpark

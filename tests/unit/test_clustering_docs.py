@@ -13,8 +13,8 @@ from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout import plan_strategies
 from parquetry.runtime.layout.clustering import debt
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.clustering import ExecutionPolicy
+from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, read, slice_of, write
 from tests.support.clustering_model import MIB, file, policy, situation
 from tests.support.repository import ROOT

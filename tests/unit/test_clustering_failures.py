@@ -23,9 +23,9 @@ from parquetry.runtime.errors import (
     UnknownOutcomeError,
 )
 from parquetry.runtime.layout import plan_strategies
-from parquetry.runtime.layout.clustering_policy import PlanPolicy, Trigger
 from parquetry.runtime.spark import clustering, clustering_inline
 from parquetry.runtime.spark.clustering_inline import cluster_inline
+from parquetry.runtime.spec.clustering import PlanPolicy, Trigger
 from tests.support.base_files import context
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers

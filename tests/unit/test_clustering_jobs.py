@@ -7,8 +7,8 @@ from parquetry.compiler.errors import UnappliedError, UnexpectedError
 from parquetry.compiler.running import Only, cluster_job, run_tables
 from parquetry.compiler.scripts import render_job
 from parquetry.compiler.workspace import jobs_of
-from parquetry.runtime.job import JobKind
 from parquetry.runtime.main import JobResult
+from parquetry.runtime.spec.job import JobKind
 from tests.support.project_folder import PROJECT, ProjectFolder
 
 

@@ -18,7 +18,7 @@ from parquetry.runtime.clustering_sample_file import KeptSample, encode_samples
 from parquetry.runtime.clustering_share import sample_share
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group, whole_bytes_of
 from parquetry.runtime.spark.clustering_ranges import merge_samples, read_sample, sampler
-from parquetry.runtime.spec import Column, FilesPolicy
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, slice_of
 from tests.support.clustering_memory import spilled_files
 from tests.support.repository import ROOT

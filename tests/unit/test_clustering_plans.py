@@ -12,7 +12,6 @@ from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.clustering_model import Left, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Existing
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_avro import (
     EXECUTION_KEY,
@@ -24,6 +23,7 @@ from parquetry.runtime.services.clustering_avro import (
 from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
 from parquetry.runtime.services.clustering_survey import RUN_KEY, commits_since_clustering, observe
 from parquetry.runtime.sidecars import claim_path
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Existing
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace

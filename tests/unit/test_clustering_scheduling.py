@@ -17,17 +17,17 @@ from parquetry.runtime.layout import plan_strategies
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_depth import depths_of, value_order
 from parquetry.runtime.layout.clustering_model import DueReason, Left, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import (
+from parquetry.runtime.layout.clustering_sizes import SizeLimits
+from parquetry.runtime.quoting import of_library
+from parquetry.runtime.services.clustering_avro import avro_plan
+from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ClusteringSpec,
     ExecutionPolicy,
     PartitionFilter,
     PlanPolicy,
 )
-from parquetry.runtime.layout.clustering_sizes import SizeLimits
-from parquetry.runtime.quoting import of_library
-from parquetry.runtime.services.clustering_avro import avro_plan
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from tests.support.clustering_model import MIB, column, file, policy, rewritten, situation

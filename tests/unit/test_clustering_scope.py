@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from parquetry.runtime.layout.clustering import debt
-from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.layout.clustering_scope import tasks_of
 from parquetry.runtime.layout.skipping import parse_where
+from parquetry.runtime.spec.clustering import ClusteringScope
 from tests.support.clustering_model import MIB, file, policy, situation
 
 TYPES = {"a": "bigint", "b": "bigint"}

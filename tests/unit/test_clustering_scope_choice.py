@@ -17,15 +17,15 @@ from parquetry.runtime.clustering_forecast import Forecaster, read_prediction
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, regrouped
 from parquetry.runtime.layout.clustering_model import ChosenBy
-from parquetry.runtime.layout.clustering_policy import (
+from parquetry.runtime.layout.clustering_scope import better_scope
+from parquetry.runtime.layout.file_statistics import FileStatistics, RowGroupStatistics
+from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ClusteringSpec,
     ExecutionPolicy,
     PlanPolicy,
 )
-from parquetry.runtime.layout.clustering_scope import better_scope
-from parquetry.runtime.layout.file_statistics import FileStatistics, RowGroupStatistics
-from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.storage.open import LocalStore
 from parquetry.runtime.table import open_table
 from tests.support.one_process_spark import OneProcessSpark

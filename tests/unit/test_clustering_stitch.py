@@ -23,7 +23,7 @@ from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.footer import MAX_KEY, MIN_KEY, file_statistics
 from parquetry.runtime.parquet_assembly import ParquetAssembly, ParquetParts
-from parquetry.runtime.spec import BloomFilter, Column, FilesPolicy
+from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from tests.support.base_files import (
     FIRST,
     MIB,

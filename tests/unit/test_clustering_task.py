@@ -20,7 +20,7 @@ from parquetry.runtime.clustering_task import GroupWork, check_values, group_rew
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.footer import CLUSTERING
 from parquetry.runtime.parquet_assembly import ParquetParts
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_files import (
     FIRST,
     MIB,

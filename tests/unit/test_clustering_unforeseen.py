@@ -12,9 +12,9 @@ from parquetry.runtime import clustering_strategies
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spark.clustering_inline import cluster_inline
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_queries, table_in_debt
 from tests.support.small_table import FAST

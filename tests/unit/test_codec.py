@@ -5,8 +5,8 @@ import json
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import (
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import (
     BloomFilter,
     Column,
     FilesPolicy,

@@ -19,7 +19,7 @@ from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Action

@@ -14,12 +14,12 @@ from parquetry.compiler.running import Only, cluster_job, run_tables
 from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.job import Requirements, rules_digest
 from parquetry.runtime.main import execute
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.sidecars import APPLIED_FOLDER
+from parquetry.runtime.spec.job import Requirements, rules_digest
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.applied_records import RECORD, edit

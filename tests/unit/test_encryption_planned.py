@@ -8,10 +8,12 @@ import pytest
 
 from parquetry.compiler.changes import spec_changes
 from parquetry.compiler.plan import ChangeClass
-from parquetry.runtime.codec import to_json_value
 from parquetry.runtime.layout.clustering import debt
 from parquetry.runtime.layout.clustering_model import Left, Situation
-from parquetry.runtime.layout.clustering_policy import (
+from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.services.clustering_survey import FurtherSteps, clustering_file
+from parquetry.runtime.spec.clustering import (
     MIB,
     ClusteringSpec,
     ExecutionPolicy,
@@ -19,10 +21,8 @@ from parquetry.runtime.layout.clustering_policy import (
     PlanPolicy,
     Trigger,
 )
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.services.clustering_survey import FurtherSteps, clustering_file
-from parquetry.runtime.spec import Column, FilesPolicy, TableSpec
+from parquetry.runtime.spec.codec import to_json_value
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 
 PLAIN = TableSpec(name="t", columns=(Column(name="id", type="string"),))
 

@@ -13,8 +13,8 @@ from parquetry.compiler.exports import export_tables
 from parquetry.compiler.hudi_options import hudi_options, settings_of
 from parquetry.compiler.words import document, flatten
 from parquetry.runtime.properties import parse_properties
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy
 from tests.support.handmade import spec
 from tests.support.project_folder import ProjectFolder
 

@@ -18,10 +18,10 @@ from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.applied import write_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.job import Requirements
 from parquetry.runtime.main import execute
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
+from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.applied_records import RECORD, edit

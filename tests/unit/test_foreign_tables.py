@@ -18,10 +18,7 @@ from parquetry.compiler.workspace import jobs_of, spec_of
 from parquetry.runtime.applied import read_applied, read_identity
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.clustering_due import schedule_clustering
-from parquetry.runtime.codec import digest_of, to_json_value
 from parquetry.runtime.errors import ForeignTableError, RetryWrite
-from parquetry.runtime.job import JobKind, TableOwner
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, Trigger
 from parquetry.runtime.main import execute, run_document
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
@@ -29,6 +26,9 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
+from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
+from parquetry.runtime.spec.codec import digest_of, to_json_value
+from parquetry.runtime.spec.job import JobKind, TableOwner
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support.project_folder import EVENTS, ProjectFolder

@@ -9,8 +9,8 @@ import struct
 import fastavro
 import pytest
 
-from parquetry.runtime.avro_schema import columns_from_avro
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.spec.avro import columns_from_avro
 from parquetry.runtime.timeline.archive_log import decode_log, encode_log
 from parquetry.runtime.timeline.avro_model import check_bounded, decode_container, record_schema
 from parquetry.runtime.timeline.clean_records import CleanerPlan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.codec import MAX_DEPTH, json_object, parsed_json
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.spec.codec import MAX_DEPTH, json_object, parsed_json
 
 HOSTILE = {
     "deep lists": b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",

@@ -6,7 +6,7 @@ import pytest
 
 from parquetry.runtime import sources
 from parquetry.runtime.ingestion import find_due
-from parquetry.runtime.spec import Operation, Source
+from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.storage.open import open_store
 from tests.support.handmade import HandmadeTable, at
 

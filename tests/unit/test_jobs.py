@@ -20,12 +20,12 @@ from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
 from parquetry.runtime.applied import write_applied
-from parquetry.runtime.codec import digest_of
 from parquetry.runtime.effective import EffectiveWrites, WriteState
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
-from parquetry.runtime.job import JobKind, JobPlan, Requirements, SparkSettings, resolve_environment
 from parquetry.runtime.requirements import check_requirements
-from parquetry.runtime.spec import Column, Source, TableSpec
+from parquetry.runtime.spec.codec import digest_of
+from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSettings, resolve_environment
+from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from tests.support.project_folder import ProjectFolder
@@ -210,7 +210,7 @@ def test_instants_count_while_they_are_in_effect(tmp_path):
 def test_archived_instants_still_count(tmp_path):
     from parquetry.runtime.services.archive import archive
     from parquetry.runtime.services.clean import clean
-    from parquetry.runtime.spec import RetentionPolicy
+    from parquetry.runtime.spec.table_spec import RetentionPolicy
 
     table = make_table(tmp_path / "t")
     times = [table.upsert({"a": (n, "x")}).instant for n in range(6)]

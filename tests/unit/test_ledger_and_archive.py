@@ -16,7 +16,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.sources import Consumption, SourceFile
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import write_archive_log
 from parquetry.runtime.timeline.instant import Action, State

@@ -15,7 +15,7 @@ from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.inspection import live_files
 from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.spec import RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table
 from tests.support.one_process_spark import OneProcessSpark

@@ -13,7 +13,7 @@ import pytest
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.local_rows import BATCH_BYTES, check_rows, local_rows
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 
 UTC = dt.UTC
 

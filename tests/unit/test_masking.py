@@ -37,10 +37,10 @@ from parquetry.runtime.clustering_execution import ClusteringResult, Unpublished
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.main import execute
 from parquetry.runtime.outcome import CommitResult, masked_commit
-from parquetry.runtime.personal_data import failures_masked, masked_message, masked_partition
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services import due
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.masking import failures_masked, masked_message, masked_partition
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support import base_files

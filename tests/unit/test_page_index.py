@@ -31,7 +31,7 @@ from parquetry.runtime.parquet_thrift import (
     decode_struct,
     encode_struct,
 )
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import SECOND, Incoming, bucket, context, slice_of, write
 from tests.support.stores import CountingStore, Kind

@@ -10,7 +10,7 @@ import pytest
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.partition_deletion import delete_partitions
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from tests.support.handmade import COLUMNS, HandmadeTable, spec
 from tests.support.small_table import FAST
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from parquetry.runtime.spark.pruning import Pruner
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_config import TableConfig

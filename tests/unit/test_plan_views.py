@@ -45,11 +45,11 @@ from parquetry.compiler.plan_outlook import (
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.review import yaml_diff
 from parquetry.compiler.words import scalar
-from parquetry.runtime.job import Requirements
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
-from parquetry.runtime.layout.clustering_policy import ClusteringScope
 from parquetry.runtime.layout.skipping import Touched
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.clustering import ClusteringScope
+from parquetry.runtime.spec.job import Requirements
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from tests.support.html_pages import cut_elements, selectors
 from tests.support.project_folder import ProjectFolder, columns_with
 

@@ -6,10 +6,10 @@ import pytest
 
 from parquetry.compiler.prediction import estimated_files
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
-from parquetry.runtime.layout.clustering_policy import ExecutionPolicy
 from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.layout.predicate import Comparison, Null, Operator
 from parquetry.runtime.layout.skipping import touched
+from parquetry.runtime.spec.clustering import ExecutionPolicy
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from parquetry.project.avro_columns import AvroProblem, columns_of
-from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema
-from parquetry.runtime.column_rules import broken_type
-from parquetry.runtime.column_types import TypeSyntaxError, field_type, holds_array, parse_type
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
+from parquetry.runtime.spec.rules import broken_type
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import TypeSyntaxError, field_type, holds_array, parse_type
 
 EXAMPLE = "write a type such as bigint or array<string>"
 CANONICAL = [

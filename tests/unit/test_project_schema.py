@@ -13,8 +13,8 @@ from parquetry.project import settings
 from parquetry.project.model import Origin, ResolvedTable
 from parquetry.project.schema import Kind, bundled, inlined, schema, validator
 from parquetry.project.template_syntax import is_template
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import FilesPolicy, RetentionPolicy, TableSpec
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy, RetentionPolicy, TableSpec
 from tests.support.repository import ROOT
 from tests.support.spec_cases import CASES, TABLE, diagnostics_of, write_project
 from tools import spec_reference as reference

@@ -12,7 +12,7 @@ from parquetry import project
 from parquetry.cli.main import command_line
 from parquetry.runtime.applied import read_applied, write_applied
 from parquetry.runtime.errors import ForeignTableError
-from parquetry.runtime.job import TableOwner
+from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import ORDERS, ProjectFolder
 from tests.support.small_table import SmallTable, make_table, view_rows

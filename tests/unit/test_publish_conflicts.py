@@ -15,7 +15,7 @@ from parquetry.runtime.conflicts import (
 )
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.sources import Consumption, SourceFile
-from parquetry.runtime.spec import KeyScope
+from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 
 OLD = '{"type": "record", "name": "r", "fields": []}'

@@ -8,8 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from parquetry.runtime.job import SparkSettings
 from parquetry.runtime.spark.start import _quiet_start, _redaction
+from parquetry.runtime.spec.job import SparkSettings
 
 OPTIONS = "spark.driver.extraJavaOptions"
 

@@ -22,7 +22,7 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.services.sweeping import DAY_MS
 from parquetry.runtime.sidecars import CLAIMS_FOLDER, PROBE_PREFIX, REPORTS_FOLDER, claim_path
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.paths import temporary_path
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
 from tests.support.archives import read_archive

@@ -16,7 +16,7 @@ from parquetry.runtime.services.retention import (
     expired,
     horizon,
 )
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.view import FileGroup
 
 TIMES = [f"{n:03}" for n in range(100, 130)]

@@ -9,8 +9,8 @@ import pytest
 from parquetry.compiler.changes import plugin_changes, spec_changes
 from parquetry.compiler.plan import ChangeClass
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.spec import FilesPolicy, TableSpec
-from parquetry.runtime.target_settings import check_settings, executes, setting_differences
+from parquetry.runtime.spec.table_spec import FilesPolicy, TableSpec
+from parquetry.runtime.spec.target_settings import check_settings, executes, setting_differences
 
 HARMLESS = {
     "spark.master": "local[*]",

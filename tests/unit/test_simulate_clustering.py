@@ -14,14 +14,14 @@ from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.clustering_suggestion import suggest, suggestion_of, try_layouts
 from parquetry.runtime.applied import read_applied
 from parquetry.runtime.clustering_due import schedule_clustering
-from parquetry.runtime.layout.clustering_policy import (
+from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ClusteringSpec,
     ExecutionPolicy,
     Existing,
     PlanPolicy,
 )
-from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries

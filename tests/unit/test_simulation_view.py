@@ -14,7 +14,7 @@ from parquetry.cli.views import short_names
 from parquetry.compiler.simulate import Simulation
 from parquetry.runtime.base_file_model import new_file_id
 from parquetry.runtime.layout.simulation import simulate_sizing
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
 
 POLICY = SizingPolicy(max_file_size_bytes=120_000_000, small_file_limit_bytes=100_000_000)
 WORKED = (

@@ -9,7 +9,7 @@ import pytest
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.simulation import simulate_sizing, sizing_json
 from parquetry.runtime.layout.sizing import is_small, plan_inserts, split_size
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
 
 MB = 1_000_000
 POLICY = SizingPolicy(

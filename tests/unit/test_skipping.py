@@ -24,7 +24,7 @@ from parquetry.runtime.layout.skipping import (
     parse_where,
     touched,
 )
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 
 LOS_ANGELES = ZoneInfo("America/Los_Angeles")
 TYPES = column_types(

@@ -8,7 +8,7 @@ import pytest
 
 from parquetry.runtime import source_lines
 from parquetry.runtime.source_lines import LineFault, find_fault
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 
 COLUMNS = tuple(
     Column(name=name, type=kind)

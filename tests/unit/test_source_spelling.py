@@ -10,9 +10,9 @@ import pytest
 from parquetry.runtime import ingestion, sources
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.ingestion import DueBatch, find_due
-from parquetry.runtime.source_paths import place_of
 from parquetry.runtime.sources import Consumption, SourceFile
-from parquetry.runtime.spec import Operation, Source
+from parquetry.runtime.spec.source_paths import place_of
+from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.storage.open import open_store
 from tests.support.handmade import HandmadeTable, at
 from tests.support.small_table import make_table

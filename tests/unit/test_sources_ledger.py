@@ -16,7 +16,7 @@ from parquetry.runtime.effective import WriteState
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.sources import Consumption, SourceFile
-from parquetry.runtime.spec import Operation
+from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from tests.support.ledger import consumed
 from tests.support.stores import WrappedStore

@@ -11,7 +11,7 @@ from parquetry.runtime.source_files import FoundFile
 from parquetry.runtime.sources import SourceFile
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.source_failures import explained, source_failures
-from parquetry.runtime.spec import Column, Source
+from parquetry.runtime.spec.table_spec import Column, Source
 
 CALLED = "An error occurred while calling o9.collectToPython.\n: org.apache.spark.SparkException: "
 

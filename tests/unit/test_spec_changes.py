@@ -13,8 +13,15 @@ from parquetry.compiler.columns import column_changes
 from parquetry.compiler.plan import ChangeClass
 from parquetry.compiler.words import document, flatten, format_age, format_size
 from parquetry.project.units import duration_seconds, size_bytes
-from parquetry.runtime.sizing_policy import SizingPolicy
-from parquetry.runtime.spec import Column, FilesPolicy, KeyScope, RetentionPolicy, Source, TableSpec
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.table_spec import (
+    Column,
+    FilesPolicy,
+    KeyScope,
+    RetentionPolicy,
+    Source,
+    TableSpec,
+)
 
 SPEC = TableSpec(
     name="t",

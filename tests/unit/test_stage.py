@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.base_file_model import DELETE
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.meta_columns import RECORD_KEY
 from parquetry.runtime.spark.stage import PARTITION, StageSpec, fault_batch, stage_rows
 from parquetry.runtime.spark.stage_place import LocalPlace
 from parquetry.runtime.spark.staged import StageReader, mapped_bytes, staged_rows
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
 
 SCHEMA = pa.schema({"k": pa.string(), "n": pa.int64()})
 

@@ -19,8 +19,8 @@ from parquetry.compiler.shipping import write_package
 from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.runtime.job import resolve_environment
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document
+from parquetry.runtime.spec.job import resolve_environment
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import ProjectFolder, with_leave
 from tests.support.secrets_seen import files_with

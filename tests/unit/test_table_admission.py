@@ -7,8 +7,8 @@ import pytest
 
 from parquetry.runtime.admission import ahead_ms
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError, UnsupportedTableError
-from parquetry.runtime.key_generator import KeyEncoding
 from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
+from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import check_writable, open_table
 from parquetry.runtime.timeline.commit import CommitMetadata

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.applied import AppliedRef, read_applied, read_identity, write_applied
-from parquetry.runtime.codec import digest_of
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
+from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from tests.support.applied_records import RECORD, edit

@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.key_generator import KeyEncoding, KeyGenerator, choose_key_generator, key_encoding_of
+from parquetry.runtime.spec.key_generator import (
+    KeyEncoding,
+    KeyGenerator,
+    choose_key_generator,
+    key_encoding_of,
+)
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.timeline.instant import Timezone
 

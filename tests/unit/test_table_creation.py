@@ -17,7 +17,7 @@ from parquetry.runtime.errors import (
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.properties import format_properties, parse_properties
 from parquetry.runtime.sidecars import IDENTITY_PATH
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.timeline.instant import Action, State

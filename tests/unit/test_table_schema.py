@@ -6,13 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime import column_rules
-from parquetry.runtime.avro_schema import columns_from_avro, table_avro_schema, with_meta_columns
 from parquetry.runtime.base_file_rows import ORIGIN
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.spark import base_file, stage, tagging
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec import rules
+from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, with_meta_columns
+from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table_schema import reconcile, schema_json
 from parquetry.runtime.timeline.commit import CommitMetadata
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
@@ -194,7 +194,7 @@ def test_a_schema_that_nobody_understands_names_its_place_and_a_remedy_that_work
 def test_names_that_a_write_needs_are_refused_alike_wherever_columns_are_declared():
     used = (stage.REFERENCE, stage.PARTITION, stage.HASH, stage.DELETE, stage.ORDERING, stage.GENERATED_WRONG)
     used = {*used, tagging.FILE, tagging.POSITION, base_file.BUCKET, ORIGIN}
-    assert used == column_rules.CONTROL_COLUMNS
+    assert used == rules.CONTROL_COLUMNS
 
 
 def test_fields_keep_the_declared_order_within_a_wider_live_type():

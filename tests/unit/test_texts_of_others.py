@@ -8,11 +8,11 @@ import pytest
 
 from parquetry.cli.bug_report import masked
 from parquetry.cli.markdown import inline
-from parquetry.runtime.column_types import parse_type
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.condition import Opaque
 from parquetry.runtime.layout.condition_parser import parse_condition
 from parquetry.runtime.source_lines import LineFault, find_fault
+from parquetry.runtime.spec.types import parse_type
 
 LONG = 1_000_000
 pytestmark = pytest.mark.timeout(60)

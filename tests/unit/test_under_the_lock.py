@@ -15,7 +15,6 @@ from parquetry.runtime.base_file_name import files_of_instant
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_sample_file import kept_sample
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.pending import clustered_by_hudi
@@ -25,6 +24,7 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sidecars import GIVEN_UP_FOLDER, sample_path
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spark import clustering
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Action, Instant, State

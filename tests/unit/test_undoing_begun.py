@@ -17,7 +17,7 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.services.undo import roll_back
-from parquetry.runtime.spec import RetentionPolicy
+from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, Instant

@@ -6,7 +6,7 @@ import pytest
 
 from parquetry.runtime.base_file_model import Bucket
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.write_plan import PartitionWork, plan_buckets
 
 INSTANT = "20261121120000000"

@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import Any
 
-from parquetry.runtime.codec import digest_of
+from parquetry.runtime.spec.codec import digest_of
 from tests.support.hostile.projects import KINDS, put_instead
 from tests.support.hostile.sandbox import Sandbox
 from tests.support.hostile.values import NESTED_JSON, changed, changed_bytes

@@ -10,7 +10,7 @@ from typing import Any
 
 import fastavro
 
-from parquetry.runtime.codec import digest_of
+from parquetry.runtime.spec.codec import digest_of
 from tests.support.hostile.projects import put_instead
 from tests.support.hostile.sandbox import Sandbox
 from tests.support.hostile.values import NESTED_JSON, TEXTS, attempt, changed, changed_bytes, hostile

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from parquetry.runtime.codec import digest_of, from_json_value, to_json_value
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.redaction import VARIABLE, hide, secrets_of
-from parquetry.runtime.source_paths import join_base
-from parquetry.runtime.spec import TableSpec
+from parquetry.runtime.spec.codec import digest_of, from_json_value, to_json_value
+from parquetry.runtime.spec.source_paths import join_base
+from parquetry.runtime.spec.table_spec import TableSpec
 
 JOB_VERSION = 1
 

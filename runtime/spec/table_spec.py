@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from parquetry.runtime.codec import Brief, from_json_value, to_json_value
-from parquetry.runtime.column_types import parse_type
-from parquetry.runtime.layout.clustering_policy import ClusteringSpec
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.clustering import ClusteringSpec
+from parquetry.runtime.spec.codec import Brief, from_json_value, to_json_value
+from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.spec.types import parse_type
 
 
 class KeyScope(StrEnum):

@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from parquetry.runtime.column_types import (
+from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import (
     AVRO_NAME,
     Array,
     ColumnType,
@@ -21,9 +24,6 @@ from parquetry.runtime.column_types import (
     StructField,
     parse_type,
 )
-from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.meta_columns import META_COLUMNS
-from parquetry.runtime.spec import Column
 
 RESERVED_PREFIX: Final = "_hoodie_"
 DELETE_FLAG: Final = "_hoodie_is_deleted"

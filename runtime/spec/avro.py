@@ -12,9 +12,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from parquetry.runtime.codec import parsed_json
-from parquetry.runtime.column_rules import check_columns
-from parquetry.runtime.column_types import (
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.spec.codec import parsed_json
+from parquetry.runtime.spec.meta_columns import META_COLUMNS
+from parquetry.runtime.spec.rules import check_columns
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import (
     Array,
     ColumnType,
     Decimal,
@@ -24,9 +27,6 @@ from parquetry.runtime.column_types import (
     StructField,
     parse_type,
 )
-from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.meta_columns import META_COLUMNS
-from parquetry.runtime.spec import Column
 
 _Avro = str | dict[str, Any] | list[Any]
 

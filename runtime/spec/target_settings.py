@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from parquetry.runtime.codec import canonical_json
 from parquetry.runtime.errors import StalePlanError
+from parquetry.runtime.spec.codec import canonical_json
 
 Settings = Mapping[str, Any]
 

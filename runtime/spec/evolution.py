@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from parquetry.runtime.column_types import Array, ColumnType, Decimal, Map, Primitive, Struct
+from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct
 
 _PROMOTIONS: Final = {
     "tinyint": frozenset({"smallint", "int", "bigint", "double"}),

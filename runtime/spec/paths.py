@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeAlias
 
-from parquetry.runtime.column_types import Array, ColumnType, Map, Struct, parse_type
-from parquetry.runtime.spec import Column
+from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_type
 
 ColumnPath: TypeAlias = tuple[str, ...]
 """The names from the column down to the field; ``element`` leads into a list, ``value`` into a map."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from parquetry.runtime.codec import from_json_value, to_json_value
-from parquetry.runtime.sizing_policy import SizingPolicy
+from parquetry.runtime.spec.codec import from_json_value, to_json_value
+from parquetry.runtime.spec.sizing import SizingPolicy
 
 MIB: Final = 1024 * 1024
 STITCH: Final = "stitch"

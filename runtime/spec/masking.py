@@ -12,7 +12,7 @@ from typing import Final
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.quoting import CONDITION, with_quotes, without_quotes
-from parquetry.runtime.spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.secret_names import MASK
 
 _QUOTED: Final = r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
