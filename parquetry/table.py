@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from parquetry.compiler.inspection import LayoutReport
     from parquetry.compiler.instants import TimelineReport
+    from parquetry.runtime.arrow.local_rows import ArrowStream
     from parquetry.runtime.clustering_execution import ClusteringResult
-    from parquetry.runtime.local_rows import ArrowStream
 
     Rows: TypeAlias = DataFrame | pd.DataFrame | pa.RecordBatch | ArrowStream
 
@@ -294,7 +294,7 @@ class Table:
 
     @worded()
     def _write(self, rows: Rows, operation: Operation, **options: Any) -> CommitResult:
-        from parquetry.runtime.local_rows import check_rows  # noqa: PLC0415 - heavy
+        from parquetry.runtime.arrow.local_rows import check_rows  # noqa: PLC0415 - heavy
 
         check_rows(rows)
         handle = self._handle()

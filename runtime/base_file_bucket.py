@@ -8,8 +8,8 @@ from typing import Final, Self
 
 import pyarrow as pa
 
+from parquetry.runtime.arrow.columns import parquet_places
 from parquetry.runtime.base_file_buffer import CELL_ROWS, RowBuffer
-from parquetry.runtime.base_file_columns import parquet_places
 from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.base_file_merge import RowChanges, unchanged_columns
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile

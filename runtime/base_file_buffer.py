@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.base_file_bytes import Counts, batch_bytes_before
+from parquetry.runtime.arrow.sizes import Counts, batch_bytes_before
 
 CELL_ROWS = 8
 _NEVER_WIDE: Final = 2**62

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parquetry.runtime.base_file_columns import (
+from parquetry.runtime.arrow.columns import (
     parquet_columns,
     with_ordered_dictionaries,
     with_required_fields,

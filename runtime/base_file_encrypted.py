@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.base_file_columns import parquet_columns
+from parquetry.runtime.arrow.columns import parquet_columns
 from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.encryption import ENCRYPTION
 

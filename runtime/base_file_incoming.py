@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
-from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.arrow.conform import Conformer
+from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.base_file_rows import one_batch
 from parquetry.runtime.errors import InvalidDataError

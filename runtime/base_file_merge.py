@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.base_file_columns import are_same, values_at
+from parquetry.runtime.arrow.columns import are_same, values_at
 from parquetry.runtime.base_file_incoming import IncomingRows
 from parquetry.runtime.base_file_model import DELETE, POSITION
 from parquetry.runtime.base_file_rows import RowOrigin, RowStamper, one_batch, with_origin

@@ -12,8 +12,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
-from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.arrow.conform import Conformer
+from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file_rows import one_batch, stored_schema
 from parquetry.runtime.base_file_stored import StoredColumns
 from parquetry.runtime.encryption import is_encrypted, open_footer

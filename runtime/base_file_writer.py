@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.base_file_columns import parquet_columns, parquet_places
+from parquetry.runtime.arrow.columns import parquet_columns, parquet_places
 from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.base_file_encrypted import EncryptedFile
 from parquetry.runtime.base_file_footer import FooterKeys

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parquetry.runtime.base_file_bytes import batch_bytes_before
-from parquetry.runtime.base_file_conform import Conformer
-from parquetry.runtime.clustering_even import EvenSample
+from parquetry.runtime.arrow.conform import Conformer
+from parquetry.runtime.arrow.sizes import batch_bytes_before
+from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.encryption import open_footer
 
 PIECE_BYTES: Final = 1024 * 1024

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw, regrouped

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.runtime.base_file_bytes import batch_bytes_before
+from parquetry.runtime.arrow.sizes import batch_bytes_before
 from parquetry.runtime.clustering_order import SAMPLE_ROWS, OrderKeys
 
 _MARKS_OF_A_RUN: Final = 1024

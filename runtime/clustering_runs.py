@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes, batch_bytes_before
+from parquetry.runtime.arrow.sizes import batch_arrow_bytes, batch_bytes_before
 from parquetry.runtime.clustering_marks import KeyMarks
 from parquetry.runtime.clustering_order import (
     Cuts,

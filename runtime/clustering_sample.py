@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.clustering_columns import ColumnReader
-from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, SAMPLE_ROWS
 from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.layout.file_statistics import FileStatistics

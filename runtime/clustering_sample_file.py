@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.clustering_columns import ColumnReader
-from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.sidecars import open_sidecar
 from parquetry.runtime.storage.model import ObjectStore

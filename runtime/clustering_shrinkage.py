@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.base_file_conform import Conformer
+from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.base_file_sizing import default_row_group_bytes

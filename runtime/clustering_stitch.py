@@ -16,14 +16,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from parquetry.runtime.arrow.clustering_tally import Tally
+from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_base_file
 from parquetry.runtime.base_file_rows import RowOrigin, with_origin
 from parquetry.runtime.base_file_sizing import SLACK
 from parquetry.runtime.base_file_writer import BaseFileWriter
 from parquetry.runtime.clustering_files import SpreadingWriter
-from parquetry.runtime.clustering_tally import Tally
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.parquet_order import order_of

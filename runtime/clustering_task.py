@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.arrow_schema import Batches
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from parquetry.runtime.arrow.clustering_tally import Tally
+from parquetry.runtime.arrow.schema import Batches
+from parquetry.runtime.arrow.sizes import batch_arrow_bytes
+from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, new_file_id
 from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, small_dictionaries
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file_rows import RowOrigin, with_origin
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
-from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import (
     SAMPLE_BYTES,
@@ -34,7 +35,6 @@ from parquetry.runtime.clustering_runs import drained, in_order, in_order_by_ran
 from parquetry.runtime.clustering_sample_file import KeptSample
 from parquetry.runtime.clustering_share import sample_of
 from parquetry.runtime.clustering_stitch import StitchingWriter, stitch
-from parquetry.runtime.clustering_tally import Tally
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite, is_outage
 from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice

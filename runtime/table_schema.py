@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from parquetry.runtime.arrow_schema import columns_from_arrow
+from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_result import WriteResults
 from parquetry.runtime.encryption import ENCRYPTION

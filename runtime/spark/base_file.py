@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.arrow_schema import Batches
+from parquetry.runtime.arrow.conform import Conformer
+from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_conform import Conformer
 from parquetry.runtime.base_file_incoming import incoming_schema
 from parquetry.runtime.base_file_model import Bucket, WriteContext
 from parquetry.runtime.base_file_result import failure_row, result_rows

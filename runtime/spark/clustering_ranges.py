@@ -17,10 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.arrow_schema import Batches
+from parquetry.runtime.arrow.clustering_tally import Tally
+from parquetry.runtime.arrow.schema import Batches
+from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.base_file_model import WriteContext, WrittenBucket
 from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
-from parquetry.runtime.clustering_even import EvenSample
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import (
     SAMPLE_BYTES,
@@ -32,7 +33,6 @@ from parquetry.runtime.clustering_order import (
 )
 from parquetry.runtime.clustering_runs import ArrangedRows, range_in_order, runs_of
 from parquetry.runtime.clustering_share import sample_share
-from parquetry.runtime.clustering_tally import Tally
 from parquetry.runtime.clustering_task import (
     GroupWork,
     append_in_order,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.arrow_schema import Batches
+from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION, Bucket, WriteContext
 from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
 from parquetry.runtime.spark.base_file import BUCKET, bucket_writer

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from parquetry.runtime.arrow_schema import Batches
+from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file_model import POSITION
 from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file
 from parquetry.runtime.errors import NotFoundError, RetryWrite

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from parquetry.runtime.local_rows import LocalRows
+from parquetry.runtime.arrow.local_rows import LocalRows
 from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.workers import spare_loaded_modules

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from parquetry.runtime.base_file_conform import conform
+from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file_model import POSITION
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.encryption import open_parquet

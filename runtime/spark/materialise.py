@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.sidecars import STAGE_FOLDER
 from parquetry.runtime.spark.session import (
     arrow_settings,

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parquetry.runtime.arrow_schema import arrow_schema
-from parquetry.runtime.base_file_conform import conform
+from parquetry.runtime.arrow.conform import conform
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.partition_path import KeyRules, path_of_texts
 from parquetry.runtime.spark.session import ARROW_BATCH_BYTES
 from parquetry.runtime.spark.stage import PARTITION

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.arrow_schema import columns_from_arrow
+from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.base_file_model import POSITION
 from parquetry.runtime.encryption import ENCRYPTION
 from parquetry.runtime.footer import read_metadata

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parquetry.runtime.base_file_columns import values_at
-from parquetry.runtime.base_file_conform import conform
+from parquetry.runtime.arrow.columns import values_at
+from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file_model import DELETE, HASH
 from parquetry.runtime.spark.required_fields import required_holes
 from parquetry.runtime.spark.stage_place import StagePlace

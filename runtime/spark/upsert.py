@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.arrow_schema import arrow_schema, columns_from_arrow
+from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from parquetry.runtime.arrow.local_rows import is_spark_frame, local_rows
 from parquetry.runtime.errors import NotFoundError, RetryWrite
-from parquetry.runtime.local_rows import is_spark_frame, local_rows
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
+from parquetry.runtime.arrow.fingerprint import MODULUS, fingerprint
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder, cuts_of, split_places
 from parquetry.runtime.clustering_runs import range_in_order
 from parquetry.runtime.clustering_strategies import ranks_in

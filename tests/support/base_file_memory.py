@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.table_spec import Column

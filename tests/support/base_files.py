@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, WrittenFile, new_file_id
 from parquetry.runtime.layout.model import FileSlice

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store

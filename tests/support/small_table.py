@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.applied import write_applied
-from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.footer import file_statistics

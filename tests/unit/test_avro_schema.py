@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.arrow_schema import arrow_schema, columns_from_arrow
+from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.evolution import is_widening

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file_buffer import CELL_ROWS, RowBuffer
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
 from tests.support.rows import TYPES, arrow_schema, make_row, to_arrow
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime.base_file_conform import Conformer, conform
+from parquetry.runtime.arrow.conform import Conformer, conform
 from parquetry.runtime.errors import InvalidDataError
 
 ELEMENT = pa.field("element", pa.int64())

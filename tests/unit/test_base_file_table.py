@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, new_file_id
 from parquetry.runtime.layout.model import FileSlice

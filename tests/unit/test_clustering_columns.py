@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from parquetry.runtime.arrow.sizes import batch_arrow_bytes
+from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.clustering_columns import PIECE_BYTES, ColumnReader
-from parquetry.runtime.clustering_even import EvenSample
 
 ROWS = 3000
 

@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
+from parquetry.runtime.arrow.fingerprint import MODULUS, fingerprint
 
 PIECE = 512
 PLACES = (0, 1, 2, 3, 4, 5, 6, 7)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file_result import read_results
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_share import sample_share

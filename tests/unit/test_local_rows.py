@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.arrow.local_rows import BATCH_BYTES, check_rows, local_rows
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.local_rows import BATCH_BYTES, check_rows, local_rows
 from parquetry.runtime.spec.table_spec import Column
 
 UTC = dt.UTC

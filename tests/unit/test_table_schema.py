@@ -147,7 +147,7 @@ def test_elements_may_be_null_in_the_schema_as_they_may_in_rows(kind, strict, re
 
 
 def test_the_file_of_an_arrow_writer_is_understood(table):
-    from parquetry.runtime.arrow_schema import columns_from_arrow
+    from parquetry.runtime.arrow.schema import columns_from_arrow
     from parquetry.runtime.errors import UnsupportedTableError
 
     schema = pa.schema(

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from parquetry.runtime import publish, validation
-from parquetry.runtime.arrow_schema import arrow_schema
+from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file_name import files_of_instant
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.clustering_due import due_clustering

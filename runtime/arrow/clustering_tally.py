@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from parquetry.runtime.clustering_fingerprint import MODULUS, fingerprint
+from parquetry.runtime.arrow.fingerprint import MODULUS, fingerprint
 
 
 class Tally:

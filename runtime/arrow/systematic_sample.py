@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.runtime.base_file_bytes import batch_arrow_bytes
+from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 
 RowNumbers = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.base_file_conform import with_child
+from parquetry.runtime.arrow.conform import with_child
 
 
 def parquet_columns(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:

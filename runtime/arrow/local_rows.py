@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.arrow_schema import arrow_type, columns_from_arrow
+from parquetry.runtime.arrow.schema import arrow_type, columns_from_arrow
 from parquetry.runtime.errors import InvalidDataError, UnsupportedTableError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.table_spec import Column
