@@ -25,7 +25,7 @@ import yaml
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import Workspace, open_workspace
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage.open import open_store

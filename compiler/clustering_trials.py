@@ -18,8 +18,8 @@ from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import debt
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
-from parquetry.runtime.layout.file_statistics import FileStatistics
-from parquetry.runtime.layout.skipping import Touched, column_types, columns_of, touched
+from parquetry.runtime.layout.skipping.files import Touched, column_types, columns_of, touched
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.services.clustering_past import pace
 from parquetry.runtime.services.clustering_survey import observe

@@ -21,12 +21,12 @@ from parquetry.runtime.layout.clustering import MOST_FILES
 from parquetry.runtime.layout.clustering import debt as clustering_debt
 from parquetry.runtime.layout.clustering_model import Debt, FileKey, PlannedGroup, rows_of
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
-from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.packing import CEILING
-from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.sizing import is_small
-from parquetry.runtime.layout.skipping import Types, column_types, parse_where, touched
+from parquetry.runtime.layout.skipping.files import Types, column_types, parse_where, touched
+from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
 from parquetry.runtime.services.clustering_foreseen import foresee_under

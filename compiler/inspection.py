@@ -12,12 +12,10 @@ from typing import Any
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.masking import masked_by
 from parquetry.runtime.damaged_files import damage_warnings, damaged_files, refuse_damage
-from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.overlap import overlap_depth
-from parquetry.runtime.layout.predicate import Predicate
 from parquetry.runtime.layout.sizing import is_small
-from parquetry.runtime.layout.skipping import (
+from parquetry.runtime.layout.skipping.files import (
     Touched,
     Types,
     all_of,
@@ -25,6 +23,8 @@ from parquetry.runtime.layout.skipping import (
     parse_where,
     touched,
 )
+from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.reading import look_while_whole

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parquetry.runtime.layout.clustering_model import ScopeChoice
-from parquetry.runtime.layout.skipping import Touched
+from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.services.clustering_past import Hindsight
 
 

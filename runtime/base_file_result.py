@@ -18,7 +18,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
 from parquetry.runtime.base_file_model import WrittenBucket, WrittenFile
 from parquetry.runtime.errors import ConflictError, RetryWrite, is_outage
-from parquetry.runtime.layout.file_statistics import FileStatistics
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.timeline.commit import WriteStat
 
 _STAT_FIELDS: Final = tuple(part.name for part in fields(WriteStat))

@@ -23,10 +23,8 @@ from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw,
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite
 from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, PlannedGroup
-from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.predicate import Predicate
-from parquetry.runtime.layout.skipping import (
+from parquetry.runtime.layout.skipping.files import (
     Touched,
     Types,
     all_of,
@@ -35,6 +33,8 @@ from parquetry.runtime.layout.skipping import (
     parse_where,
     touched,
 )
+from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.spec.clustering import STITCH, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.codec import from_json_value, parsed_json

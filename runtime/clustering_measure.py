@@ -14,9 +14,9 @@ from parquetry.runtime.clustering_forecast import (
 from parquetry.runtime.clustering_queries import MeasuredQuery
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering_model import FileKey
-from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.skipping import NOTHING, Touched, Types, column_types, columns_of, touched
+from parquetry.runtime.layout.skipping.files import NOTHING, Touched, Types, column_types, columns_of, touched
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up

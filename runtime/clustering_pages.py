@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.layout.file_statistics import (
+from parquetry.runtime.layout.skipping.statistics import (
     ColumnPages,
     ColumnStatistics,
     PageSizes,

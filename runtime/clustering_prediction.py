@@ -23,16 +23,16 @@ from parquetry.runtime.clustering_shrinkage import Shrinkage
 from parquetry.runtime.clustering_strategies import values_of, whole
 from parquetry.runtime.clustering_values import DrawnColumn
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.file_statistics import (
+from parquetry.runtime.layout.packing import outputs_of
+from parquetry.runtime.layout.skipping.files import Types, may_match
+from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.statistics import (
     ColumnStatistics,
     FileStatistics,
     RowGroupStatistics,
     merge_columns,
     truncated,
 )
-from parquetry.runtime.layout.packing import outputs_of
-from parquetry.runtime.layout.predicate import Predicate
-from parquetry.runtime.layout.skipping import Types, may_match
 
 _COPIED_SHARE: Final = 0.5
 """Row groups of at least this share of the usual size are copied as they are when files are stitched."""

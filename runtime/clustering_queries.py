@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.skipping import Touched
+from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
 
 MEASURED_KEY: Final = "parquetry.measured"

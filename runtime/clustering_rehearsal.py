@@ -17,10 +17,10 @@ from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.errors import NotFoundError, RetryWrite, StaleTimelineError
-from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.predicate import Predicate
-from parquetry.runtime.layout.skipping import Types
+from parquetry.runtime.layout.skipping.files import Types
+from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.table_spec import TableSpec

@@ -17,7 +17,7 @@ from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.clustering_columns import ColumnReader
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, SAMPLE_ROWS
 from parquetry.runtime.encryption import open_footer
-from parquetry.runtime.layout.file_statistics import FileStatistics
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import for_each
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.layout.file_statistics import ColumnStatistics
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics
 
 Numbers = npt.NDArray[np.int64]
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from parquetry.runtime.encryption import is_encrypted, open_footer
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.footer_columns import column_statistics
-from parquetry.runtime.layout.file_statistics import (
+from parquetry.runtime.layout.skipping.statistics import (
     KEY_LIMIT,
     FileStatistics,
     RowGroupStatistics,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
 
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, StatisticValue
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, StatisticValue
 from parquetry.runtime.parquet_fields import ColumnIndex
 
 _PLAIN = {

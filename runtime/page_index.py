@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.footer_columns import page_bounds
-from parquetry.runtime.layout.file_statistics import (
+from parquetry.runtime.layout.skipping.files import Types, columns_of, may_match
+from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.statistics import (
     ColumnPages,
     FileStatistics,
     PageSizes,
     RowGroupPages,
     RowGroupStatistics,
 )
-from parquetry.runtime.layout.predicate import Predicate
-from parquetry.runtime.layout.skipping import Types, columns_of, may_match
 from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts, PartChunk
 from parquetry.runtime.parquet_fields import OffsetIndex, PageLocation
 from parquetry.runtime.parquet_thrift import I32, I64, LIST, STRUCT, decode_struct

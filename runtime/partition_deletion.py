@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry.runtime.damaged_files import lost_groups
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.skipping import column_types
+from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.partition_path import KeyRules, partition_path
 from parquetry.runtime.partition_value import partition_value

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.footer import file_statistics, read_metadata
-from parquetry.runtime.layout.file_statistics import (
+from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.skipping.statistics import (
     ColumnStatistics,
     FileStatistics,
     RowGroupStatistics,
     StatisticValue,
 )
-from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet_input import read_parquet
 from parquetry.runtime.sidecars import read_sidecar, statistics_path
 from parquetry.runtime.storage.model import ObjectStore

@@ -10,7 +10,7 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
 from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery
-from parquetry.runtime.layout.skipping import Touched
+from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.services.clustering_past import Hindsight
 
 MEASURED_HEADER = ("query", "reads", "before", "expected", "after", "off by")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.layout.clustering_model import ClusteringFile
-from parquetry.runtime.layout.file_statistics import TEXT_LIMIT, ColumnStatistics, StatisticValue
+from parquetry.runtime.layout.skipping.statistics import TEXT_LIMIT, ColumnStatistics, StatisticValue
 
 _LEFT_OF_LAST_BYTE: Final = 0
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000

@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Final
 
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
-from parquetry.runtime.layout.file_statistics import Columns
-from parquetry.runtime.layout.predicate import Predicate
-from parquetry.runtime.layout.skipping import Touched
+from parquetry.runtime.layout.skipping.files import Touched
+from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.statistics import Columns
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy, PlanPolicy
 
 FileKey = tuple[str, str]

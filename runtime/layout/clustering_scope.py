@@ -15,9 +15,9 @@ from parquetry.runtime.layout.clustering_model import (
     ScopeFigures,
     Situation,
 )
-from parquetry.runtime.layout.file_statistics import RowGroupStatistics, merge_columns
-from parquetry.runtime.layout.predicate import may_hold
-from parquetry.runtime.layout.skipping import bounds_of, columns_of
+from parquetry.runtime.layout.skipping.files import bounds_of, columns_of
+from parquetry.runtime.layout.skipping.predicate import may_hold
+from parquetry.runtime.layout.skipping.statistics import RowGroupStatistics, merge_columns
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec, ExecutionPolicy
 
 TARGETS_OF_A_TASK: Final = 8

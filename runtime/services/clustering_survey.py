@@ -19,9 +19,9 @@ from parquetry.runtime.layout.clustering_model import (
     Partitioning,
     Situation,
 )
-from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.skipping import column_types, parse_where
+from parquetry.runtime.layout.skipping.files import column_types, parse_where
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.services.clustering_lost import lost_rounds
 from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, ClusteringSpec, Existing
 from parquetry.runtime.spec.codec import parsed_json

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 import numpy as np
 from pyspark.sql import SparkSession
 
-from parquetry.runtime.layout.file_statistics import StatisticValue
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.predicate import Bounds, Predicate, Unknown, may_hold
-from parquetry.runtime.layout.skipping import column_types, columns_of, files_to_read, parse_where
+from parquetry.runtime.layout.skipping.files import column_types, columns_of, files_to_read, parse_where
+from parquetry.runtime.layout.skipping.predicate import Bounds, Predicate, Unknown, may_hold
+from parquetry.runtime.layout.skipping.statistics import StatisticValue
 from parquetry.runtime.partition_path import NULL_PARTITION
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.statistics import look_up

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.base_file_encoding import page_options
 from parquetry.runtime.footer import file_statistics, read_metadata
-from parquetry.runtime.layout.predicate import may_hold
-from parquetry.runtime.layout.skipping import bounds_of, parse_where, rows_to_read
+from parquetry.runtime.layout.skipping.files import bounds_of, parse_where, rows_to_read
+from parquetry.runtime.layout.skipping.predicate import may_hold
 from parquetry.runtime.page_index import file_pages
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.conditions import CONDITIONS, ROW_SCHEMA, ROWS, TYPES

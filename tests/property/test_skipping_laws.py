@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.layout.file_statistics import (
+from parquetry.runtime.layout.skipping.files import files_to_read, parse_where, touched
+from parquetry.runtime.layout.skipping.statistics import (
     TEXT_LIMIT,
     ColumnStatistics,
     FileStatistics,
@@ -16,7 +17,6 @@ from parquetry.runtime.layout.file_statistics import (
     merge_columns,
     truncated,
 )
-from parquetry.runtime.layout.skipping import files_to_read, parse_where, touched
 from tests.support.conditions import CONDITIONS, ROWS, TYPES, stored
 
 UTC = ZoneInfo("UTC")

@@ -9,7 +9,7 @@ from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
 from parquetry.runtime.layout.clustering import debt, within
 from parquetry.runtime.layout.clustering_model import ClusteringFile, Situation
 from parquetry.runtime.layout.clustering_sizes import SizeLimits
-from parquetry.runtime.layout.file_statistics import ColumnStatistics
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 
 MIB = 1024 * 1024

@@ -17,9 +17,9 @@ import pyarrow as pa
 from parquetry.runtime.applied import write_applied
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.intents import PartitionProfile
-from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.skipping import column_types, parse_where, touched
+from parquetry.runtime.layout.skipping.files import column_types, parse_where, touched
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.outcome import Footprint, WriteOutcome
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.publish import run_write

@@ -17,9 +17,9 @@ from parquetry.runtime.base_file_model import WriteContext, WrittenFile
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.bloom import ExactBloomFilter
 from parquetry.runtime.footer import NAN_UNBOUNDED, file_statistics, read_metadata
-from parquetry.runtime.layout.file_statistics import FileStatistics
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.skipping import column_types, files_to_read, parse_where
+from parquetry.runtime.layout.skipping.files import column_types, files_to_read, parse_where
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.storage.open import open_store
 from tests.support.base_files import (

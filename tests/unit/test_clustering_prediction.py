@@ -18,9 +18,9 @@ from parquetry.runtime.clustering_sample_file import decode_sample, encode_sampl
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.clustering_model import ClusteringFile
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.layout.predicate import Comparison, Operator
-from parquetry.runtime.layout.skipping import touched
+from parquetry.runtime.layout.skipping.files import touched
+from parquetry.runtime.layout.skipping.predicate import Comparison, Operator
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.page_index import USUAL_PAGE_ROWS
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec

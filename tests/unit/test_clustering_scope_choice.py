@@ -18,7 +18,7 @@ from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, regrouped
 from parquetry.runtime.layout.clustering_model import ChosenBy
 from parquetry.runtime.layout.clustering_scope import better_scope
-from parquetry.runtime.layout.file_statistics import FileStatistics, RowGroupStatistics
+from parquetry.runtime.layout.skipping.statistics import FileStatistics, RowGroupStatistics
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,

@@ -11,7 +11,7 @@ import pytest
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.footer import file_statistics, read_metadata, row_groups_of
-from parquetry.runtime.layout.file_statistics import KEY_LIMIT, TEXT_LIMIT, ColumnStatistics
+from parquetry.runtime.layout.skipping.statistics import KEY_LIMIT, TEXT_LIMIT, ColumnStatistics
 from parquetry.runtime.storage.open import LocalStore
 
 NAN = float("nan")

@@ -16,8 +16,8 @@ from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.footer_columns import page_bounds
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, RowGroupPages
-from parquetry.runtime.layout.skipping import parse_where, touched
+from parquetry.runtime.layout.skipping.files import parse_where, touched
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, RowGroupPages
 from parquetry.runtime.page_index import file_pages, page_locations, with_pages
 from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.parquet_thrift import (

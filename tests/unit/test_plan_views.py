@@ -46,7 +46,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.review import yaml_diff
 from parquetry.compiler.words import scalar
 from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
-from parquetry.runtime.layout.skipping import Touched
+from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column, TableSpec

@@ -6,9 +6,9 @@ import pytest
 
 from parquetry.compiler.prediction import estimated_files
 from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.layout.predicate import Comparison, Null, Operator
-from parquetry.runtime.layout.skipping import touched
+from parquetry.runtime.layout.skipping.files import touched
+from parquetry.runtime.layout.skipping.predicate import Comparison, Null, Operator
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 
 

@@ -9,11 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from parquetry.runtime.layout.condition import Opaque
-from parquetry.runtime.layout.condition_parser import parse_condition, parse_date, parse_timestamp
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.layout.predicate import Bounds, may_hold
-from parquetry.runtime.layout.skipping import (
+from parquetry.runtime.layout.skipping.condition import Opaque
+from parquetry.runtime.layout.skipping.files import (
     NOTHING,
     Touched,
     all_of,
@@ -24,6 +21,9 @@ from parquetry.runtime.layout.skipping import (
     parse_where,
     touched,
 )
+from parquetry.runtime.layout.skipping.parser import parse_condition, parse_date, parse_timestamp
+from parquetry.runtime.layout.skipping.predicate import Bounds, may_hold
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.spec.table_spec import Column
 
 LOS_ANGELES = ZoneInfo("America/Los_Angeles")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from parquetry.compiler.masking import masked_sql
 from parquetry.project.sql_guard import SqlProblem, check_expression, tokens
-from parquetry.runtime.layout.condition import Comparator, Compared, Opaque
-from parquetry.runtime.layout.condition_parser import parse_condition
+from parquetry.runtime.layout.skipping.condition import Comparator, Compared, Opaque
+from parquetry.runtime.layout.skipping.parser import parse_condition
 from parquetry.sql_tokens import TokenKind, lexed
 from tests.support.spark_sql import token_texts
 

@@ -11,8 +11,8 @@ import pytest
 
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.footer import file_statistics, read_metadata
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up
 from parquetry.runtime.storage.open import LocalStore

@@ -9,8 +9,8 @@ import pytest
 from parquetry.cli.bug_report import masked
 from parquetry.cli.markdown import inline
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.condition import Opaque
-from parquetry.runtime.layout.condition_parser import parse_condition
+from parquetry.runtime.layout.skipping.condition import Opaque
+from parquetry.runtime.layout.skipping.parser import parse_condition
 from parquetry.runtime.source_lines import LineFault, find_fault
 from parquetry.runtime.spec.types import parse_type
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Final, TypeAlias
 
-from parquetry.runtime.layout.condition import (
+from parquetry.runtime.layout.skipping.condition import (
     Comparator,
     Compared,
     Condition,
@@ -20,11 +20,10 @@ from parquetry.runtime.layout.condition import (
     IsNull,
     Like,
 )
-from parquetry.runtime.layout.condition_literals import interval_of
-from parquetry.runtime.layout.condition_parser import parse_condition
-from parquetry.runtime.layout.file_statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.layout.pages import RowsLeft, rows_left
-from parquetry.runtime.layout.predicate import (
+from parquetry.runtime.layout.skipping.literals import interval_of
+from parquetry.runtime.layout.skipping.pages import RowsLeft, rows_left
+from parquetry.runtime.layout.skipping.parser import parse_condition
+from parquetry.runtime.layout.skipping.predicate import (
     AllOf,
     AnyOf,
     Bounds,
@@ -36,6 +35,7 @@ from parquetry.runtime.layout.predicate import (
     Unknown,
     may_hold,
 )
+from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Decimal, Primitive, Struct, StructField, parse_type
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 
-from parquetry.runtime.layout.condition import (
+from parquetry.runtime.layout.skipping.condition import (
     Comparator,
     Compared,
     Condition,
@@ -25,7 +25,7 @@ from parquetry.runtime.layout.condition import (
     TimestampLiteral,
     negation,
 )
-from parquetry.runtime.layout.condition_tokens import END, NotUnderstoodError, number, text_of, tokens, word
+from parquetry.runtime.layout.skipping.tokens import END, NotUnderstoodError, number, text_of, tokens, word
 from parquetry.sql_tokens import Token, TokenKind
 
 _DEEPEST = 100

@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from parquetry.runtime.layout.file_statistics import RowGroupPages
-from parquetry.runtime.layout.predicate import AllOf, AnyOf, Bounds, Predicate, Unknown, may_hold
+from parquetry.runtime.layout.skipping.predicate import AllOf, AnyOf, Bounds, Predicate, Unknown, may_hold
+from parquetry.runtime.layout.skipping.statistics import RowGroupPages
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Mask: TypeAlias = npt.NDArray[np.bool_]

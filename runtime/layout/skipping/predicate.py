@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from parquetry.runtime.layout.file_statistics import StatisticValue
+from parquetry.runtime.layout.skipping.statistics import StatisticValue
 
 _FLOATS = frozenset({"float", "double"})
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 
-from parquetry.runtime.layout.condition import Literal, TimestampLiteral
-from parquetry.runtime.layout.condition_parser import parse_date, parse_timestamp
-from parquetry.runtime.layout.file_statistics import StatisticValue
+from parquetry.runtime.layout.skipping.condition import Literal, TimestampLiteral
+from parquetry.runtime.layout.skipping.parser import parse_date, parse_timestamp
+from parquetry.runtime.layout.skipping.statistics import StatisticValue
 
 _LONG_DIGITS = 20
 _MOST_DIGITS = 38

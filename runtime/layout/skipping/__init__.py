@@ -1,0 +1,1 @@
+"""Pure: what statistics of files and pages say about a SQL condition."""
