@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.tables import table, verdict
 from parquetry.runtime.applied import write_applied
-from parquetry.runtime.layout.clustering import debt, within
+from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.services.clustering_survey import observe

@@ -16,8 +16,8 @@ from parquetry.runtime.clustering_rehearsal import Rehearsal
 from parquetry.runtime.clustering_sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering import debt
-from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
+from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
 from parquetry.runtime.layout.skipping.files import Touched, column_types, columns_of, touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.page_index import with_pages

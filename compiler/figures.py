@@ -17,10 +17,10 @@ from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering import MOST_FILES
-from parquetry.runtime.layout.clustering import debt as clustering_debt
-from parquetry.runtime.layout.clustering_model import Debt, FileKey, PlannedGroup, rows_of
-from parquetry.runtime.layout.clustering_sizes import SizeLimits
+from parquetry.runtime.layout.clustering.debt import MOST_FILES
+from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
+from parquetry.runtime.layout.clustering.model import Debt, FileKey, PlannedGroup, rows_of
+from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.packing import CEILING
 from parquetry.runtime.layout.sizing import is_small

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from parquetry.runtime.layout.clustering_model import ScopeChoice
+from parquetry.runtime.layout.clustering.model import ScopeChoice
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.services.clustering_past import Hindsight
 

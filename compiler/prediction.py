@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_pages import PageShape
-from parquetry.runtime.layout.clustering_model import PlannedGroup
+from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.skipping.statistics import (
     ColumnStatistics,
     FileStatistics,

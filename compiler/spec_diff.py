@@ -21,8 +21,8 @@ from parquetry.compiler.workspace import spec_of
 from parquetry.project import ResolvedProject, ResolvedTable
 from parquetry.project.folder import PROJECT_FILE
 from parquetry.project.model import TargetSettings
-from parquetry.runtime.layout.clustering import debt
-from parquetry.runtime.layout.clustering_model import ClusteringFile, Debt, Partitioning, Situation
+from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, Partitioning, Situation
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.spec.clustering import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.spec.table_spec import TableSpec

@@ -25,7 +25,7 @@ from parquetry.project.folder import PROJECT_FILE
 from parquetry.project.interpolate import DeclaredVariables
 from parquetry.project.locations import LocationProblem, absolute, contains, normalised
 from parquetry.runtime.clustering_strategies import BUILT_IN as EXECUTION_STRATEGIES
-from parquetry.runtime.layout.plan_strategies import BUILT_IN as PLAN_STRATEGIES
+from parquetry.runtime.layout.clustering.strategies import BUILT_IN as PLAN_STRATEGIES
 from parquetry.runtime.source_files import split_pattern
 from parquetry.runtime.spec.clustering import STITCH
 from parquetry.runtime.spec.table_spec import Source, TableSpec

@@ -8,8 +8,8 @@ from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_scope_choice import Foreseen, ScopeBySample
-from parquetry.runtime.layout.clustering import debt, within
-from parquetry.runtime.layout.clustering_model import Debt, ScopeChoice
+from parquetry.runtime.layout.clustering.debt import debt, within
+from parquetry.runtime.layout.clustering.model import Debt, ScopeChoice
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.services.clustering_foreseen import foresee_groups
 from parquetry.runtime.services.clustering_look import commits_since_look

@@ -15,7 +15,7 @@ from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering_sample_file import kept_sample
 from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.errors import PartialFailureError
-from parquetry.runtime.layout.clustering_scope import tasks_of
+from parquetry.runtime.layout.clustering.scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.services.clustering_avro import (

@@ -22,7 +22,7 @@ from parquetry.runtime.clustering_prediction import arranged_files, stitched_fil
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw, regrouped
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite
-from parquetry.runtime.layout.clustering_model import ClusteringFile, FileKey, PlannedGroup
+from parquetry.runtime.layout.clustering.model import ClusteringFile, FileKey, PlannedGroup
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import (
     Touched,

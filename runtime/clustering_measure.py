@@ -13,7 +13,7 @@ from parquetry.runtime.clustering_forecast import (
 )
 from parquetry.runtime.clustering_queries import MeasuredQuery
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.layout.clustering_model import FileKey
+from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched, Types, column_types, columns_of, touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics

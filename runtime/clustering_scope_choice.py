@@ -17,7 +17,7 @@ from parquetry.runtime.clustering_forecast import DeclaredQuery, Forecaster, Gro
 from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.errors import NotFoundError, RetryWrite
-from parquetry.runtime.layout.clustering_model import (
+from parquetry.runtime.layout.clustering.model import (
     ChosenBy,
     ClusteringFile,
     FileKey,
@@ -25,7 +25,7 @@ from parquetry.runtime.layout.clustering_model import (
     ScopeChoice,
     ScopeFigures,
 )
-from parquetry.runtime.layout.clustering_scope import ScopeQuestion, better_scope, by_statistics, costs_of
+from parquetry.runtime.layout.clustering.scope import ScopeQuestion, better_scope, by_statistics, costs_of
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import TableSpec

@@ -13,7 +13,7 @@ from parquetry.runtime.base_file_name import files_of_instant
 from parquetry.runtime.clustering_execution import RewrittenGroup, UnpublishedGroup, description, lost_group
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up, in_commit
 from parquetry.runtime.clustering_task import GroupWork
-from parquetry.runtime.layout.clustering_model import FileKey
+from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.services.clustering_survey import RUN_KEY, changed_groups, reserved_groups
 from parquetry.runtime.services.given_up import give_up

@@ -9,7 +9,7 @@ from typing import Any, Final
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size, wrapped
 from parquetry.compiler.masking import masked_choice
-from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
+from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.table_spec import TableSpec

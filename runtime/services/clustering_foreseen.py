@@ -10,7 +10,7 @@ from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, encode_samples
 from parquetry.runtime.clustering_scope_choice import Foreseen, files_of
-from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
+from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
 from parquetry.runtime.rereading import read_again
 from parquetry.runtime.sidecars import sample_path
 from parquetry.runtime.spec.clustering import ClusteringSpec

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.layout.clustering_model import FileKey
+from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.sidecars import LOST_FOLDER
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore

@@ -17,7 +17,7 @@ from parquetry.runtime.clustering_forecast import GroupForecast, QueryForecast
 from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_scope_choice import Foreseen
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.layout.clustering_model import FileKey, PlannedGroup
+from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.pending import SCHEDULED, settled_timeline

@@ -12,7 +12,7 @@ from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
 from parquetry.runtime.conflicts import Work, conflicting_groups, work_of_commit
 from parquetry.runtime.damaged_files import check_partitions, named_partitions
-from parquetry.runtime.layout.clustering_model import (
+from parquetry.runtime.layout.clustering.model import (
     OWES_STEPS,
     ClusteringFile,
     FileKey,

@@ -30,8 +30,8 @@ from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_standing import PublishableGroups, narrowed, replaced_by
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering import in_batches
-from parquetry.runtime.layout.clustering_model import FileKey
+from parquetry.runtime.layout.clustering.debt import in_batches
+from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.publish import run_once

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime.layout.clustering import debt
+from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.parquet_assembly import ParquetParts
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clustering_plans import schedule

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.layout.clustering import debt, in_batches, within
-from parquetry.runtime.layout.clustering_depth import DEEP
-from parquetry.runtime.layout.clustering_groups import cut
+from parquetry.runtime.layout.clustering.debt import debt, in_batches, within
+from parquetry.runtime.layout.clustering.depth import DEEP
+from parquetry.runtime.layout.clustering.groups import cut
 from parquetry.runtime.layout.packing import CEILING, FITS, first_fit_decreasing, outputs_of
 from tests.support.clustering_model import (
     MIB,

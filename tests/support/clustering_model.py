@@ -6,9 +6,9 @@ import itertools
 from collections import Counter
 
 from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
-from parquetry.runtime.layout.clustering import debt, within
-from parquetry.runtime.layout.clustering_model import ClusteringFile, Situation
-from parquetry.runtime.layout.clustering_sizes import SizeLimits
+from parquetry.runtime.layout.clustering.debt import debt, within
+from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
+from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 
-from parquetry.runtime.layout.clustering import debt, within
+from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.curves import hilbert_index, z_index
 from tests.support.clustering_model import file, rows_by_file
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.applied import read_applied, write_applied
-from parquetry.runtime.layout.clustering import debt, within
-from parquetry.runtime.layout.clustering_model import PlannedGroup
+from parquetry.runtime.layout.clustering.debt import debt, within
+from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.codec import to_json_value

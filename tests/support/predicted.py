@@ -17,7 +17,7 @@ from parquetry.runtime.clustering_forecast import DeclaredQuery, Forecaster
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
-from parquetry.runtime.layout.clustering_model import ClusteringFile
+from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.files import Touched, column_types, parse_where, touched
 from parquetry.runtime.page_index import with_pages
 from parquetry.runtime.spec.clustering import ExecutionPolicy

@@ -23,7 +23,7 @@ from parquetry.runtime.clustering_execution import ClusteringResult, Unpublished
 from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import MeasuredQuery
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.layout.clustering_model import ChosenBy, ScopeChoice, ScopeFigures
+from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.outcome import CommitResult

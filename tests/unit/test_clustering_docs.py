@@ -11,8 +11,8 @@ from importlib.metadata import EntryPoint
 from parquetry.runtime import clustering_strategies
 from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
-from parquetry.runtime.layout import plan_strategies
-from parquetry.runtime.layout.clustering import debt
+from parquetry.runtime.layout.clustering import strategies
+from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, read, slice_of, write
@@ -43,7 +43,7 @@ def declared_points(about):
 def test_a_strategy_of_ones_own_is_a_function_and_an_entry_point(tmp_path, monkeypatch):
     (tmp_path / "crowded.py").write_text(block("python", "crowded"))
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(plan_strategies, "entry_points", declared_points("crowded"))
+    monkeypatch.setattr(strategies, "entry_points", declared_points("crowded"))
     spec = policy("crowded", columns=())
     few = [file(f"f{n}", 50 * MIB, partition="few") for n in range(4)]
     many = [file(f"m{n}", 10 * MIB, partition="many") for n in range(9)]

@@ -22,7 +22,7 @@ from parquetry.runtime.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from parquetry.runtime.layout import plan_strategies
+from parquetry.runtime.layout.clustering import strategies
 from parquetry.runtime.spark import clustering, clustering_inline
 from parquetry.runtime.spark.clustering_inline import cluster_inline
 from parquetry.runtime.spec.clustering import PlanPolicy, Trigger
@@ -250,7 +250,7 @@ def test_a_plan_strategy_of_somebody_else_fails_no_write(table, monkeypatch, ans
         def load(self):
             return lambda _files, _context: answer
 
-    monkeypatch.setattr(plan_strategies, "entry_points", lambda **_: [Point()])
+    monkeypatch.setattr(strategies, "entry_points", lambda **_: [Point()])
     apply_clustering(table, replace(INLINE, plan=PlanPolicy(strategy="mine")))
     written = table.insert({"new": (9, "a")})
     result = cluster_inline(OneProcessSpark(), table.handle, written, timing=FAST)

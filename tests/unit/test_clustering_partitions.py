@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_model import Partitioning
-from parquetry.runtime.layout.clustering_partitions import chosen_partitions
+from parquetry.runtime.layout.clustering.model import Partitioning
+from parquetry.runtime.layout.clustering.partitions import chosen_partitions
 from parquetry.runtime.spec.clustering import PartitionFilter
 
 NULL = "__HIVE_DEFAULT_PARTITION__"

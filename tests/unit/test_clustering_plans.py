@@ -11,7 +11,7 @@ from parquetry.runtime.base_file_name import relative_path
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
-from parquetry.runtime.layout.clustering_model import Left, PlannedGroup
+from parquetry.runtime.layout.clustering.model import Left, PlannedGroup
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_avro import (
     EXECUTION_KEY,

@@ -17,7 +17,7 @@ from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw
 from parquetry.runtime.clustering_sample_file import decode_sample, encode_samples
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.footer import file_statistics, read_metadata
-from parquetry.runtime.layout.clustering_model import ClusteringFile
+from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.files import touched
 from parquetry.runtime.layout.skipping.predicate import Comparison, Operator
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout import plan_strategies
-from parquetry.runtime.layout.clustering import debt, within
-from parquetry.runtime.layout.clustering_depth import depths_of, value_order
-from parquetry.runtime.layout.clustering_model import DueReason, Left, PlannedGroup
-from parquetry.runtime.layout.clustering_sizes import SizeLimits
+from parquetry.runtime.layout.clustering import strategies
+from parquetry.runtime.layout.clustering.debt import debt, within
+from parquetry.runtime.layout.clustering.depth import depths_of, value_order
+from parquetry.runtime.layout.clustering.model import DueReason, Left, PlannedGroup
+from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.spec.clustering import (
@@ -151,7 +151,7 @@ def test_a_single_row_is_not_rewritten_for_its_size(monkeypatch):
         {"row": Left.NOT_PICKED},
     )
     pick_all = {"all": lambda members, _: {f.file_id: "all" for f in members}}
-    monkeypatch.setattr(plan_strategies, "BUILT_IN", pick_all)
+    monkeypatch.setattr(strategies, "BUILT_IN", pick_all)
     assert due(policy("all", columns=()), files[:2])[0] == {}
 
 
@@ -417,10 +417,8 @@ def test_a_strategy_of_another_package_is_an_entry_point(monkeypatch):
         def load(self):
             return odd_ones
 
-    point = Point(name="odd", value="x:y", group=plan_strategies.ENTRY_POINTS)
-    monkeypatch.setattr(
-        plan_strategies, "entry_points", lambda group: [point] if group == point.group else []
-    )
+    point = Point(name="odd", value="x:y", group=strategies.ENTRY_POINTS)
+    monkeypatch.setattr(strategies, "entry_points", lambda group: [point] if group == point.group else [])
     spec = policy("odd")
     files = spread(6, width=1000, digest=spec.execution.digest)
     files = [replace(f, instant=f.file_id) for f in files]
@@ -448,16 +446,14 @@ def test_a_strategy_of_another_package_that_answers_wrongly_is_named(monkeypatch
         return answer
 
     point = SimpleNamespace(name="wrong", load=lambda: wrong)
-    monkeypatch.setattr(plan_strategies, "entry_points", lambda group: [point])
+    monkeypatch.setattr(strategies, "entry_points", lambda group: [point])
     spec = policy("wrong")
     with pytest.raises(InvalidDataError, match=f"^clustering.plan.strategy: 'wrong' {re.escape(said)}"):
         debt(spec, spread(5, digest=spec.execution.digest), situation())
 
 
 def test_a_plug_in_cannot_have_the_same_run_rewritten_again_and_again(monkeypatch):
-    monkeypatch.setattr(
-        plan_strategies, "BUILT_IN", {"all": lambda files, _: {f.file_id: "all" for f in files}}
-    )
+    monkeypatch.setattr(strategies, "BUILT_IN", {"all": lambda files, _: {f.file_id: "all" for f in files}})
     spec = policy("all")
     run = spread(10, digest=spec.execution.digest)
     assert due(spec, run)[0] == {}

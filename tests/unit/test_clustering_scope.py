@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.runtime.layout.clustering import debt
-from parquetry.runtime.layout.clustering_scope import tasks_of
+from parquetry.runtime.layout.clustering.debt import debt
+from parquetry.runtime.layout.clustering.scope import tasks_of
 from parquetry.runtime.layout.skipping.files import parse_where
 from parquetry.runtime.spec.clustering import ClusteringScope
 from tests.support.clustering_model import MIB, file, policy, situation

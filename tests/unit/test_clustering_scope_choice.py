@@ -16,8 +16,8 @@ from parquetry.runtime.clustering_due import due_clustering, is_due, outlook, sc
 from parquetry.runtime.clustering_forecast import Forecaster, read_prediction
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, regrouped
-from parquetry.runtime.layout.clustering_model import ChosenBy
-from parquetry.runtime.layout.clustering_scope import better_scope
+from parquetry.runtime.layout.clustering.model import ChosenBy
+from parquetry.runtime.layout.clustering.scope import better_scope
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, RowGroupStatistics
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spec.clustering import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parquetry.compiler.prediction import estimated_files
-from parquetry.runtime.layout.clustering_model import ClusteringFile, PlannedGroup
+from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
 from parquetry.runtime.layout.skipping.files import touched
 from parquetry.runtime.layout.skipping.predicate import Comparison, Null, Operator
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics

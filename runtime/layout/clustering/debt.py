@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from parquetry.runtime.layout.clustering_depth import depths_of
-from parquetry.runtime.layout.clustering_groups import groups_of
-from parquetry.runtime.layout.clustering_model import (
+from parquetry.runtime.layout.clustering.depth import depths_of
+from parquetry.runtime.layout.clustering.groups import groups_of
+from parquetry.runtime.layout.clustering.model import (
     OWES_STEPS,
     ChosenBy,
     ClusteringFile,
@@ -26,8 +26,8 @@ from parquetry.runtime.layout.clustering_model import (
     ScopeChoice,
     Situation,
 )
-from parquetry.runtime.layout.clustering_partitions import chosen_partitions
-from parquetry.runtime.layout.clustering_scope import (
+from parquetry.runtime.layout.clustering.partitions import chosen_partitions
+from parquetry.runtime.layout.clustering.scope import (
     Choose,
     ScopeQuestion,
     by_statistics,
@@ -35,8 +35,8 @@ from parquetry.runtime.layout.clustering_scope import (
     costs_of,
     may_gain,
 )
-from parquetry.runtime.layout.clustering_sizes import SizeLimits
-from parquetry.runtime.layout.plan_strategies import plan_strategy
+from parquetry.runtime.layout.clustering.sizes import SizeLimits
+from parquetry.runtime.layout.clustering.strategies import plan_strategy
 from parquetry.runtime.spec.clustering import ClusteringScope, ClusteringSpec
 
 MOST_FILES: Final = 10_000

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from parquetry.runtime.layout.clustering_depth import CURVES, depths_of
-from parquetry.runtime.layout.clustering_model import (
+from parquetry.runtime.layout.clustering.depth import CURVES, depths_of
+from parquetry.runtime.layout.clustering.model import (
     ChosenBy,
     ClusteringFile,
     PlannedGroup,

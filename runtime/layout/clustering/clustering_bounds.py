@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.layout.clustering_model import ClusteringFile
+from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.statistics import TEXT_LIMIT, ColumnStatistics, StatisticValue
 
 _LEFT_OF_LAST_BYTE: Final = 0

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_model import Partitioning
+from parquetry.runtime.layout.clustering.model import Partitioning
 from parquetry.runtime.spec.clustering import PartitionFilter
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.clustering_depth import DEEP
-from parquetry.runtime.layout.clustering_model import ClusteringFile, DueReason, PlanContext
+from parquetry.runtime.layout.clustering.depth import DEEP
+from parquetry.runtime.layout.clustering.model import ClusteringFile, DueReason, PlanContext
 from parquetry.runtime.quoting import of_library
 
 ENTRY_POINTS: Final = "parquetry.plan_strategies"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from parquetry.runtime.layout.clustering_sizes import SizeLimits
+from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import Columns

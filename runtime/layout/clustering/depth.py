@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final
 
-from parquetry.runtime.layout.clustering_bounds import Box, Extent, boxes_of
-from parquetry.runtime.layout.clustering_model import ClusteringFile
+from parquetry.runtime.layout.clustering.clustering_bounds import Box, Extent, boxes_of
+from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 
 DEEP: Final = 4

@@ -1,0 +1,1 @@
+"""Pure: which files are due for clustering, in which groups."""
