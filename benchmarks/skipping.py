@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from parquetry.runtime import parquet_fields as fields
-from parquetry.runtime.parquet_thrift import decode_struct, field_value
+from parquetry.runtime.parquet import fields
+from parquetry.runtime.parquet.thrift import decode_struct, field_value
 
 
 @dataclass(slots=True)

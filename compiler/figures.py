@@ -27,7 +27,7 @@ from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.files import Types, column_types, parse_where, touched
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
-from parquetry.runtime.page_index import with_pages
+from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
 from parquetry.runtime.services.clustering_foreseen import foresee_under
 from parquetry.runtime.services.clustering_past import pace

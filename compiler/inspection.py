@@ -25,7 +25,7 @@ from parquetry.runtime.layout.skipping.files import (
 )
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
-from parquetry.runtime.page_index import with_pages
+from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.reading import look_while_whole
 from parquetry.runtime.rereading import read_again

@@ -21,7 +21,7 @@ from parquetry.runtime.layout.skipping.statistics import (
     RowGroupStatistics,
     merge_columns,
 )
-from parquetry.runtime.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS
+from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS
 from parquetry.runtime.spec.clustering import STITCH, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import FilesPolicy
 

@@ -22,7 +22,7 @@ from parquetry.runtime.applied import (
 from parquetry.runtime.creation import check_spec
 from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
 from parquetry.runtime.key_encoding import sampled_row
-from parquetry.runtime.key_management import secret_of
+from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.partition_path import KeyRules, partition_path
 from parquetry.runtime.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from parquetry.runtime.signing import Signed

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from parquetry.runtime.applied import check_faults, read_applied, read_identity, write_applied
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
-from parquetry.runtime.key_management import secret_of
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
+from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.publish import run_write

@@ -17,7 +17,7 @@ from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_
 from parquetry.runtime.base_file_rows import RowOrigin, RowStamper, stored_schema, with_origin
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts
 
 _ANYWHERE: Final = 2**63 - 1
 

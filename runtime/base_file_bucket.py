@@ -18,7 +18,7 @@ from parquetry.runtime.base_file_rows import marked_schema
 from parquetry.runtime.base_file_sizing import MIB, SLACK, FileSizer, default_row_group_bytes, kept_row_groups
 from parquetry.runtime.base_file_stored import StoredColumns
 from parquetry.runtime.base_file_writer import BaseFileWriter, file_schema
-from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts
 
 _SAMPLE_ROWS: Final = 1024
 _RATIOS: Final = (0.02, 1.0)

@@ -18,7 +18,7 @@ from parquetry.runtime.arrow.columns import (
     with_ordered_dictionaries,
     with_required_fields,
 )
-from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.spec.table_spec import FilesPolicy
 
 DISTINCT_SHARE: Final = 0.2

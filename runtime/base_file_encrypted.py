@@ -1,7 +1,7 @@
 """Encrypted base files, row group by row group.
 
 Pages are sealed for their place in one file, so they cannot be put together from encoded row groups as
-those of :mod:`parquetry.runtime.parquet_assembly` are: the rows are encoded again, into the file.
+those of :mod:`parquetry.runtime.parquet.assembly` are: the rows are encoded again, into the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.columns import parquet_columns
 from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
-from parquetry.runtime.encryption import ENCRYPTION
+from parquetry.runtime.parquet.encryption import ENCRYPTION
 
 _FOOTER_BYTES = 2048
 _ROW_GROUP_FOOTER_BYTES = 128
@@ -23,7 +23,7 @@ _ROW_GROUP_FOOTER_BYTES = 128
 class EncryptedFile:
     """Writes one parquet file to ``sink``, all of it encrypted by the key that ``reference`` names.
 
-    ``properties`` are those that :func:`~parquetry.runtime.encryption.encryption_properties` has for it,
+    ``properties`` are those that :func:`~parquetry.runtime.parquet.encryption.encryption_properties` has for it,
     asked for before anything of the file is there.
     """
 

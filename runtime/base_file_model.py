@@ -9,9 +9,9 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.footer import file_statistics
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
+from parquetry.runtime.parquet.footer import file_statistics
 from parquetry.runtime.spec.table_spec import FilesPolicy
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.commit import WriteStat

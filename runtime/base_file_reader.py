@@ -16,11 +16,11 @@ from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file_rows import one_batch, stored_schema
 from parquetry.runtime.base_file_stored import StoredColumns
-from parquetry.runtime.encryption import is_encrypted, open_footer
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrite, StorageError
-from parquetry.runtime.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
+from parquetry.runtime.parquet.footer import CLUSTERING, leaves_nan_unbounded
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.base_file_rows import one_batch
-from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts
-from parquetry.runtime.parquet_fields import ConvertedType, FileMetaData, PhysicalType, SchemaElement
-from parquetry.runtime.parquet_thrift import List, ThriftStruct, encode_struct
+from parquetry.runtime.parquet.assembly import MAGIC, ParquetParts
+from parquetry.runtime.parquet.fields import ConvertedType, FileMetaData, PhysicalType, SchemaElement
+from parquetry.runtime.parquet.thrift import List, ThriftStruct, encode_struct
 from parquetry.runtime.spec.meta_columns import FILE_NAME
 
 _OF_DECIMALS: Final = frozenset(

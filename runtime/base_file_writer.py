@@ -22,12 +22,12 @@ from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile,
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, RowOrigin, stored_schema
-from parquetry.runtime.encryption import encryption_properties
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.footer import CLUSTERING, NAN_UNBOUNDED
 from parquetry.runtime.markers import MarkerKind, put_marker
-from parquetry.runtime.parquet_assembly import MAGIC, ParquetAssembly, ParquetParts
-from parquetry.runtime.parquet_chunk import Chunk
+from parquetry.runtime.parquet.assembly import MAGIC, ParquetAssembly, ParquetParts
+from parquetry.runtime.parquet.encryption import encryption_properties
+from parquetry.runtime.parquet.footer import CLUSTERING, NAN_UNBOUNDED
+from parquetry.runtime.parquet.parquet_chunk import Chunk
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.meta_columns import (

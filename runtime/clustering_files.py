@@ -8,7 +8,7 @@ from parquetry.runtime.base_file_bucket import BucketWriter
 from parquetry.runtime.base_file_model import Bucket, WriteContext
 from parquetry.runtime.base_file_sizing import STRETCHED, FileSizer
 from parquetry.runtime.layout.packing import ALONE, NEARLY, NEARLY_BEHIND, outputs_of
-from parquetry.runtime.page_index import ORDERED_PAGE_ROWS
+from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from parquetry.runtime.layout.skipping.files import (
 )
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
-from parquetry.runtime.page_index import with_pages
+from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import STITCH, ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.spec.masking import masked_message

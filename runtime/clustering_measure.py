@@ -17,7 +17,7 @@ from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched, Types, column_types, columns_of, touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
-from parquetry.runtime.page_index import with_pages
+from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore

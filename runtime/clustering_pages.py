@@ -21,8 +21,8 @@ from parquetry.runtime.layout.skipping.statistics import (
     RowGroupPages,
     RowGroupStatistics,
 )
-from parquetry.runtime.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS, page_locations
-from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS, USUAL_PAGE_ROWS, page_locations
 from parquetry.runtime.spec.table_spec import FilesPolicy
 
 _FEWEST_DRAWN: Final = 8

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.base_file_reader import reading
-from parquetry.runtime.clustering_columns import ColumnReader
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, SAMPLE_ROWS
-from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
+from parquetry.runtime.parquet.column_reader import ColumnReader
+from parquetry.runtime.parquet.encryption import open_footer
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import for_each
 

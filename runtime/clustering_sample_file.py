@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.systematic_sample import EvenSample
-from parquetry.runtime.clustering_columns import ColumnReader
 from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.parquet.column_reader import ColumnReader
 from parquetry.runtime.sidecars import open_sidecar
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan

@@ -19,10 +19,10 @@ from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_reader import reading
 from parquetry.runtime.base_file_rows import stored_schema
-from parquetry.runtime.clustering_columns import ColumnReader
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet.column_reader import ColumnReader
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME
 from parquetry.runtime.storage.model import ObjectStore
 

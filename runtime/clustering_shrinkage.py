@@ -16,9 +16,9 @@ from parquetry.runtime.base_file_sizing import default_row_group_bytes
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices
 from parquetry.runtime.clustering_pages import PageShape, TriedPages, usual_page_rows
 from parquetry.runtime.clustering_sample import SampleLimits
-from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
-from parquetry.runtime.page_index import ORDERED_PAGE_ROWS
+from parquetry.runtime.parquet.encryption import open_parquet
+from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH
 from parquetry.runtime.spec.table_spec import FilesPolicy
 from parquetry.runtime.storage.model import ObjectStore

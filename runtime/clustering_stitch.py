@@ -25,9 +25,15 @@ from parquetry.runtime.base_file_sizing import SLACK
 from parquetry.runtime.base_file_writer import BaseFileWriter
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parquet_assembly import ParquetParts
-from parquetry.runtime.parquet_order import order_of
-from parquetry.runtime.parquet_pages import ChunkPages, JoinedChunk, chunk_pages, leaves, may_stand_alone
+from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.parquet.column_order import order_of
+from parquetry.runtime.parquet.joined_pages import (
+    ChunkPages,
+    JoinedChunk,
+    chunk_pages,
+    leaves,
+    may_stand_alone,
+)
 from parquetry.runtime.spec.meta_columns import FILE_NAME, PARTITION_PATH
 
 _WORTH_COPYING: Final = 0.25

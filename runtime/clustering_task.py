@@ -36,8 +36,8 @@ from parquetry.runtime.clustering_sample_file import KeptSample
 from parquetry.runtime.clustering_share import sample_of
 from parquetry.runtime.clustering_stitch import StitchingWriter, stitch
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite, is_outage
-from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet.footer import read_metadata
 
 _RUN_SHARE: Final = 6
 _LONGEST_RUN_BYTES: Final = 64 * 1024 * 1024

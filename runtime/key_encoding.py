@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.storage.open import ObjectStore

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.key_management import secret_of
+from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.spec.codec import canonical_json
 
 SIGNATURE_CODE: Final = "SC508"

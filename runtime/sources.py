@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.effective import EffectiveWrites, WriteState
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
-from parquetry.runtime.parquet_input import read_parquet
+from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.sidecars import FOLDED, LEDGER_FOLDER, is_folded
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.spec.table_spec import Operation

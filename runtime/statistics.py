@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
-from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import (
     ColumnStatistics,
@@ -26,7 +25,8 @@ from parquetry.runtime.layout.skipping.statistics import (
     RowGroupStatistics,
     StatisticValue,
 )
-from parquetry.runtime.parquet_input import read_parquet
+from parquetry.runtime.parquet.footer import file_statistics, read_metadata
+from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.sidecars import read_sidecar, statistics_path
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each

@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from parquetry.runtime.arrow.schema import columns_from_arrow
-from parquetry.runtime.encryption import open_footer
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet.encryption import open_footer
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, with_nullable_elements
 from parquetry.runtime.spec.evolution import in_order_of, is_widening
 from parquetry.runtime.spec.table_spec import Column

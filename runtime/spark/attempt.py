@@ -12,9 +12,9 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_result import WriteResults
-from parquetry.runtime.encryption import ENCRYPTION
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.parquet.encryption import ENCRYPTION
 from parquetry.runtime.partition_path import check_nesting, check_partition_path
 from parquetry.runtime.record_sizes import learned_record_size, table_record_size
 from parquetry.runtime.sidecars import decisions_path, statistics_path

@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file_model import POSITION
 from parquetry.runtime.base_file_reader import reading
-from parquetry.runtime.encryption import open_parquet
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parquet_input import read_parquet
+from parquetry.runtime.parquet.encryption import open_parquet
+from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings
 from parquetry.runtime.spark.stage import PARTITION, keys_name
 from parquetry.runtime.spark.stage_place import StagePlace

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import columns_from_arrow
 from parquetry.runtime.base_file_model import POSITION
-from parquetry.runtime.encryption import ENCRYPTION
-from parquetry.runtime.footer import read_metadata
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.parquet.encryption import ENCRYPTION
+from parquetry.runtime.parquet.footer import read_metadata
 from parquetry.runtime.spark.conversion import convert
 from parquetry.runtime.spark.encrypted_files import encrypted_frame
 from parquetry.runtime.spark.keys import quoted

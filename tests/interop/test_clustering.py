@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.layout.clustering.debt import debt
-from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import observe

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.base_file_encoding import page_options
-from parquetry.runtime.parquet_assembly import ParquetAssembly, ParquetParts
-from parquetry.runtime.parquet_order import order_of
-from parquetry.runtime.parquet_pages import JoinedChunk, chunk_pages, leaves
-from parquetry.runtime.parquet_thrift import decode_struct
+from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts
+from parquetry.runtime.parquet.column_order import order_of
+from parquetry.runtime.parquet.joined_pages import JoinedChunk, chunk_pages, leaves
+from parquetry.runtime.parquet.thrift import decode_struct
 
 SCHEMA = pa.schema(
     [

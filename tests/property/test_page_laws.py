@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.base_file_encoding import page_options
-from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.skipping.files import bounds_of, parse_where, rows_to_read
 from parquetry.runtime.layout.skipping.predicate import may_hold
-from parquetry.runtime.page_index import file_pages
+from parquetry.runtime.parquet.footer import file_statistics, read_metadata
+from parquetry.runtime.parquet.page_index import file_pages
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.conditions import CONDITIONS, ROW_SCHEMA, ROWS, TYPES
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.skipping.files import files_to_read, parse_where, rows_to_read
 from parquetry.runtime.layout.skipping.predicate import Unknown
-from parquetry.runtime.page_index import file_pages
+from parquetry.runtime.parquet.footer import file_statistics, read_metadata
+from parquetry.runtime.parquet.page_index import file_pages
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import Incoming, bucket, context, merging, write

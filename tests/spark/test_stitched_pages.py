@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
-from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, page_starts, slice_of, write
 

@@ -14,8 +14,8 @@ from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, WrittenFile, new_file_id
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.parquet_assembly import PartChunk
-from parquetry.runtime.parquet_thrift import decode_struct
+from parquetry.runtime.parquet.assembly import PartChunk
+from parquetry.runtime.parquet.thrift import decode_struct
 from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from parquetry.runtime.storage.open import LocalStore, ObjectStore

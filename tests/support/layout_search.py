@@ -21,7 +21,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, parse_where, touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.outcome import Footprint, WriteOutcome
-from parquetry.runtime.page_index import with_pages
+from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.spark.clustering import cluster

@@ -19,7 +19,7 @@ from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.files import Touched, column_types, parse_where, touched
-from parquetry.runtime.page_index import with_pages
+from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from tests.support.base_files import FIRST, SECOND, bucket, context, slice_of

@@ -18,11 +18,11 @@ from parquetry.runtime.applied import write_applied
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.errors import NotFoundError, RetryWrite
-from parquetry.runtime.footer import file_statistics
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.parquet.footer import file_statistics
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.sidecars import statistics_path

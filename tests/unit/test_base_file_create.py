@@ -12,8 +12,8 @@ import pytest
 
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import new_file_id
-from parquetry.runtime.bloom import ALWAYS_TRUE, ExactBloomFilter
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.parquet.bloom import ALWAYS_TRUE, ExactBloomFilter
 from parquetry.runtime.quoting import with_quotes
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from tests.support.base_files import FIRST, Incoming, batches, bucket, context, merging, read, write

@@ -15,11 +15,11 @@ from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.base_file_model import WriteContext, WrittenFile
 from parquetry.runtime.base_file_name import BaseFileName
-from parquetry.runtime.bloom import ExactBloomFilter
-from parquetry.runtime.footer import NAN_UNBOUNDED, file_statistics, read_metadata
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, files_to_read, parse_where
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
+from parquetry.runtime.parquet.bloom import ExactBloomFilter
+from parquetry.runtime.parquet.footer import NAN_UNBOUNDED, file_statistics, read_metadata
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.storage.open import open_store
 from tests.support.base_files import (

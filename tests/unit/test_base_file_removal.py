@@ -16,7 +16,7 @@ import pytest
 from parquetry.runtime.base_file_bucket import BucketWriter
 from parquetry.runtime.base_file_model import WriteContext, WrittenBucket, WrittenFile
 from parquetry.runtime.base_file_reader import BaseFileReader
-from parquetry.runtime.page_index import file_pages
+from parquetry.runtime.parquet.page_index import file_pages
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from tests.support.base_files import SECOND, THIRD, Incoming, bucket, context, merging, read, write
 from tests.support.rows import TYPES, make_row

@@ -11,8 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.bloom import ALWAYS_TRUE, ENTRIES_PER_ROW, TYPE_CODE, ExactBloomFilter, hash_positions
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.parquet.bloom import (
+    ALWAYS_TRUE,
+    ENTRIES_PER_ROW,
+    TYPE_CODE,
+    ExactBloomFilter,
+    hash_positions,
+)
 
 # Spark SQL: concat(repeat('k', cast(id % 9 as int)), id, '-日本é', substr('äöü', 1, cast(id % 4 as int)))
 FEW = sorted(f"{'k' * (i % 9)}{i}-日本é{'äöü'[: i % 4]}" for i in range(1000))

@@ -11,7 +11,7 @@ import pytest
 
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.arrow.systematic_sample import EvenSample
-from parquetry.runtime.clustering_columns import PIECE_BYTES, ColumnReader
+from parquetry.runtime.parquet.column_reader import PIECE_BYTES, ColumnReader
 
 ROWS = 3000
 

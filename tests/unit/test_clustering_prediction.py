@@ -16,12 +16,12 @@ from parquetry.runtime.clustering_prediction import arranged_files, stitched_fil
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw
 from parquetry.runtime.clustering_sample_file import decode_sample, encode_samples
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
-from parquetry.runtime.footer import file_statistics, read_metadata
 from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.files import touched
 from parquetry.runtime.layout.skipping.predicate import Comparison, Operator
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.page_index import USUAL_PAGE_ROWS
+from parquetry.runtime.parquet.footer import file_statistics, read_metadata
+from parquetry.runtime.parquet.page_index import USUAL_PAGE_ROWS
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage.open import LocalStore

@@ -21,8 +21,8 @@ from parquetry.runtime.base_file_encoding import page_options
 from parquetry.runtime.base_file_reader import open_base_file
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.footer import MAX_KEY, MIN_KEY, file_statistics
-from parquetry.runtime.parquet_assembly import ParquetAssembly, ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts
+from parquetry.runtime.parquet.footer import MAX_KEY, MIN_KEY, file_statistics
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from tests.support.base_files import (
     FIRST,

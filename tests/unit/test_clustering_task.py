@@ -18,8 +18,8 @@ from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, check_values, group_rewriter, rewrite_group
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
-from parquetry.runtime.footer import CLUSTERING
-from parquetry.runtime.parquet_assembly import ParquetParts
+from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.parquet.footer import CLUSTERING
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_files import (
     FIRST,

@@ -24,14 +24,20 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from parquetry.runtime import clustering_spill, encryption, key_management
+from parquetry.runtime import clustering_spill
 from parquetry.runtime.base_file_reader import open_base_file
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
-from parquetry.runtime.encryption import encryption_properties, is_encrypted, open_footer, open_parquet
 from parquetry.runtime.errors import ConflictError, KeyUnavailableError, NotFoundError
-from parquetry.runtime.footer import MAX_KEY, read_metadata
-from parquetry.runtime.key_management import LocalKeys, kms_client
+from parquetry.runtime.parquet import encryption, key_management
+from parquetry.runtime.parquet.encryption import (
+    encryption_properties,
+    is_encrypted,
+    open_footer,
+    open_parquet,
+)
+from parquetry.runtime.parquet.footer import MAX_KEY, read_metadata
+from parquetry.runtime.parquet.key_management import LocalKeys, kms_client
 from parquetry.runtime.spark.encrypted_files import _reader
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.tagging import FILE
@@ -265,7 +271,7 @@ def test_numbers_that_may_hide_nan_have_no_bounds(tmp_path):
 
 READ = """
 import sys
-from parquetry.runtime.encryption import open_parquet
+from parquetry.runtime.parquet.encryption import open_parquet
 import pyarrow as pa
 try:
     print(open_parquet(pa.OSFile(sys.argv[1])).read().num_rows)

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
-from parquetry.runtime.footer import file_statistics, read_metadata, row_groups_of
 from parquetry.runtime.layout.skipping.statistics import KEY_LIMIT, TEXT_LIMIT, ColumnStatistics
+from parquetry.runtime.parquet.footer import file_statistics, read_metadata, row_groups_of
 from parquetry.runtime.storage.open import LocalStore
 
 NAN = float("nan")

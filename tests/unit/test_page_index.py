@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from parquetry.runtime.base_file_encoding import page_options
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
-from parquetry.runtime.footer import file_statistics, read_metadata
-from parquetry.runtime.footer_columns import page_bounds
 from parquetry.runtime.layout.skipping.files import parse_where, touched
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, RowGroupPages
-from parquetry.runtime.page_index import file_pages, page_locations, with_pages
-from parquetry.runtime.parquet_assembly import ParquetParts
-from parquetry.runtime.parquet_thrift import (
+from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.parquet.bounds import page_bounds
+from parquetry.runtime.parquet.footer import file_statistics, read_metadata
+from parquetry.runtime.parquet.page_index import file_pages, page_locations, with_pages
+from parquetry.runtime.parquet.thrift import (
     BINARY,
     I32,
     I64,

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime import parquet_fields as fields
-from parquetry.runtime.parquet_assembly import ParquetParts
-from parquetry.runtime.parquet_thrift import decode_struct, field_value
+from parquetry.runtime.parquet import fields
+from parquetry.runtime.parquet.assembly import ParquetParts
+from parquetry.runtime.parquet.thrift import decode_struct, field_value
 
 ROWS = 1000
 TABLE = pa.table(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.parquet_input import read_parquet
+from parquetry.runtime.parquet.small_files import read_parquet
 
 ROWS = pa.table({f"c{number}": ["x", "y"] * 5 for number in range(30)})
 
@@ -18,7 +18,7 @@ READ = """
     import os, sys
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from parquetry.runtime.parquet_input import read_parquet
+    from parquetry.runtime.parquet.small_files import read_parquet
     from parquetry.runtime.statistics import decode_statistics, encode_statistics
 
     content = encode_statistics([])

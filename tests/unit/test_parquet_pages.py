@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.base_file_encoding import page_options
-from parquetry.runtime.parquet_assembly import ParquetParts, PartChunk
-from parquetry.runtime.parquet_order import order_of
-from parquetry.runtime.parquet_pages import JoinedChunk, chunk_pages, leaves
+from parquetry.runtime.parquet.assembly import ParquetParts, PartChunk
+from parquetry.runtime.parquet.column_order import order_of
+from parquetry.runtime.parquet.joined_pages import JoinedChunk, chunk_pages, leaves
 
 ROWS = 30
 VALUES, STORED, DATA_PAGE = 5, 7, 9

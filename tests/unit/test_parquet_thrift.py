@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime import parquet_thrift as thrift
-from parquetry.runtime.parquet_thrift import List, decode_struct, encode_struct
+from parquetry.runtime.parquet import thrift
+from parquetry.runtime.parquet.thrift import List, decode_struct, encode_struct
 
 INTEGERS = {
     thrift.I16: st.integers(-(2**15), 2**15 - 1),

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.sizes import batch_bytes_before
 from parquetry.runtime.arrow.systematic_sample import EvenSample
-from parquetry.runtime.encryption import open_footer
+from parquetry.runtime.parquet.encryption import open_footer
 
 PIECE_BYTES: Final = 1024 * 1024
 """About how many bytes of rows are read, and are decoded, at once."""

@@ -8,9 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.encryption import is_encrypted, open_footer
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.footer_columns import column_statistics
 from parquetry.runtime.layout.skipping.statistics import (
     KEY_LIMIT,
     FileStatistics,
@@ -18,6 +16,8 @@ from parquetry.runtime.layout.skipping.statistics import (
     merge_columns,
     truncated,
 )
+from parquetry.runtime.parquet.bounds import column_statistics
+from parquetry.runtime.parquet.encryption import is_encrypted, open_footer
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.os_errors import storage_error

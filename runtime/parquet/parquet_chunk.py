@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from parquetry.runtime.parquet_thrift import ThriftStruct
+from parquetry.runtime.parquet.thrift import ThriftStruct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from parquetry.runtime.parquet_fields import ConvertedType, IntType, LogicalType, PhysicalType, SchemaElement
-from parquetry.runtime.parquet_thrift import ThriftStruct
+from parquetry.runtime.parquet.fields import ConvertedType, IntType, LogicalType, PhysicalType, SchemaElement
+from parquetry.runtime.parquet.thrift import ThriftStruct
 
 Key: TypeAlias = Callable[[bytes], Any]
 """What to compare of a value; ValueError when it is none of the column, or a NaN."""

@@ -15,9 +15,9 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Final
 
-from parquetry.runtime.parquet_assembly import PartChunk
-from parquetry.runtime.parquet_chunk import Piece
-from parquetry.runtime.parquet_fields import (
+from parquetry.runtime.parquet.assembly import PartChunk
+from parquetry.runtime.parquet.column_order import Key
+from parquetry.runtime.parquet.fields import (
     BoundaryOrder,
     ColumnChunk,
     ColumnIndex,
@@ -33,8 +33,8 @@ from parquetry.runtime.parquet_fields import (
     SizeStatistics,
     Statistics,
 )
-from parquetry.runtime.parquet_order import Key
-from parquetry.runtime.parquet_thrift import (
+from parquetry.runtime.parquet.parquet_chunk import Piece
+from parquetry.runtime.parquet.thrift import (
     BINARY,
     I32,
     I64,

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.footer_columns import page_bounds
 from parquetry.runtime.layout.skipping.files import Types, columns_of, may_match
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import (
@@ -27,9 +26,10 @@ from parquetry.runtime.layout.skipping.statistics import (
     RowGroupPages,
     RowGroupStatistics,
 )
-from parquetry.runtime.parquet_assembly import MAGIC, ParquetParts, PartChunk
-from parquetry.runtime.parquet_fields import OffsetIndex, PageLocation
-from parquetry.runtime.parquet_thrift import I32, I64, LIST, STRUCT, decode_struct
+from parquetry.runtime.parquet.assembly import MAGIC, ParquetParts, PartChunk
+from parquetry.runtime.parquet.bounds import page_bounds
+from parquetry.runtime.parquet.fields import OffsetIndex, PageLocation
+from parquetry.runtime.parquet.thrift import I32, I64, LIST, STRUCT, decode_struct
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 

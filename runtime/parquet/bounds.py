@@ -10,7 +10,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, StatisticValue
-from parquetry.runtime.parquet_fields import ColumnIndex
+from parquetry.runtime.parquet.fields import ColumnIndex
 
 _PLAIN = {
     "BOOLEAN": "boolean",

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import KeyUnavailableError, UnsupportedTableError
-from parquetry.runtime.key_management import MEND, kms_client, plug_in, split_reference
+from parquetry.runtime.parquet.key_management import MEND, kms_client, plug_in, split_reference
 
 ENCRYPTION: Final = "parquetry.encryption"
 """The footer key, and the key in a commit's extra metadata, that holds the reference."""

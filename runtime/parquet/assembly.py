@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from parquetry.runtime.parquet_chunk import Chunk, Piece
-from parquetry.runtime.parquet_fields import (
+from parquetry.runtime.parquet.fields import (
     CODECS,
     ColumnChunk,
     ColumnMetaData,
@@ -27,7 +26,8 @@ from parquetry.runtime.parquet_fields import (
     SortingColumn,
     Statistics,
 )
-from parquetry.runtime.parquet_thrift import (
+from parquetry.runtime.parquet.parquet_chunk import Chunk, Piece
+from parquetry.runtime.parquet.thrift import (
     BINARY,
     I16,
     I32,

@@ -1,0 +1,1 @@
+"""The bytes of Parquet files: footers, indexes, assembly from pieces, encryption, Bloom filters."""
