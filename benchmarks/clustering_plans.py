@@ -22,7 +22,6 @@ from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.services.clustering_survey import observe
-from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.table_spec import Column, TableSpec
@@ -32,6 +31,7 @@ from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
+from parquetry.runtime.timeline.sidecars import statistics_path
 
 HERE = Path(__file__).resolve().parent
 MIB = 1024 * 1024

@@ -26,12 +26,12 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import Workspace, open_workspace
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
+from parquetry.runtime.timeline.sidecars import statistics_path
 
 HERE = Path(__file__).parent
 SCRIPT = Path(sys.executable).parent / "parquetry"

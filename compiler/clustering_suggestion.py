@@ -11,10 +11,10 @@ from parquetry.compiler.clustering_trials import Trial, Trials, TrialTable, Trie
 from parquetry.errors import UsageError
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.layout.clustering.depth import CURVES
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec.clustering import STITCH, ClusteringScope, ExecutionPolicy
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.rereading import read_again
 
 _STRATEGIES: Final = ("sort", "zorder", "hilbert")
 _MOST_COLUMNS: Final = 3

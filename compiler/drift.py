@@ -20,7 +20,6 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_drift import differing_properties
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.signing import check_signed
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.evolution import is_widening
@@ -31,9 +30,10 @@ from parquetry.runtime.spec.types import ColumnType, parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, format_instant
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.rereading import read_again
 
 CODES = {
     "DR100": "the table cannot be read or written as it is now",

@@ -13,10 +13,10 @@ from parquetry.compiler.masking import personal_in_either
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import ExcludedFiles, ExcludedPath
 from parquetry.runtime.clustering_due import due_by_statistics, trigger_of
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_path
 from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.timeline.rereading import read_again
 
 NAMED: Final = 100
 """How many files of a table are named."""

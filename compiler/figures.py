@@ -37,7 +37,7 @@ from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.view import FileSystemView
 
 BUCKETS: Final = 11

@@ -28,7 +28,6 @@ from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.reading import look_while_whole
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.services.clustering_past import (
     Hindsight,
     PastClustering,
@@ -42,6 +41,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, open_table
+from parquetry.runtime.timeline.rereading import read_again
 from parquetry.runtime.view import FileSystemView, IncrementalSlices
 
 

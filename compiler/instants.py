@@ -9,12 +9,12 @@ from parquetry.compiler.masking import masked_by
 from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.intents import INSERTED_KEYS
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import has_masked_partitions, masked_partition, pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import (
     WRITE_ACTIONS,
@@ -23,7 +23,7 @@ from parquetry.runtime.timeline.instant import (
     Timezone,
     parse_instant_ms,
 )
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.rereading import read_again
 from parquetry.runtime.write_plan import DECISIONS_KEY
 from parquetry.secret_names import MASK
 

@@ -10,10 +10,10 @@ from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import DueSource
 from parquetry.errors import ParquetryError
 from parquetry.runtime.ingestion import DueBatch, DueSize, look_for_due, size_of
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.rereading import read_again
 
 
 def due_sources(

@@ -28,7 +28,7 @@ from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, check_writable
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.table_schema import live_columns
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,11 @@ from parquetry.runtime.clustering_forecast import QueryForecast, read_prediction
 from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.rereading import read_again
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.record_size import FileSample, learn
 from parquetry.runtime.layout.simulation import simulate_sizing
 from parquetry.runtime.layout.sizing import SizingPlan, plan_inserts
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import open_table
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.rereading import read_again
 
 DEFAULT_RECORD_SIZE_BYTES = 1024
 

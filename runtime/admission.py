@@ -16,8 +16,8 @@ from parquetry.runtime.spec.key_generator import KeyGenerator
 from parquetry.runtime.table_config import TableConfig
 from parquetry.runtime.table_handle import TableHandle
 from parquetry.runtime.table_schema import recorded_schema
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Timezone, parse_instant_ms
-from parquetry.runtime.timeline.timeline import Timeline
 
 MAX_CLOCK_SKEW_MS: Final = 5_000
 

@@ -24,7 +24,6 @@ from parquetry.runtime.errors import InvalidDataError, StalePlanError, Unsupport
 from parquetry.runtime.key_encoding import sampled_row
 from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.partition_path import KeyRules, partition_path
-from parquetry.runtime.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from parquetry.runtime.signing import Signed
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import TableOwner
@@ -32,6 +31,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings, executes
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.table_handle import TableHandle, open_table
+from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 
 _SAMPLED_PARTITIONS: Final = 8
 

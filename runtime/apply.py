@@ -27,8 +27,8 @@ from parquetry.runtime.spec.target_settings import Settings
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.table_schema import live_columns, reconcile
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action
-from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import Transaction
 

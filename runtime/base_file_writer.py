@@ -23,7 +23,6 @@ from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, RowOrigin, stored_schema
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.markers import MarkerKind, put_marker
 from parquetry.runtime.parquet.assembly import MAGIC, ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet.encryption import encryption_properties
 from parquetry.runtime.parquet.footer import CLUSTERING, NAN_UNBOUNDED
@@ -38,6 +37,7 @@ from parquetry.runtime.spec.meta_columns import (
     RECORD_KEY,
 )
 from parquetry.runtime.timeline.commit import WriteStat
+from parquetry.runtime.timeline.markers import MarkerKind, put_marker
 
 _CONSTANT_COLUMNS: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
 

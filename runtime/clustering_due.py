@@ -10,7 +10,6 @@ from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_scope_choice import Foreseen, ScopeBySample
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import Debt, ScopeChoice
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.services.clustering_foreseen import foresee_groups
 from parquetry.runtime.services.clustering_look import commits_since_look
 from parquetry.runtime.services.clustering_past import Hindsight, hindsight, past_clusterings
@@ -18,6 +17,7 @@ from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import commits_since_clustering, observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.rereading import read_again
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 

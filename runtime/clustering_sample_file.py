@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.parquet.column_reader import ColumnReader
-from parquetry.runtime.sidecars import open_sidecar
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
+from parquetry.runtime.timeline.sidecars import open_sidecar
 
 SAMPLE_KEY: Final = "parquetry.sample"
 """Where a plan says in which file its sample is, and a group which one of that file is its own."""

@@ -19,7 +19,7 @@ from parquetry.runtime.services.clustering_survey import RUN_KEY, changed_groups
 from parquetry.runtime.services.given_up import give_up
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.storage.parallel import for_each
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.transaction import Transaction
 
 

@@ -30,7 +30,6 @@ from parquetry.runtime.properties import (
     read_table_properties,
     table_checksum,
 )
-from parquetry.runtime.sidecars import IDENTITY_PATH, probe_path
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.key_generator import choose_key_generator
 from parquetry.runtime.spec.rules import check_columns, check_new_columns
@@ -38,6 +37,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.types import Struct, parse_type
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome, probe_put_if_absent
 from parquetry.runtime.table_config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import (
     TIMELINE_FOLDER,
@@ -47,7 +47,7 @@ from parquetry.runtime.timeline.instant import (
     Timezone,
     format_instant,
 )
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, probe_path
 from parquetry.version import VERSION
 
 TABLE_ID_KEY: Final = "parquetry.table_id"

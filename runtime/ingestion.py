@@ -8,7 +8,6 @@ from functools import cache, partial
 from typing import Any, TypeAlias
 
 from parquetry.runtime import sources
-from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import MissingSourceError, TableNotFoundError
 from parquetry.runtime.source_files import FoundFile, list_files, split_pattern
 from parquetry.runtime.sources import Consumption
@@ -17,6 +16,7 @@ from parquetry.runtime.spec.source_paths import join_base, place_of
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import TableHandle, open_table
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 FULL = "full"
 TABLE_FORMAT = "hudi"

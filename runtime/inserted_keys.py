@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.outcome import KeyRange
-from parquetry.runtime.sidecars import read_sidecar, statistics_path
 from parquetry.runtime.statistics import decode_statistics
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.sidecars import read_sidecar, statistics_path
 
 
 def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata) -> Mapping[str, KeyRange]:

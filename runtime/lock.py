@@ -19,10 +19,10 @@ from typing import Final, Self
 from parquetry.runtime.claims import Session, seconds_since_beat
 from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.owner import Owner
-from parquetry.runtime.sidecars import BREAKING_FOLDER
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES, tidying
+from parquetry.runtime.timeline.sidecars import BREAKING_FOLDER
 from parquetry.runtime.timing import Timing
 
 _LOG = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ from parquetry.runtime.redaction import without_secrets
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
-from parquetry.runtime.sidecars import REPORTS_FOLDER
 from parquetry.runtime.spark_log import ANYTHING, LogRules
 from parquetry.runtime.spec.codec import Brief, parsed_json, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, resolve_environment
@@ -32,6 +31,7 @@ from parquetry.runtime.spec.masking import failures_masked, has_personal_columns
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, open_table
+from parquetry.runtime.timeline.sidecars import REPORTS_FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

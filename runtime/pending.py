@@ -14,15 +14,15 @@ from typing import Final
 
 from parquetry import shell
 from parquetry.runtime.claims import Claim, Session, heartbeat_path, is_alive, read_claim
-from parquetry.runtime.effective import undone_writes, writes_being_undone
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore
 from parquetry.runtime.services.undo import finish_rollback, roll_back
-from parquetry.runtime.sidecars import claim_path, sample_path
 from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.effective_writes import undone_writes, writes_being_undone
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import claim_path, sample_path
 from parquetry.runtime.timing import Timing
 
 _LOG = logging.getLogger(__name__)

@@ -23,18 +23,18 @@ from parquetry.runtime.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from parquetry.runtime.markers import remove_markers
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.pending import withdraw_waiting
 from parquetry.runtime.services.undo import find_rollback_of
-from parquetry.runtime.sidecars import rename_former
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, State
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.markers import remove_markers
+from parquetry.runtime.timeline.sidecars import rename_former
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import Transaction, begin
 from parquetry.runtime.validation import NONCE_KEY, SOURCES_KEY, look_ahead, revalidate, validate

@@ -8,8 +8,8 @@ from typing import Final
 
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.record_size import FileSample, learn
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import WriteStat
-from parquetry.runtime.timeline.timeline import Timeline
 
 _NEWEST_FILES: Final = 16
 _NEWEST_COMMITS: Final = 8

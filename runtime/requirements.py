@@ -18,7 +18,7 @@ from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.spec.job import Requirements, TableOwner
 from parquetry.runtime.spec.target_settings import Settings, check_settings
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.version import VERSION
 
 _VERSION_KEY = "hoodie.table.version"

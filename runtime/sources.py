@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parquetry.runtime.effective import EffectiveWrites, WriteState
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
 from parquetry.runtime.parquet.small_files import read_parquet
-from parquetry.runtime.sidecars import FOLDED, LEDGER_FOLDER, is_folded
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites, WriteState
+from parquetry.runtime.timeline.sidecars import FOLDED, LEDGER_FOLDER, is_folded
 
 FOLD_ABOVE = 16
 

@@ -27,9 +27,9 @@ from parquetry.runtime.layout.skipping.statistics import (
 )
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.parquet.small_files import read_parquet
-from parquetry.runtime.sidecars import read_sidecar, statistics_path
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.timeline.sidecars import read_sidecar, statistics_path
 
 _VERSION_KEY = b"parquetry.statistics.version"
 _VERSION = b"1"

@@ -27,8 +27,8 @@ from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table_config import TIMEZONE_KEY, TableConfig
 from parquetry.runtime.table_schema import live_columns, reconcile, recorded_schema, schema_json
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Timezone
-from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.view import FileSystemView
 
 

@@ -14,7 +14,7 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.view import FileSystemView
 
 

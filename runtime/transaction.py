@@ -22,7 +22,6 @@ from parquetry.runtime.intents import (
     will_collide,
 )
 from parquetry.runtime.lock import TableLock
-from parquetry.runtime.markers import MarkerKind, put_markers
 from parquetry.runtime.outcome import Footprint
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, settled_timeline
@@ -33,9 +32,10 @@ from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import for_each
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.markers import MarkerKind, put_markers
 from parquetry.runtime.timing import Timing
 
 NO_RANGES: Final[KeyRanges] = MappingProxyType({})

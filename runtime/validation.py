@@ -11,7 +11,6 @@ from typing import Final
 from parquetry.runtime.applied import check_owner, read_newer
 from parquetry.runtime.conflicts import Conflict, Verdict, find_conflict, work_of_commit, work_of_outcome
 from parquetry.runtime.damaged_files import check_published
-from parquetry.runtime.effective import EffectiveWrites, completed_being_undone
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import KeyRanges
@@ -35,10 +34,11 @@ from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import check_writable
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites, completed_being_undone
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.transaction import Transaction
 
 SOURCES_KEY: Final = "parquetry.sources"

@@ -23,8 +23,8 @@ from parquetry.runtime.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action
-from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timeline.versions import FileGroupId, cleanable_as_of, versions_as_of
 
 _NAME_PARTS = 3

@@ -15,8 +15,8 @@ from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import Assignment, SizingPlan, plan_inserts
-from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.timeline.markers import MarkerKind
 
 DECISIONS_KEY: Final = "parquetry.decisions"
 

@@ -15,17 +15,17 @@ from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import DAY_MS, find_orphans, sweep_statistics, undone_entries
 from parquetry.runtime.services.undo import remove_completed
-from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectInfo
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 ARCHIVE_BATCH: Final = 10

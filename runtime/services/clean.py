@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final
 
 from parquetry.runtime.claims import open_session
-from parquetry.runtime.effective import completed_being_undone
 from parquetry.runtime.pending import settle, settled_timeline
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
@@ -44,9 +43,10 @@ from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import FAILURES, is_full, tidying
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.timeline.clean_records import CleanerPlan
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.clean import CleanerPlan
+from parquetry.runtime.timeline.effective_writes import completed_being_undone
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 _LOG = logging.getLogger(__name__)

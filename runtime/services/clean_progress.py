@@ -13,11 +13,11 @@ from typing import Final
 
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.services.retention import KEEP_LATEST_FILE_VERSIONS, Horizon
-from parquetry.runtime.sidecars import CLEAN_PROGRESS_PATH
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, State
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import CLEAN_PROGRESS_PATH
 
 SAVEPOINTS_KEY: Final = "savepointed_timestamps"
 BARRIER_KEY: Final = "parquetry.held_back_since"

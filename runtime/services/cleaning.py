@@ -12,15 +12,15 @@ from parquetry.runtime.base_file_name import relative_path
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.clean_progress import BARRIER_KEY, SAVEPOINTS_KEY
 from parquetry.runtime.services.retention import Horizon, expired, horizon, is_by_number
-from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_config import TableConfig
-from parquetry.runtime.timeline.clean_records import CleanedPartition, CleanerPlan, CleanMetadata
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.clean import CleanedPartition, CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import claim_path
 from parquetry.runtime.view import FileSystemView
 
 

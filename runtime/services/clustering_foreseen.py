@@ -11,13 +11,13 @@ from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.clustering_sample_file import SAMPLE_KEY, encode_samples
 from parquetry.runtime.clustering_scope_choice import Foreseen, files_of
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
-from parquetry.runtime.rereading import read_again
-from parquetry.runtime.sidecars import sample_path
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
+from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.sidecars import sample_path
 
 
 @read_again

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.sidecars import CLUSTERING_LOOK_PATH
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.sidecars import CLUSTERING_LOOK_PATH
 
 
 def note_look(table: TableHandle) -> None:

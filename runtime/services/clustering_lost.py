@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.model import FileKey
-from parquetry.runtime.sidecars import LOST_FOLDER
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.sidecars import LOST_FOLDER
 
 
 def note_lost(timeline: Timeline, instant: str, groups: Iterable[FileKey]) -> None:

@@ -21,7 +21,6 @@ from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.owner import Owner
 from parquetry.runtime.pending import SCHEDULED, settled_timeline
-from parquetry.runtime.rereading import read_again
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.services.clustering_foreseen import foresee_groups, keep_samples, with_forecast
 from parquetry.runtime.services.clustering_survey import (
@@ -29,15 +28,16 @@ from parquetry.runtime.services.clustering_survey import (
     reserved_groups,
 )
 from parquetry.runtime.services.locking import table_lock
-from parquetry.runtime.sidecars import claim_path, sample_path
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.sidecars import claim_path, sample_path
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import Transaction
 

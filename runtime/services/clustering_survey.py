@@ -29,9 +29,9 @@ from parquetry.runtime.spec.paths import ColumnPath, types_by_path
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.instant import Action, Instant, format_instant
-from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 RUN_KEY: Final = "parquetry.clustering"

@@ -11,10 +11,10 @@ import json
 from collections.abc import Mapping
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
-from parquetry.runtime.sidecars import GIVEN_UP_FOLDER
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER
 
 
 def give_up(store: ObjectStore, instant: str, buckets: Mapping[int, str]) -> None:

@@ -10,7 +10,7 @@ from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.lock import LockInfo, TableLock, break_lock, lock_path, read_lock
 from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.table import TableHandle
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 

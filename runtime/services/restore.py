@@ -13,10 +13,10 @@ from parquetry.runtime.services.restoring import finish_restore
 from parquetry.runtime.services.undo import withdraw
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.restore_records import RestorePlan
-from parquetry.runtime.timeline.rollback_records import InstantInfo
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.restore import RestorePlan
+from parquetry.runtime.timeline.rollback import InstantInfo
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 

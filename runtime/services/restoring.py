@@ -12,22 +12,22 @@ from dataclasses import dataclass
 
 from parquetry.runtime.base_file_name import absolute_path, instant_of_file, relative_path
 from parquetry.runtime.claims import Session, claim_instant, heartbeat_path
-from parquetry.runtime.markers import remove_markers
 from parquetry.runtime.services.undo import remove_completed, remove_sidecars
-from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
-from parquetry.runtime.timeline.restore_records import RestoreMetadata
-from parquetry.runtime.timeline.rollback_records import (
+from parquetry.runtime.timeline.markers import remove_markers
+from parquetry.runtime.timeline.restore import RestoreMetadata
+from parquetry.runtime.timeline.rollback import (
     InstantInfo,
     RollbackMetadata,
     RollbackPlan,
     RollbackRequest,
     RolledBackPartition,
 )
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import claim_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

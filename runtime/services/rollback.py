@@ -14,8 +14,8 @@ from parquetry.runtime.services.undo import (
 )
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Instant
-from parquetry.runtime.timeline.timeline import Timeline
 from parquetry.runtime.timeline.versions import FileGroupId, versions_as_of
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 

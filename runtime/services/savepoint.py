@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from parquetry.runtime.claims import read_claim
-from parquetry.runtime.effective import completed_being_undone
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.pending import settle, settled_timeline, withdraw_waiting
@@ -20,9 +19,10 @@ from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table import TableHandle
+from parquetry.runtime.timeline.active import Timeline
+from parquetry.runtime.timeline.effective_writes import completed_being_undone
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.restore_records import SavepointMetadata
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.restore import SavepointMetadata
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.view import FileSystemView
 

@@ -19,20 +19,20 @@ from parquetry.runtime.base_file_name import (
 )
 from parquetry.runtime.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.lock import TableLock
-from parquetry.runtime.markers import marked_files, remove_markers
-from parquetry.runtime.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER, claim_path
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
-from parquetry.runtime.timeline.rollback_records import (
+from parquetry.runtime.timeline.markers import marked_files, remove_markers
+from parquetry.runtime.timeline.rollback import (
     InstantInfo,
     RollbackMetadata,
     RollbackPlan,
     RollbackRequest,
     RolledBackPartition,
 )
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER, STATISTICS_FOLDER, claim_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

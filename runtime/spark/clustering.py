@@ -32,7 +32,6 @@ from parquetry.runtime.clustering_task import GroupWork, group_rewriter
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import in_batches
 from parquetry.runtime.layout.clustering.model import FileKey
-from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.publish import run_once
 from parquetry.runtime.services.clustering_lost import note_lost
@@ -46,8 +45,9 @@ from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.table import TableHandle
 from parquetry.runtime.table_state import TableState
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.markers import MarkerKind
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import Transaction
 

@@ -9,7 +9,6 @@ from pyspark import SparkFiles, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.sidecars import STAGE_FOLDER
 from parquetry.runtime.spark.session import (
     arrow_settings,
     failures_translated,
@@ -23,6 +22,7 @@ from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.timeline.sidecars import STAGE_FOLDER
 
 
 def stage_place(store: ObjectStore, run: str | None) -> StagePlace:

@@ -29,7 +29,7 @@ from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
 
 _WIDENS_WHILE_READING: Final = (4, 0)
 _STORED_AS_INT: Final = frozenset({"tinyint", "smallint", "int"})

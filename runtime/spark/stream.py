@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame
 
 from parquetry.runtime import sources
-from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.spark.write import write
@@ -16,6 +15,7 @@ from parquetry.runtime.spec.masking import failures_masked
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table import TableHandle, open_table
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 _QUERY_ID = "sql.streaming.queryId"
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from parquetry.runtime.spec.codec import json_object
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.avro_model import decode_container, record_schema
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, format_instant
-from parquetry.runtime.timeline.timeline import Timeline
 
 ARCHIVED_ENTRY: Final = "HoodieArchivedMetaEntry"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from parquetry.runtime.storage.parallel import growing_batches, map_each
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.timeline import Timeline
 
 FileGroupId = tuple[str, str]
 """A file group: partition and file id."""

@@ -13,7 +13,7 @@ from parquetry.project import model
 from parquetry.runtime import clustering_by_hand
 from parquetry.runtime.clustering_execution import ClusteringResult
 from parquetry.runtime.spec.clustering import PlanPolicy
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
 from tests.support.command_script import parquetry
 from tests.support.planned_clustering import SORTED, table_in_debt
 

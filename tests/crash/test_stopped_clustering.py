@@ -13,7 +13,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.active import Timeline
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import groups_owed, table_in_debt
 from tests.support.small_table import FAST, SmallTable, rows_of, view_rows

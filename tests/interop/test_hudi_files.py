@@ -13,11 +13,11 @@ from parquetry.runtime.properties import parse_properties, table_checksum
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.timeline.avro_model import record_schema
-from parquetry.runtime.timeline.clean_records import CleanerPlan, CleanMetadata
+from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.restore_records import RestoreMetadata, RestorePlan, SavepointMetadata
-from parquetry.runtime.timeline.rollback_records import RollbackMetadata, RollbackPlan
+from parquetry.runtime.timeline.restore import RestoreMetadata, RestorePlan, SavepointMetadata
+from parquetry.runtime.timeline.rollback import RollbackMetadata, RollbackPlan
 from tests.support.rows import TYPES
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]

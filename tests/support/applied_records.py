@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.applied import record_digest
-from parquetry.runtime.sidecars import APPLIED_FOLDER
+from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER
 
 RECORD = f"{APPLIED_FOLDER}/{1:020d}.json"
 

@@ -13,7 +13,7 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
-from parquetry.runtime.timeline.clean_records import CleanerPlan, CleanMetadata
+from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,
     ClusteringPlan,
@@ -22,7 +22,7 @@ from parquetry.runtime.timeline.clustering_plan import (
 )
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
-from parquetry.runtime.timeline.restore_records import SavepointMetadata
+from parquetry.runtime.timeline.restore import SavepointMetadata
 
 COLUMNS = (
     Column(name="id", type="string", nullable=False),

@@ -23,7 +23,6 @@ from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.outcome import Footprint, WriteOutcome
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.publish import run_write
-from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.spec.codec import to_json_value
@@ -33,6 +32,7 @@ from parquetry.runtime.statistics import encode_statistics, look_up
 from parquetry.runtime.storage.open import LocalStore
 from parquetry.runtime.table import create_table, open_table
 from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.timeline.sidecars import statistics_path
 from parquetry.runtime.transaction import Transaction
 from tests.support.base_files import bucket, context
 from tests.support.one_process_spark import OneProcessSpark

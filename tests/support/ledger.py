@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.sources import SourceFile, history
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 
 def consumed(store: ObjectStore, source: str, effective: EffectiveWrites) -> Mapping[str, SourceFile]:

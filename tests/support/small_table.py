@@ -20,12 +20,10 @@ from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.markers import MarkerKind
 from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.parquet.footer import file_statistics
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
-from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.sources import Consumption, record
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
@@ -35,6 +33,8 @@ from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table import TableHandle, create_table, open_table
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.instant import Action
+from parquetry.runtime.timeline.markers import MarkerKind
+from parquetry.runtime.timeline.sidecars import statistics_path
 from parquetry.runtime.timing import Timing
 from parquetry.runtime.transaction import Transaction
 from tests.support import hudi_rs

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.sidecars import CLAIMS_FOLDER
 from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.sidecars import CLAIMS_FOLDER
 from tests.support.fault_store import Deed
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows

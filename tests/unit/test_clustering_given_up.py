@@ -13,9 +13,9 @@ from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.given_up import is_given_up
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.sidecars import GIVEN_UP_FOLDER
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.table_spec import RetentionPolicy
+from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER
 from parquetry.runtime.transaction import TaskGuard
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers

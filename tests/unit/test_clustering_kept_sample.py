@@ -7,9 +7,9 @@ import pytest
 from parquetry.runtime import clustering_task
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.clustering_sample_file import SAMPLE_KEY
-from parquetry.runtime.sidecars import sample_path
 from parquetry.runtime.spark.clustering import execute
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
+from parquetry.runtime.timeline.sidecars import sample_path
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import SORTED, apply_clustering, table_in_debt
 from tests.support.small_table import FAST, view_rows

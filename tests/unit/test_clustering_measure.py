@@ -9,9 +9,9 @@ from parquetry.compiler.inspection import Share, inspect_table
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_queries import MEASURED_KEY, read_measured
-from parquetry.runtime.sidecars import statistics_path
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
+from parquetry.runtime.timeline.sidecars import statistics_path
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_queries, table_in_debt
 from tests.support.small_table import FAST

@@ -22,14 +22,14 @@ from parquetry.runtime.services.clustering_avro import (
 )
 from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
 from parquetry.runtime.services.clustering_survey import RUN_KEY, commits_since_clustering, observe
-from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Existing
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import claim_path
 from parquetry.runtime.transaction import begin
 from tests.support.clustering_model import file
 from tests.support.handmade import at

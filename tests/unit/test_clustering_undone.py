@@ -14,10 +14,10 @@ from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
-from parquetry.runtime.sidecars import LOST_FOLDER
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.spec.table_spec import RetentionPolicy
+from parquetry.runtime.timeline.sidecars import LOST_FOLDER
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import SORTED, groups_owed, owed, table_in_debt

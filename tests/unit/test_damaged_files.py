@@ -23,7 +23,7 @@ from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Action
-from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackPlan
+from parquetry.runtime.timeline.rollback import InstantInfo, RollbackPlan
 from parquetry.secret_names import MASK
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ProjectFolder

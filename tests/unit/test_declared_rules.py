@@ -18,10 +18,10 @@ from parquetry.runtime.main import execute
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.retention import retention_of
-from parquetry.runtime.sidecars import APPLIED_FOLDER
 from parquetry.runtime.spec.job import Requirements, rules_digest
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER
 from tests.support.applied_records import RECORD, edit
 from tests.support.command_script import parquetry as command
 from tests.support.project_folder import ProjectFolder

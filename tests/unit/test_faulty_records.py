@@ -20,10 +20,10 @@ from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.main import execute
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from tests.support.applied_records import RECORD, edit
 from tests.support.command_script import parquetry as command
 from tests.support.project_folder import ProjectFolder

@@ -25,12 +25,12 @@ from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.codec import digest_of, to_json_value
 from parquetry.runtime.spec.job import JobKind, TableOwner
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import SmallTable, make_table, view_rows
 

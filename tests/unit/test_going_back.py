@@ -19,11 +19,11 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.sidecars import CLAIMS_FOLDER
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.table import open_table
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackMetadata
+from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata
+from parquetry.runtime.timeline.sidecars import CLAIMS_FOLDER
 from parquetry.runtime.timeline.versions import cleanable_as_of, versions_as_of
 from tests.support.handmade import HandmadeTable, at
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
@@ -191,7 +191,7 @@ class TestSavepointBesideAnOlderWrite:
 
 
 def put_savepoint(table: SmallTable, time: str, files: dict[str, tuple[str, ...]]) -> None:
-    from parquetry.runtime.timeline.restore_records import SavepointMetadata
+    from parquetry.runtime.timeline.restore import SavepointMetadata
 
     record = SavepointMetadata(by="another program", at_ms=0, comments="", files=files)
     done = Instant(time=time, action=Action.SAVEPOINT, state=State.COMPLETED)

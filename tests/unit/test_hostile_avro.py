@@ -13,7 +13,7 @@ from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.spec.avro import columns_from_avro
 from parquetry.runtime.timeline.archive_log import decode_log, encode_log
 from parquetry.runtime.timeline.avro_model import check_bounded, decode_container, record_schema
-from parquetry.runtime.timeline.clean_records import CleanerPlan
+from parquetry.runtime.timeline.clean import CleanerPlan
 
 NULLS = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "null"}]}
 HOSTILE = {

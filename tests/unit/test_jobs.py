@@ -20,7 +20,6 @@ from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
 from parquetry.runtime.applied import write_applied
-from parquetry.runtime.effective import EffectiveWrites, WriteState
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.spec.codec import digest_of
@@ -28,6 +27,7 @@ from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSett
 from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites, WriteState
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, SmallTable, make_table
 

@@ -10,16 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime import sources
-from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import write_archive_log
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 from parquetry.runtime.timeline.instant import Action, State
+from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER
 from tests.support.archives import read_archive
 from tests.support.ledger import consumed
 from tests.support.small_table import FAST, SmallTable, make_table

@@ -20,9 +20,9 @@ from parquetry.runtime.claims import Claim, claim_instant, heartbeat_path, is_al
 from parquetry.runtime.errors import LockHeldError, NotFoundError, UnsupportedTableError
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH, LockInfo, TableLock, break_lock, lock_path, read_lock
 from parquetry.runtime.owner import Owner
-from parquetry.runtime.sidecars import BREAKING_FOLDER, claim_path
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.timeline.instant import Timezone, format_instant
+from parquetry.runtime.timeline.sidecars import BREAKING_FOLDER, claim_path
 from tests.support.small_table import FAST
 
 

@@ -23,13 +23,11 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.lock import DEFAULT_LOCK_PATH
-from parquetry.runtime.markers import MarkerKind, marked_files, marker_path
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.locking import unlock
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome, open_store
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,
@@ -38,6 +36,8 @@ from parquetry.runtime.timeline.clustering_plan import (
     RequestedReplace,
 )
 from parquetry.runtime.timeline.instant import Action, format_instant
+from parquetry.runtime.timeline.markers import MarkerKind, marked_files, marker_path
+from parquetry.runtime.timeline.sidecars import claim_path
 from parquetry.runtime.transaction import Transaction
 from tests.support.orphans import leftovers
 from tests.support.s3_server import BUCKET
@@ -254,7 +254,7 @@ def test_another_programs_pending_write(beat: str, table: SmallTable) -> None:
 def test_another_programs_rollback_in_progress_blocks(table: SmallTable) -> None:
     time_ = format_instant(table.store.now_ms() - 1, table.handle.config.timezone)
     victim = table.handle.timeline().completed_writes[-1].time
-    from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackPlan, RollbackRequest
+    from parquetry.runtime.timeline.rollback import InstantInfo, RollbackPlan, RollbackRequest
 
     requests = tuple(
         RollbackRequest(partition="p=" + p, files=(str(file),))

@@ -17,7 +17,7 @@ from parquetry.in_python import in_python
 from parquetry.project.diagnostics import errors
 from parquetry.runtime import errors as runtime_errors
 from parquetry.runtime.errors import StalePlanError, StaleTimelineError
-from parquetry.runtime.rereading import read_again
+from parquetry.runtime.timeline.rereading import read_again
 from tests.support.project_folder import ProjectFolder
 
 

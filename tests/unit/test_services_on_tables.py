@@ -21,10 +21,10 @@ from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.services.sweeping import DAY_MS
-from parquetry.runtime.sidecars import CLAIMS_FOLDER, PROBE_PREFIX, REPORTS_FOLDER, claim_path
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.paths import temporary_path
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
+from parquetry.runtime.timeline.sidecars import CLAIMS_FOLDER, PROBE_PREFIX, REPORTS_FOLDER, claim_path
 from tests.support.archives import read_archive
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows

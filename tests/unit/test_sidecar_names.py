@@ -11,20 +11,20 @@ import pytest
 
 from parquetry.runtime import clustering_task, sources
 from parquetry.runtime.clustering_due import schedule_clustering
-from parquetry.runtime.effective import EffectiveWrites
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.sidecars import probe_path
 from parquetry.runtime.sources import Consumption, SourceFile, fold
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites
+from parquetry.runtime.timeline.sidecars import probe_path
 from tests.support import names_below_hoodie as names
 from tests.support.ledger import consumed
 from tests.support.one_process_spark import OneProcessSpark

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.runtime import sources
-from parquetry.runtime.effective import WriteState
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
-from parquetry.runtime.sidecars import LEDGER_FOLDER
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.timeline.effective_writes import WriteState
+from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER
 from tests.support.ledger import consumed
 from tests.support.stores import WrappedStore
 

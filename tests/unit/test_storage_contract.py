@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import NotFoundError, StorageError
-from parquetry.runtime.sidecars import probe_path
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome, open_store, probe_put_if_absent
 from parquetry.runtime.storage.paths import finished_name
+from parquetry.runtime.timeline.sidecars import probe_path
 from tests.support.s3_server import BUCKET
 from tests.support.stores import CountingStore, FaultyStore, LostAnswerStore
 

@@ -4,10 +4,10 @@ import pytest
 
 from parquetry.runtime.applied import AppliedRef, read_applied, read_identity, write_applied
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
-from parquetry.runtime.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from tests.support.applied_records import RECORD, edit
 from tests.support.handmade import HandmadeTable, spec
 from tests.support.stores import CountingStore, Kind

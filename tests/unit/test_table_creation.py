@@ -16,12 +16,12 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.properties import format_properties, parse_properties
-from parquetry.runtime.sidecars import IDENTITY_PATH
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, State
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import IDENTITY_PATH
 from tests.support import hudi_rs
 from tests.support.handmade import HandmadeTable, at, spec
 from tests.support.stores import CountingStore, FaultyStore, Kind, ReadOnlyStore, Stop, Stopped

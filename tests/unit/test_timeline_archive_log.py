@@ -7,11 +7,11 @@ import fastavro
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import decode_log, encode_log, read_newest_log, write_archive_log
 from parquetry.runtime.timeline.instant import Action, Timezone
-from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackMetadata, RollbackPlan
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from tests.support.archives import read_archive
 from tests.support.handmade import HandmadeTable, at
 

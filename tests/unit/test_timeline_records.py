@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.timeline.avro_model import decode_container, record_schema
-from parquetry.runtime.timeline.clean_records import CleanedPartition, CleanerPlan, CleanMetadata
+from parquetry.runtime.timeline.clean import CleanedPartition, CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,
     ClusteringPlan,
     ClusteringSlice,
     RequestedReplace,
 )
-from parquetry.runtime.timeline.restore_records import RestoreMetadata, RestorePlan, SavepointMetadata
-from parquetry.runtime.timeline.rollback_records import (
+from parquetry.runtime.timeline.restore import RestoreMetadata, RestorePlan, SavepointMetadata
+from parquetry.runtime.timeline.rollback import (
     InstantInfo,
     RollbackMetadata,
     RollbackPlan,

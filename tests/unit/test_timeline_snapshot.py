@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.timeline import Timeline
 from tests.support.handmade import HandmadeTable, at
 from tests.support.stores import CountingStore, Kind
 

@@ -11,7 +11,7 @@ from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.applied import RECORD_FORMAT, read_applied
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.requirements import check_requirements
-from parquetry.runtime.sidecars import IDENTITY_PATH
+from parquetry.runtime.timeline.sidecars import IDENTITY_PATH
 from tests.support.applied_records import RECORD, edit
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ProjectFolder

@@ -21,14 +21,14 @@ from parquetry.runtime.pending import clustered_by_hudi
 from parquetry.runtime.services import clustering_plans
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.sidecars import GIVEN_UP_FOLDER, sample_path
 from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import open_table
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER, sample_path
 from tests.support.handmade import at
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers

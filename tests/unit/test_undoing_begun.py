@@ -19,9 +19,9 @@ from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectStore, open_store
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 from parquetry.runtime.timeline.instant import Action, Instant
-from parquetry.runtime.timeline.timeline import Timeline
 from tests.support.small_table import FAST, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import Kind, Stopped, WrappedStore
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from parquetry.runtime.timeline.avro_record import AvroRecord
-from parquetry.runtime.timeline.rollback_records import InstantInfo, RollbackMetadata, instants_of
+from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata, instants_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from enum import StrEnum
 from functools import cached_property
 
-from parquetry.runtime.sidecars import claim_path
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_log import ArchivedInstant, newest_logs_first
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, State
-from parquetry.runtime.timeline.rollback_records import RollbackMetadata
-from parquetry.runtime.timeline.timeline import Timeline
+from parquetry.runtime.timeline.rollback import RollbackMetadata
+from parquetry.runtime.timeline.sidecars import claim_path
 
 
 class WriteState(StrEnum):

@@ -14,12 +14,12 @@ from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTime
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import growing_batches, map_each
 from parquetry.runtime.timeline.avro_record import AvroRecord
-from parquetry.runtime.timeline.clean_records import CleanerPlan, CleanMetadata
+from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, WRITE_ACTIONS, Action, Instant, State
-from parquetry.runtime.timeline.restore_records import RestorePlan, SavepointMetadata
-from parquetry.runtime.timeline.rollback_records import RollbackMetadata, RollbackPlan
+from parquetry.runtime.timeline.restore import RestorePlan, SavepointMetadata
+from parquetry.runtime.timeline.rollback import RollbackMetadata, RollbackPlan
 
 _Record = TypeVar("_Record", bound=AvroRecord)
 
