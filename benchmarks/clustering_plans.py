@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import table, verdict
-from parquetry.runtime.applied import write_applied
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.services.clustering_avro import avro_plan
@@ -25,9 +24,10 @@ from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.table_spec import Column, TableSpec
-from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table.applied import write_applied
+from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant

@@ -26,9 +26,9 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import Workspace, open_workspace
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
 from parquetry.runtime.timeline.sidecars import statistics_path

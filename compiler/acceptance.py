@@ -15,8 +15,8 @@ from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
 from parquetry.runtime.adoption import adopt_table
 from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.table import TableHandle
-from parquetry.runtime.table_schema import live_columns
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.schema import live_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,10 +23,10 @@ from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics import Diagnostic, Severity
 from parquetry.project.locations import LocationProblem, contains, normalised
 from parquetry.runtime.adoption import adopt_table, check_adoptable
-from parquetry.runtime.applied import NO_PROJECT
 from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.applied import NO_PROJECT
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.instant import Action
 
 _ROUNDS = 3

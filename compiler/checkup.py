@@ -27,7 +27,7 @@ from parquetry.runtime.java import find_java
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import WRITE_ACTIONS, Action, Instant, Timezone
 from parquetry.runtime.timeline.sidecars import probe_path

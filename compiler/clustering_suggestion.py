@@ -13,7 +13,7 @@ from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.layout.clustering.depth import CURVES
 from parquetry.runtime.spec.clustering import STITCH, ClusteringScope, ExecutionPolicy
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.rereading import read_again
 
 _STRATEGIES: Final = ("sort", "zorder", "hilbert")

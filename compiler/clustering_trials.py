@@ -25,8 +25,8 @@ from parquetry.runtime.services.clustering_past import pace
 from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.statistics import look_up
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.statistics import look_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

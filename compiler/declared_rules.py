@@ -5,10 +5,10 @@ from __future__ import annotations
 from parquetry.compiler.changes import spec_changes
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import ChangeClass
-from parquetry.runtime.applied import DRIFT_CODE
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.job import rules_digest
 from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.table.applied import DRIFT_CODE
 
 _SHOWN = 10
 

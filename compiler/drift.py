@@ -9,8 +9,6 @@ from typing import Any
 from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
-from parquetry.runtime.admission import writing_problems
-from parquetry.runtime.creation import VERSION_KEY
 from parquetry.runtime.damaged_files import damaged_files, remedy
 from parquetry.runtime.errors import (
     CorruptTableError,
@@ -18,9 +16,7 @@ from parquetry.runtime.errors import (
     KeyUnavailableError,
     UnsupportedTableError,
 )
-from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_drift import differing_properties
-from parquetry.runtime.signing import check_signed
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.evolution import is_widening
 from parquetry.runtime.spec.job import TableOwner
@@ -29,7 +25,11 @@ from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import ColumnType, parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.admission import writing_problems
+from parquetry.runtime.table.creation import VERSION_KEY
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.properties import PROPERTIES_PATH
+from parquetry.runtime.table.signing import check_signed
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, format_instant

@@ -34,11 +34,11 @@ from parquetry.runtime.services.clustering_past import pace
 from parquetry.runtime.services.clustering_survey import clustering_file, further_steps, situation_of
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
-from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.statistics import look_up
+from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.view import FileSystemView
 
 BUCKETS: Final = 11
 """Sizes are counted in tenths of the largest size; the last bucket is for what is above the ceiling."""

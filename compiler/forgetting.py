@@ -10,11 +10,11 @@ from parquetry.compiler.observation import observe
 from parquetry.compiler.plan_inputs import Undeclared
 from parquetry.compiler.workspace import Workspace
 from parquetry.project.locations import contains
-from parquetry.runtime.applied import read_identity
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.applied import read_identity
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER
 
 _DEPTH: Final = 4

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from parquetry.compiler.words import format_age, format_size
-from parquetry.runtime.properties import boolean_text
 from parquetry.runtime.spec.key_generator import KeyGenerator, choose_key_generator
 from parquetry.runtime.spec.table_spec import KeyScope, RetentionPolicy, TableSpec
+from parquetry.runtime.table.properties import boolean_text
 
 _ARCHIVE_BATCH: Final = 10
 _HOUR: Final = 3600

@@ -27,7 +27,6 @@ from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.property_warnings import property_warnings
-from parquetry.runtime.reading import look_while_whole
 from parquetry.runtime.services.clustering_past import (
     Hindsight,
     PastClustering,
@@ -38,11 +37,12 @@ from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import TableHandle, open_table
+from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.settled_reading import look_while_whole
+from parquetry.runtime.table.statistics import look_up
+from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from parquetry.runtime.timeline.rereading import read_again
-from parquetry.runtime.view import FileSystemView, IncrementalSlices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

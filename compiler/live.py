@@ -12,7 +12,7 @@ from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.runtime.property_drift import differing_properties
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_type
-from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table.config import TableConfig
 
 
 def with_live(

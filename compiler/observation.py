@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from parquetry.compiler.masking import masked_by
-from parquetry.runtime.applied import (
+from parquetry.runtime.damaged_files import damaged_files, refuse_damage
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.masking import masked_partition
+from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.table.admission_to_read import check_readable
+from parquetry.runtime.table.applied import (
     Foreign,
     check_owner,
     fault_of,
@@ -15,19 +23,11 @@ from parquetry.runtime.applied import (
     read_identity,
     seal_of,
 )
-from parquetry.runtime.creation import first_commit, refuse_lost_properties
-from parquetry.runtime.damaged_files import damaged_files, refuse_damage
-from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
-from parquetry.runtime.readable import check_readable
-from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
-from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.masking import masked_partition
-from parquetry.runtime.spec.table_spec import Column, TableSpec
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import TableHandle, check_writable
-from parquetry.runtime.table_config import TableConfig
-from parquetry.runtime.table_schema import live_columns
+from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.creation import first_commit, refuse_lost_properties
+from parquetry.runtime.table.open import TableHandle, check_writable
+from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties
+from parquetry.runtime.table.schema import live_columns
 from parquetry.runtime.timeline.active import Timeline
 
 

@@ -21,7 +21,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.rereading import read_again
 
 _LOG = logging.getLogger(__name__)

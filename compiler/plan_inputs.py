@@ -12,10 +12,10 @@ from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import JobReference
 from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.project.model import NO_SETTINGS, TargetSettings
-from parquetry.runtime.former_columns import FormerColumn
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.paths import ColumnPath
 from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.table.former_columns import FormerColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

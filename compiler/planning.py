@@ -26,12 +26,12 @@ from parquetry.compiler.squashed import is_declared_since
 from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
-from parquetry.runtime.former_columns import former_columns
 from parquetry.runtime.spec.masking import masked_message, pii_columns
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.former_columns import former_columns
 from parquetry.secret_names import MASK
 
 

@@ -8,8 +8,8 @@ from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, RecipeStep
 from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, Elsewhere, Undeclared
 from parquetry.compiler.recipes import REMEDY, copy_recipe, remedy_renamed
-from parquetry.runtime.applied import RECORD_CODE
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.table.applied import RECORD_CODE
 
 
 def refuse_foreign(

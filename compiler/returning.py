@@ -8,10 +8,10 @@ from dataclasses import replace
 from parquetry.compiler.changes import UNREADABLE_CODES
 from parquetry.compiler.columns import column_changes
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.runtime.former_columns import FormerColumn
 from parquetry.runtime.spec.paths import ColumnPath, types_by_path
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import ColumnType
+from parquetry.runtime.table.former_columns import FormerColumn
 
 RETURNS = "SC316"
 

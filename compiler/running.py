@@ -21,13 +21,13 @@ from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering_due import is_time, trigger_of
 from parquetry.runtime.errors import CorruptTableError, PartialFailureError
 from parquetry.runtime.main import JobResult
-from parquetry.runtime.signing import check_signed
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.codec import Brief, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, resolve_environment
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.signing import check_signed
 
 _Found = TypeVar("_Found")
 

@@ -9,8 +9,8 @@ from parquetry.compiler.target_settings import check_values_allowed, recorded_se
 from parquetry.compiler.words import scalar
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
-from parquetry.runtime.applied import AppliedRef
 from parquetry.runtime.spec.target_settings import EXECUTES, setting_differences
+from parquetry.runtime.table.applied import AppliedRef
 
 
 def check_allowed(workspace: Workspace) -> None:

@@ -6,7 +6,7 @@ from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning
 from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable
 from parquetry.runtime.errors import KeyUnavailableError
-from parquetry.runtime.signing import SIGNATURE_CODE, Signed, wrong_text
+from parquetry.runtime.table.signing import SIGNATURE_CODE, Signed, wrong_text
 
 SIGNATURE_PATH = "applied.signature"
 

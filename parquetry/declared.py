@@ -28,9 +28,9 @@ from parquetry.compiler.settings_in_force import check_allowed, check_in_force
 from parquetry.compiler.workspace import Workspace, open_workspace
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.in_python import worded
-from parquetry.runtime.applied import check_owned, read_applied
 from parquetry.runtime.main import execute, spark_ended
 from parquetry.runtime.spec.job import JobPlan
+from parquetry.runtime.table.applied import check_owned, read_applied
 from parquetry.table import Table
 
 if TYPE_CHECKING:

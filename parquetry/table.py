@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from parquetry.errors import UsageError
 from parquetry.in_python import worded
 from parquetry.runtime.accepted_loss import accept_loss
-from parquetry.runtime.applied import check_owned, write_applied
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.services.archive import ArchiveResult, archive
@@ -24,7 +23,8 @@ from parquetry.runtime.spec.job import SparkSettings, TableOwner
 from parquetry.runtime.spec.masking import failures_masked, has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table import TableHandle, create_table, open_table
+from parquetry.runtime.table.applied import check_owned, write_applied
+from parquetry.runtime.table.open import TableHandle, create_table, open_table
 
 if TYPE_CHECKING:
     import datetime as dt

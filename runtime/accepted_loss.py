@@ -11,10 +11,10 @@ from parquetry.runtime.damaged_files import DamagedFile, damaged_files
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StalePlanError
 from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.publish import run_write
-from parquetry.runtime.statistics import decode_statistics
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.sidecars import read_sidecar, statistics_path
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

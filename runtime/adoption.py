@@ -10,8 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from parquetry.runtime.admission import check_writable
-from parquetry.runtime.applied import (
+from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
+from parquetry.runtime.parquet.key_management import secret_of
+from parquetry.runtime.spec.codec import digest_of
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.target_settings import Settings, executes
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.table.admission import check_writable
+from parquetry.runtime.table.applied import (
     NO_PROJECT,
     AppliedRef,
     TableIdentity,
@@ -19,18 +26,11 @@ from parquetry.runtime.applied import (
     read_identity,
     write_applied,
 )
-from parquetry.runtime.creation import check_spec
-from parquetry.runtime.errors import InvalidDataError, StalePlanError, UnsupportedTableError
-from parquetry.runtime.key_encoding import sampled_row
-from parquetry.runtime.parquet.key_management import secret_of
-from parquetry.runtime.partition_path import KeyRules, partition_path
-from parquetry.runtime.signing import Signed
-from parquetry.runtime.spec.codec import digest_of
-from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.spec.target_settings import Settings, executes
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome
-from parquetry.runtime.table_handle import TableHandle, open_table
+from parquetry.runtime.table.creation import check_spec
+from parquetry.runtime.table.handle import TableHandle, open_table
+from parquetry.runtime.table.key_encoding import sampled_row
+from parquetry.runtime.table.partition_path import KeyRules, partition_path
+from parquetry.runtime.table.signing import Signed
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 
 _SAMPLED_PARTITIONS: Final = 8

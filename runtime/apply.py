@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.runtime.applied import check_faults, read_applied, read_identity, write_applied
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.parquet.key_management import secret_of
-from parquetry.runtime.properties import read_table_properties
 from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.requirements import check_requirements, table_is_there
@@ -25,8 +23,10 @@ from parquetry.runtime.spec.rules import check_new_columns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import TableHandle, create_table, open_table
-from parquetry.runtime.table_schema import live_columns, reconcile
+from parquetry.runtime.table.applied import check_faults, read_applied, read_identity, write_applied
+from parquetry.runtime.table.open import TableHandle, create_table, open_table
+from parquetry.runtime.table.properties import read_table_properties
+from parquetry.runtime.table.schema import live_columns, reconcile
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

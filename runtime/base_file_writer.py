@@ -19,7 +19,6 @@ from parquetry.runtime.base_file_encrypted import EncryptedFile
 from parquetry.runtime.base_file_footer import FooterKeys
 from parquetry.runtime.base_file_merge import RowChanges, merged
 from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile, new_file_id
-from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
 from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, RowOrigin, stored_schema
 from parquetry.runtime.errors import ConflictError, InvalidDataError
@@ -27,7 +26,6 @@ from parquetry.runtime.parquet.assembly import MAGIC, ParquetAssembly, ParquetPa
 from parquetry.runtime.parquet.encryption import encryption_properties
 from parquetry.runtime.parquet.footer import CLUSTERING, NAN_UNBOUNDED
 from parquetry.runtime.parquet.parquet_chunk import Chunk
-from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.meta_columns import (
     COMMIT_TIME,
@@ -36,6 +34,8 @@ from parquetry.runtime.spec.meta_columns import (
     PARTITION_PATH,
     RECORD_KEY,
 )
+from parquetry.runtime.table.file_names import BaseFileName
+from parquetry.runtime.table.partition_metadata import put_partition_metadata
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.markers import MarkerKind, put_marker
 

@@ -10,7 +10,7 @@ from parquetry.runtime.services.clustering_plans import check_waiting
 from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec.job import SparkSettings
 from parquetry.runtime.spec.masking import failures_masked, has_personal_columns
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timing import DEFAULT_TIMING
 
 

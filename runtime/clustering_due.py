@@ -16,7 +16,7 @@ from parquetry.runtime.services.clustering_past import Hindsight, hindsight, pas
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import commits_since_clustering, observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.rereading import read_again
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.base_file_name import relative_path
 from parquetry.runtime.base_file_result import FileResult
 from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
@@ -32,6 +31,7 @@ from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import masked_message, masked_partition
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.file_names import relative_path
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 from parquetry.runtime.transaction import Transaction
 

@@ -40,8 +40,8 @@ from parquetry.runtime.spec.clustering import STITCH, ClusteringSpec, ExecutionP
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.model import ObjectStore
+from parquetry.runtime.table.statistics import look_up
 
 _LOG = logging.getLogger(__name__)
 

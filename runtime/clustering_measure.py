@@ -19,8 +19,8 @@ from parquetry.runtime.layout.skipping.files import NOTHING, Touched, Types, col
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from parquetry.runtime.base_file_name import files_of_instant
 from parquetry.runtime.clustering_execution import RewrittenGroup, UnpublishedGroup, description, lost_group
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up, in_commit
 from parquetry.runtime.clustering_task import GroupWork
@@ -19,6 +18,7 @@ from parquetry.runtime.services.clustering_survey import RUN_KEY, changed_groups
 from parquetry.runtime.services.given_up import give_up
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.storage.parallel import for_each
+from parquetry.runtime.table.file_names import files_of_instant
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.transaction import Transaction
 

@@ -17,12 +17,12 @@ from parquetry import shell
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table_handle import TableHandle
+from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.effective_writes import completed_being_undone
 from parquetry.runtime.timeline.versions import FileGroupId
-from parquetry.runtime.view import FileSystemView
 
 _NAMED: Final = 10
 _LEAST_BYTES: Final = 12

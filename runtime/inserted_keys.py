@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.outcome import KeyRange
-from parquetry.runtime.statistics import decode_statistics
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.sidecars import read_sidecar, statistics_path
 

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
 from parquetry.printable import visible, without_commands
-from parquetry.runtime.applied import check_owned, read_identity
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import is_due
 from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
 from parquetry.runtime.ingestion import find_due
 from parquetry.runtime.outcome import CommitResult, masked_commit
-from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.redaction import without_secrets
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.archive import archive, archive_if_due
@@ -30,7 +28,9 @@ from parquetry.runtime.spec.job import JobKind, JobPlan, resolve_environment
 from parquetry.runtime.spec.masking import failures_masked, has_personal_columns, masked_message
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table import TableHandle, open_table
+from parquetry.runtime.table.applied import check_owned, read_identity
+from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.sidecars import REPORTS_FOLDER
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from parquetry.runtime.damaged_files import lost_groups
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.files import column_types
 from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
-from parquetry.runtime.partition_path import KeyRules, partition_path
 from parquetry.runtime.partition_value import partition_value
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spec.types import parse_type
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.partition_path import KeyRules, partition_path
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.runtime.transaction import Transaction

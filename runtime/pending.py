@@ -18,7 +18,7 @@ from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore
 from parquetry.runtime.services.undo import finish_rollback, roll_back
-from parquetry.runtime.table import TableHandle, check_writable
+from parquetry.runtime.table.open import TableHandle, check_writable
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.effective_writes import undone_writes, writes_being_undone
 from parquetry.runtime.timeline.instant import Action, Instant, State

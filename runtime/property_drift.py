@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from parquetry.runtime.applied import read_identity
-from parquetry.runtime.creation import table_properties
-from parquetry.runtime.properties import (
-    CHECKSUM_KEY,
-    boolean_text,
-    read_table_properties,
-    update_table_properties,
-)
 from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.key_generator import choose_key_generator
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table_config import TableConfig
-from parquetry.runtime.table_handle import TableHandle, open_table
+from parquetry.runtime.table.applied import read_identity
+from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.creation import table_properties
+from parquetry.runtime.table.handle import TableHandle, open_table
+from parquetry.runtime.table.properties import (
+    CHECKSUM_KEY,
+    boolean_text,
+    read_table_properties,
+    update_table_properties,
+)
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 _KEYS = "hoodie.table.recordkey.fields"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from parquetry.runtime.applied import read_identity
-from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table_config import TIMEZONE_KEY
+from parquetry.runtime.table.applied import read_identity
+from parquetry.runtime.table.config import TIMEZONE_KEY
+from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties
 
 
 def property_warnings(store: ObjectStore) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from itertools import count
 from typing import Final
 
 from parquetry.runtime.conflicts import Conflict, Verdict, work_of_outcome
-from parquetry.runtime.creation import TABLE_ID_KEY, VERSION_KEY
 from parquetry.runtime.errors import (
     ConflictError,
     NotFoundError,
@@ -29,7 +28,8 @@ from parquetry.runtime.services.undo import find_rollback_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.creation import TABLE_ID_KEY, VERSION_KEY
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, State

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.runtime.applied import (
+from parquetry.runtime.claims import read_claim
+from parquetry.runtime.errors import NotFoundError, StalePlanError
+from parquetry.runtime.spec.job import Requirements, TableOwner
+from parquetry.runtime.spec.target_settings import Settings, check_settings
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.table.applied import (
     AppliedRef,
     check_acted_by,
     check_faults,
@@ -12,12 +17,7 @@ from parquetry.runtime.applied import (
     read_applied,
     read_identity,
 )
-from parquetry.runtime.claims import read_claim
-from parquetry.runtime.errors import NotFoundError, StalePlanError
-from parquetry.runtime.properties import read_table_properties
-from parquetry.runtime.spec.job import Requirements, TableOwner
-from parquetry.runtime.spec.target_settings import Settings, check_settings
-from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.table.properties import read_table_properties
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.version import VERSION
 

@@ -8,14 +8,14 @@ from functools import cached_property
 
 from parquetry.runtime.damaged_files import check_partitions, named_partitions
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.partition_path import KeyRules
+from parquetry.runtime.table.statistics import look_up
+from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.view import FileSystemView
 
 
 @dataclass(frozen=True, kw_only=True)

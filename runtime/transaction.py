@@ -23,7 +23,6 @@ from parquetry.runtime.intents import (
 )
 from parquetry.runtime.lock import TableLock
 from parquetry.runtime.outcome import Footprint
-from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi, settled_timeline
 from parquetry.runtime.services.given_up import is_given_up
 from parquetry.runtime.services.locking import table_lock
@@ -31,7 +30,8 @@ from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import for_each
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.partition_metadata import put_partition_metadata
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, RequestedReplace
 from parquetry.runtime.timeline.instant import Action, Instant, State

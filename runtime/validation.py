@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from parquetry.runtime.applied import check_owner, read_newer
 from parquetry.runtime.conflicts import Conflict, Verdict, find_conflict, work_of_commit, work_of_outcome
 from parquetry.runtime.damaged_files import check_published
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import KeyRanges
 from parquetry.runtime.outcome import WriteOutcome
-from parquetry.runtime.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.pending import clustered_by_hudi
 from parquetry.runtime.sources import (
     Consumption,
@@ -33,7 +31,9 @@ from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table import check_writable
+from parquetry.runtime.table.applied import check_owner, read_newer
+from parquetry.runtime.table.open import check_writable
+from parquetry.runtime.table.partition_metadata import partition_metadata_path, put_partition_metadata
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata

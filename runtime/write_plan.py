@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from parquetry.runtime.base_file_model import Bucket, new_file_id
-from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import Assignment, SizingPlan, plan_inserts
 from parquetry.runtime.spec.sizing import SizingPolicy
+from parquetry.runtime.table.file_names import BaseFileName
 from parquetry.runtime.timeline.markers import MarkerKind
 
 DECISIONS_KEY: Final = "parquetry.decisions"

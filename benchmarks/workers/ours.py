@@ -20,11 +20,11 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     import parquetry
-    from parquetry.runtime.applied import write_applied
     from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
     from parquetry.runtime.spec.codec import digest_of, to_json_value
     from parquetry.runtime.storage.open import open_store
-    from parquetry.runtime.table import open_table
+    from parquetry.runtime.table.applied import write_applied
+    from parquetry.runtime.table.open import open_table
 
     spark = (
         SparkSession.builder.master("local[2]")

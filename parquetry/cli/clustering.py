@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from parquetry.runtime.clustering_due import DueClustering, ScheduledClustering
     from parquetry.runtime.clustering_execution import ClusteringResult
     from parquetry.runtime.spec.table_spec import TableSpec
-    from parquetry.runtime.table import TableHandle
+    from parquetry.runtime.table.open import TableHandle
 
 
 def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:

@@ -14,7 +14,7 @@ from parquetry.cli.output import Output
 from parquetry.cli.progress import working
 
 if TYPE_CHECKING:
-    from parquetry.runtime.table import TableHandle
+    from parquetry.runtime.table.open import TableHandle
 
 
 _APPLIED = click.option(

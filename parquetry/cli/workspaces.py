@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from parquetry.runtime.spec.job import TableOwner
     from parquetry.runtime.spec.table_spec import TableSpec
     from parquetry.runtime.storage.open import ObjectStore
-    from parquetry.runtime.table import TableHandle
+    from parquetry.runtime.table.open import TableHandle
 
 
 def workspace_of(request: ProjectRequest) -> Workspace:
@@ -97,7 +97,7 @@ class NamedTable:
 
     def open(self) -> TableHandle:
         """The table; whoever changes it by this handle finds out when it is another project's by then."""
-        from parquetry.runtime.table import open_table
+        from parquetry.runtime.table.open import open_table
 
         return open_table(self.store, owner=self.owner)
 
@@ -119,7 +119,7 @@ def table_named(
         return NamedTable(store=open_store(place), declared=None)
     from parquetry.compiler.observation import is_there
     from parquetry.compiler.workspace import spec_of
-    from parquetry.runtime.applied import check_owned
+    from parquetry.runtime.table.applied import check_owned
 
     workspace = workspace_of(request)
     declared = workspace.table(table)
@@ -138,7 +138,7 @@ def table_in_force(request: ProjectRequest, table: str, *, applied: bool) -> Nam
     UnappliedError where settings of the target execute and are not allowed, or not applied to the table.
     """
     from parquetry.compiler.settings_in_force import check_allowed, check_in_force
-    from parquetry.runtime.applied import read_applied
+    from parquetry.runtime.table.applied import read_applied
 
     if is_location(table):
         return table_named(request, table, applied=applied)

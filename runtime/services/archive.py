@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from parquetry.runtime.base_file_name import BaseFileName, instant_of_file
 from parquetry.runtime.damaged_files import damaged_files
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.pending import settled_timeline
@@ -20,7 +19,8 @@ from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectInfo
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.file_names import BaseFileName, instant_of_file
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log

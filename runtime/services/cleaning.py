@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from parquetry.runtime.base_file_name import relative_path
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.clean_progress import BARRIER_KEY, SAVEPOINTS_KEY
 from parquetry.runtime.services.retention import Horizon, expired, horizon, is_by_number
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table import TableHandle
-from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.file_names import relative_path
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanedPartition, CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
 from parquetry.runtime.timeline.sidecars import claim_path
-from parquetry.runtime.view import FileSystemView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

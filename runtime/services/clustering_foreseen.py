@@ -14,7 +14,7 @@ from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
 from parquetry.runtime.timeline.rereading import read_again
 from parquetry.runtime.timeline.sidecars import sample_path

@@ -9,7 +9,7 @@ import json
 
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.sidecars import CLUSTERING_LOOK_PATH
 

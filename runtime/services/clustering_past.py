@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery, read_measured
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.instant import Action, Instant, State, parse_instant_ms

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Final
 
-from parquetry.runtime.applied import applied_history
 from parquetry.runtime.claims import is_alive, read_claim
 from parquetry.runtime.conflicts import Work, conflicting_groups, work_of_commit
 from parquetry.runtime.damaged_files import check_partitions, named_partitions
@@ -27,8 +26,9 @@ from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, ClusteringSpec, Ex
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.paths import ColumnPath, types_by_path
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.statistics import look_up
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.applied import applied_history
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.instant import Action, Instant, format_instant

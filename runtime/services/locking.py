@@ -9,7 +9,7 @@ from parquetry.runtime.claims import Session, open_session
 from parquetry.runtime.errors import LockHeldError, NotFoundError
 from parquetry.runtime.lock import LockInfo, TableLock, break_lock, lock_path, read_lock
 from parquetry.runtime.services.undo import roll_back
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 

@@ -12,7 +12,7 @@ from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.restoring import finish_restore
 from parquetry.runtime.services.undo import withdraw
 from parquetry.runtime.spec.codec import Brief
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore import RestorePlan

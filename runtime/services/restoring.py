@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from parquetry.runtime.base_file_name import absolute_path, instant_of_file, relative_path
 from parquetry.runtime.claims import Session, claim_instant, heartbeat_path
 from parquetry.runtime.services.undo import remove_completed, remove_sidecars
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.file_names import absolute_path, instant_of_file, relative_path
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone
 from parquetry.runtime.timeline.markers import remove_markers

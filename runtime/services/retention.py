@@ -10,11 +10,11 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from parquetry.runtime.applied import read_newer
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.table import TableHandle
-from parquetry.runtime.view import FileGroup
+from parquetry.runtime.table.applied import read_newer
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.view import FileGroup
 
 KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
 KEEP_LATEST_BY_HOURS = "KEEP_LATEST_BY_HOURS"

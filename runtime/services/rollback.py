@@ -13,7 +13,7 @@ from parquetry.runtime.services.undo import (
     roll_back,
 )
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Instant
 from parquetry.runtime.timeline.versions import FileGroupId, versions_as_of

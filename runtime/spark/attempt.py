@@ -15,14 +15,14 @@ from parquetry.runtime.base_file_result import WriteResults
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.parquet.encryption import ENCRYPTION
-from parquetry.runtime.partition_path import check_nesting, check_partition_path
 from parquetry.runtime.record_sizes import learned_record_size, table_record_size
 from parquetry.runtime.sources import Consumption, record
 from parquetry.runtime.spark.sample import sampled_record_size
 from parquetry.runtime.spark.session import task_memory_bytes
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.avro import with_meta_columns
-from parquetry.runtime.statistics import encode_statistics
+from parquetry.runtime.table.partition_path import check_nesting, check_partition_path
+from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.sidecars import decisions_path, statistics_path

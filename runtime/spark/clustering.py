@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file_model import WriteContext
-from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.base_file_result import FileResult, WriteResults, leaves_out, read_each
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import (
@@ -43,7 +42,8 @@ from parquetry.runtime.spark.numbered import run_numbered
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.file_names import BaseFileName
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER

@@ -34,7 +34,7 @@ from parquetry.runtime.spark.clustering_ranges import (
 )
 from parquetry.runtime.spark.routing import one_bucket_per_task
 from parquetry.runtime.spark.session import arrow_settings, failures_translated, session_settings
-from parquetry.runtime.statistics import look_up
+from parquetry.runtime.table.statistics import look_up
 
 _SHARES_OF_A_TASK: Final = 4
 _RANGES_OF_A_TASK: Final = 4

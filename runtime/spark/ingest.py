@@ -15,7 +15,7 @@ from parquetry.runtime.spark.source_reader import read_files, selected
 from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.table_spec import Column, Source
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
 
 
 def write_batch(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.partition_path import ESCAPED, NULL_PARTITION, KeyRules
+from parquetry.runtime.table.partition_path import ESCAPED, NULL_PARTITION, KeyRules
 
 _NULL_PART, _EMPTY_PART = "__null__", "__empty__"
 

@@ -17,7 +17,6 @@ from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.base_file_model import DELETE, HASH
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.partition_path import KeyRules, path_of_texts
 from parquetry.runtime.spark.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.generated import with_generated
 from parquetry.runtime.spark.keys import literal, partition_path_sql, quoted, record_key_sql
@@ -29,6 +28,7 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS, PARTITION_PATH, RE
 from parquetry.runtime.spec.rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Primitive, parse_type
+from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, columns_of, files_to_read, parse_where
 from parquetry.runtime.layout.skipping.predicate import Bounds, Predicate, Unknown, may_hold
 from parquetry.runtime.layout.skipping.statistics import StatisticValue
-from parquetry.runtime.partition_path import NULL_PARTITION
 from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.partition_path import NULL_PARTITION
+from parquetry.runtime.table.statistics import look_up
 
 _EPOCH: Final = dt.date(1970, 1, 1)
 

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.damaged_files import check_read, damaged_files, refuse_damage
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.reading import look_while_whole
 from parquetry.runtime.spark.pruning import Pruner
 from parquetry.runtime.spark.scan import scan_files
 from parquetry.runtime.spark.session import failures_translated
@@ -20,9 +19,10 @@ from parquetry.runtime.spark.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.settled_reading import look_while_whole
+from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from parquetry.runtime.timeline.instant import Timezone, format_instant
-from parquetry.runtime.view import FileSystemView, IncrementalSlices
 
 When: TypeAlias = str | dt.date
 _DIGITS: Final = re.compile(r"\d{14}(\d{3})?")

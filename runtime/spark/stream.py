@@ -14,7 +14,7 @@ from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.masking import failures_masked
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import TableHandle, open_table
+from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 
 _QUERY_ID = "sql.streaming.queryId"

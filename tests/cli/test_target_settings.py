@@ -12,9 +12,9 @@ from click.testing import CliRunner
 import parquetry
 from parquetry.cli.main import command_line
 from parquetry.compiler.errors import UnappliedError
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.main import run_document
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.applied import read_applied
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 
 OPTIONS = "spark.driver.extraJavaOptions"

@@ -14,10 +14,10 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.observation import observe
 from parquetry.compiler.planning import plan_workspace
 from parquetry.errors import ParquetryError
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import open_table
 from tests.support.apply_process import Applier, applier
 from tests.support.orphans import leftovers
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder

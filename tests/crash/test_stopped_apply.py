@@ -10,12 +10,12 @@ from functools import partial
 import pytest
 
 from parquetry.compiler.observation import observe
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import create_table, open_table
 from tests.support.small_table import FAST
 from tests.support.stores import FaultyStore, Stop, Stopped
 

@@ -12,7 +12,7 @@ import pytest
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.active import Timeline
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import groups_owed, table_in_debt

@@ -7,12 +7,12 @@ import random
 import pytest
 
 from parquetry.runtime.errors import LockHeldError
-from parquetry.runtime.properties import update_table_properties
 from parquetry.runtime.spark import upsert
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.properties import update_table_properties
 from tests.support import our_table
 from tests.support.hudi_spark import HudiError
 from tests.support.judges import HudiRs, RealHudi, assert_history, assert_latest

@@ -14,7 +14,7 @@ from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from tests.support import hudi_history, our_table
 from tests.support.clustering import FEW, clustering_of, spec_of, table_of_small_files
 from tests.support.hudi_history import NO_ROW_WRITER

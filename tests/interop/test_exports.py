@@ -11,7 +11,7 @@ from parquetry.compiler.exports import export_tables
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import spec_of
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from tests.support.hudi_history import start
 from tests.support.hudi_spark import HudiTable
 from tests.support.project_folder import ProjectFolder

@@ -9,9 +9,9 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from parquetry.runtime.properties import parse_properties, table_checksum
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.table.properties import parse_properties, table_checksum
 from parquetry.runtime.timeline.avro_model import record_schema
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace

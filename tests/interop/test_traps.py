@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.errors import UnsupportedTableError
-from parquetry.runtime.properties import parse_properties
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.properties import parse_properties
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 from tests.support import our_table
 from tests.support.hudi_spark import HudiError, newest_write

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
-from parquetry.runtime.table_schema import live_columns
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.schema import live_columns
 from tests.support.command_script import SCRIPT, environment, parquetry
 from tests.support.hudi_rs import read
 from tests.support.orphans import leftovers

@@ -11,7 +11,7 @@ import pytest
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from tests.support.clustering import clustering_of, table_of_small_files
 from tests.support.judges import HudiRs, assert_latest
 from tests.support.our_table import OurReader

@@ -10,7 +10,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.errors import KeyUnavailableError
 from parquetry.runtime.spark import upsert
@@ -19,7 +18,8 @@ from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import FilesPolicy, RetentionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import open_table
 from tests.support import our_table
 from tests.support.clustering import FEW, clustering_of, spec_of
 from tests.support.judges import HudiRs, assert_history

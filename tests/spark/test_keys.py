@@ -8,9 +8,9 @@ from decimal import Decimal
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.partition_path import KeyRules, check_partition_path, partition_path
 from parquetry.runtime.spark.keys import partition_path_sql, record_key_sql
 from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, session_settings
+from parquetry.runtime.table.partition_path import KeyRules, check_partition_path, partition_path
 from tests.support.model import TableModel
 
 pytestmark = pytest.mark.spark

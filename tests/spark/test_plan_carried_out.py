@@ -13,12 +13,12 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.main import execute
 from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import open_table
 from tests.support.judges import HudiRs
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder, columns_with
 

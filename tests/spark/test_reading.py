@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parquetry
-from parquetry.runtime.applied import write_applied
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark import scan
 from parquetry.runtime.spark.read import instant_of
@@ -21,7 +20,8 @@ from parquetry.runtime.spark.tagging import read_files
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import write_applied
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.instant import Timezone
 from tests.support.judges import HudiRs
 from tests.support.our_table import create

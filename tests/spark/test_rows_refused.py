@@ -9,12 +9,12 @@ import pytest
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.partition_path import KeyRules
 from parquetry.runtime.spark.prepare import prepare_rows
 from parquetry.runtime.spark.session import session_settings
 from parquetry.runtime.spec.rules import CONTROL_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import parse_type
+from parquetry.runtime.table.partition_path import KeyRules
 from tests.support.handmade import HandmadeTable
 
 pytestmark = pytest.mark.spark

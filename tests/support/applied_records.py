@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from parquetry.runtime.applied import record_digest
+from parquetry.runtime.table.applied import record_digest
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER
 
 RECORD = f"{APPLIED_FOLDER}/{1:020d}.json"

@@ -12,7 +12,7 @@ from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from tests.support import our_table
 from tests.support.our_table import OurTable
 

@@ -12,7 +12,7 @@ from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table import TableHandle, create_table, open_table
+from parquetry.runtime.table.open import TableHandle, create_table, open_table
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import (
     ClusteringGroup,

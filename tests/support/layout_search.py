@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.applied import write_applied
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.intents import PartitionProfile
 from parquetry.runtime.layout.model import FileSlice
@@ -28,9 +27,10 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, P
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
-from parquetry.runtime.statistics import encode_statistics, look_up
 from parquetry.runtime.storage.open import LocalStore
-from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table.applied import write_applied
+from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.statistics import encode_statistics, look_up
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.sidecars import statistics_path
 from parquetry.runtime.transaction import Transaction

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parquetry
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column, KeyScope, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import open_table
 from tests.support.hudi_spark import HudiTable, newest_write
 from tests.support.model import Row, TableModel, frozen_table
 from tests.support.rows import TYPES, arrow_schema, make_row, to_arrow

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parquetry.runtime.applied import read_applied, write_applied
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.codec import to_json_value
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import read_applied, write_applied
+from parquetry.runtime.table.open import open_table
 from tests.support.small_table import FAST, SmallTable, make_table
 
 SORTED = ClusteringSpec(execution=ExecutionPolicy(strategy="sort", columns=("v",)))

@@ -15,7 +15,6 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.applied import write_applied
 from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.spark import staging
 from parquetry.runtime.spark import write as spark_write
@@ -24,7 +23,8 @@ from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table.applied import write_applied
+from parquetry.runtime.table.open import create_table, open_table
 from tests.support import hudi_rs
 from tests.support.small_table import FAST
 

@@ -14,9 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.applied import write_applied
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
@@ -28,9 +26,11 @@ from parquetry.runtime.sources import Consumption, record
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, RetentionPolicy, TableSpec
-from parquetry.runtime.statistics import encode_statistics
 from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table import TableHandle, create_table, open_table
+from parquetry.runtime.table.applied import write_applied
+from parquetry.runtime.table.file_names import BaseFileName
+from parquetry.runtime.table.open import TableHandle, create_table, open_table
+from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.markers import MarkerKind

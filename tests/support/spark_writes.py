@@ -12,7 +12,7 @@ from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timing import Timing
 from tests.support.small_table import FAST, Rows
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.open import ObjectStore, open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 
 
 class ViewReader:

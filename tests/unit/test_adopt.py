@@ -25,22 +25,27 @@ from parquetry.compiler.spec_edit import with_column
 from parquetry.compiler.workspace import spec_of
 from parquetry.errors import UsageError
 from parquetry.runtime.adoption import adopt_table
-from parquetry.runtime.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.errors import (
     InvalidDataError,
     StalePlanError,
     TableNotFoundError,
     UnsupportedTableError,
 )
-from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
 from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import create_table, open_table
-from parquetry.runtime.table_config import TIMEZONE_KEY
-from parquetry.runtime.table_schema import live_columns, schema_json
+from parquetry.runtime.table.applied import read_applied, read_identity, write_applied
+from parquetry.runtime.table.config import TIMEZONE_KEY
+from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.properties import (
+    CHECKSUM_KEY,
+    format_properties,
+    parse_properties,
+    table_checksum,
+)
+from parquetry.runtime.table.schema import live_columns, schema_json
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
 from tests.support.project_folder import ProjectFolder
 from tests.support.repository import ROOT

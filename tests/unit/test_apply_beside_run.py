@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from parquetry.runtime import apply
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.errors import ConflictError, InvalidDataError, StalePlanError
 from parquetry.runtime.services.clean import clean, clean_if_due
@@ -16,7 +15,8 @@ from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy
-from parquetry.runtime.table_schema import live_columns
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.schema import live_columns
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, view_rows
 
 WRITES, APPLIES = 6, 4

@@ -12,7 +12,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_lost import lost_rounds
 from parquetry.runtime.services.clustering_plans import begin_clustering, schedule
 from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import SORTED, apply_clustering
 from tests.support.small_table import FAST, make_table

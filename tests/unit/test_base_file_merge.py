@@ -14,7 +14,6 @@ import pytest
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_encoding import RowGroupEncoder
 from parquetry.runtime.base_file_model import WriteContext, WrittenFile
-from parquetry.runtime.base_file_name import BaseFileName
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, files_to_read, parse_where
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
@@ -22,6 +21,7 @@ from parquetry.runtime.parquet.bloom import ExactBloomFilter
 from parquetry.runtime.parquet.footer import NAN_UNBOUNDED, file_statistics, read_metadata
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.file_names import BaseFileName
 from tests.support.base_files import (
     FIRST,
     MIB,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.table import TableHandle
-from parquetry.runtime.table_schema import live_columns
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.schema import live_columns
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import groups_owed, table_in_debt
 from tests.support.small_table import COLUMNS, FAST, view_rows

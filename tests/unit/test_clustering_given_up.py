@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.runtime.base_file_name import files_of_instant
 from parquetry.runtime.clustering_task import rewrite_group
 from parquetry.runtime.errors import ConflictError, CorruptTableError
 from parquetry.runtime.services.archive import archive
@@ -15,6 +14,7 @@ from parquetry.runtime.services.given_up import is_given_up
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.table_spec import RetentionPolicy
+from parquetry.runtime.table.file_names import files_of_instant
 from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER
 from parquetry.runtime.transaction import TaskGuard
 from tests.support.one_process_spark import OneProcessSpark

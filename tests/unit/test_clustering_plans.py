@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from parquetry.runtime.base_file_name import relative_path
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
 from parquetry.runtime.intents import PartitionProfile, PlannedFile
@@ -24,7 +23,8 @@ from parquetry.runtime.services.clustering_plans import begin_clustering, schedu
 from parquetry.runtime.services.clustering_survey import RUN_KEY, commits_since_clustering, observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Existing
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.file_names import relative_path
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.spec.codec import canonical_json, digest_of
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.applied import read_applied
 from tests.support.handmade_git import committed, git
 from tests.support.project_folder import ProjectFolder
 

@@ -42,8 +42,8 @@ from parquetry.runtime.spark.encrypted_files import _reader
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.tagging import FILE
 from parquetry.runtime.spec.table_spec import BloomFilter, Column, FilesPolicy
-from parquetry.runtime.statistics import decode_statistics, encode_statistics, look_up
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.statistics import decode_statistics, encode_statistics, look_up
 from tests.support.base_files import FIRST, SECOND, Alive, Incoming, bucket, context, merging, slice_of, write
 from tests.support.repository import ROOT
 from tests.support.s3_server import BUCKET

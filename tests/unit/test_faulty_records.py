@@ -15,14 +15,14 @@ from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.instants import report_timeline
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import jobs_of
-from parquetry.runtime.applied import write_applied
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.main import execute
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import write_applied
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from tests.support.applied_records import RECORD, edit
 from tests.support.command_script import parquetry as command

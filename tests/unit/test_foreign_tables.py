@@ -15,7 +15,6 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import cluster_job
 from parquetry.compiler.workspace import jobs_of, spec_of
-from parquetry.runtime.applied import read_applied, read_identity
 from parquetry.runtime.apply import TableChange, apply_change
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.errors import ForeignTableError, RetryWrite
@@ -29,7 +28,8 @@ from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.codec import digest_of, to_json_value
 from parquetry.runtime.spec.job import JobKind, TableOwner
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table.applied import read_applied, read_identity
+from parquetry.runtime.table.open import create_table, open_table
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH, SIDECAR_FOLDER
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import SmallTable, make_table, view_rows

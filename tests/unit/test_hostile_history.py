@@ -15,9 +15,9 @@ from parquetry.compiler import git as git_module
 from parquetry.compiler.git import git as asked
 from parquetry.compiler.git import work_tree
 from parquetry.compiler.revisions import RevisionError, files_at
-from parquetry.runtime.applied import read_applied, record_digest
 from parquetry.runtime.spec.git_commit import commit_named
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.applied import read_applied, record_digest
 from tests.support.handmade_git import blob, commit, committed, git, nested, tree
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 

@@ -19,14 +19,14 @@ from parquetry.compiler.secrets import reference, references, revealed
 from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
-from parquetry.runtime.applied import write_applied
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSettings, resolve_environment
 from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table.applied import write_applied
+from parquetry.runtime.table.open import create_table, open_table
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites, WriteState
 from tests.support.project_folder import ProjectFolder
 from tests.support.small_table import FAST, SmallTable, make_table

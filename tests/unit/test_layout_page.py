@@ -13,7 +13,7 @@ from parquetry.cli.output import Paint
 from parquetry.compiler.inspection import LayoutReport, PartitionReport, QueryReport, Share, inspect_table
 from parquetry.compiler.layout_page import size_bars
 from parquetry.compiler.saved_layout import read_layouts
-from parquetry.runtime.applied import write_applied
+from parquetry.runtime.table.applied import write_applied
 from tests.support.handmade import HandmadeTable, spec
 from tests.support.html_pages import cut_elements
 

@@ -31,7 +31,6 @@ from parquetry.compiler.plan_codec import encode
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_diff import diff_specs
 from parquetry.compiler.workspace import jobs_of
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup, masked_clustering
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
@@ -42,7 +41,8 @@ from parquetry.runtime.services import due
 from parquetry.runtime.spec.masking import failures_masked, masked_message, masked_partition
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import open_table
 from tests.support import base_files
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable

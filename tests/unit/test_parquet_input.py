@@ -19,7 +19,7 @@ READ = """
     import pyarrow as pa
     import pyarrow.parquet as pq
     from parquetry.runtime.parquet.small_files import read_parquet
-    from parquetry.runtime.statistics import decode_statistics, encode_statistics
+    from parquetry.runtime.table.statistics import decode_statistics, encode_statistics
 
     content = encode_statistics([])
     before = len(os.listdir("/proc/self/task"))

@@ -10,8 +10,8 @@ import pytest
 from parquetry.runtime.spark.pruning import Pruner
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import TableHandle
-from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.open import TableHandle
 
 SPARK = SimpleNamespace(conf={"spark.sql.session.timeZone": "UTC"})
 

@@ -18,13 +18,13 @@ from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.plan import ChangeClass, Step
 from parquetry.compiler.plan_codec import check_age, decode, encode, intent_json
 from parquetry.compiler.planning import plan_workspace
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.partition_metadata import put_partition_metadata
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.partition_metadata import put_partition_metadata
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
 from tests.support.stores import CountingStore
 

@@ -34,7 +34,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_past import past_clusterings
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.instant import parse_instant_ms
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS as SMALL_EVENTS

@@ -18,7 +18,7 @@ from parquetry.runtime.ingestion import find_due, look_for_due
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources import Consumption
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.open import open_table
 from tests.support.command_script import parquetry
 from tests.support.project_folder import EVENTS as SMALL_EVENTS
 from tests.support.project_folder import ProjectFolder

@@ -11,12 +11,12 @@ import pytest
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.plan_codec import check_age, decode, encode
 from parquetry.compiler.planning import plan_workspace
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.claims import open_session
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.clustering_plan import CLUSTER, ClusteringPlan, RequestedReplace
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from parquetry import project
 from parquetry.cli.main import command_line
-from parquetry.runtime.applied import read_applied, write_applied
 from parquetry.runtime.errors import ForeignTableError
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.applied import read_applied, write_applied
 from tests.support.project_folder import ORDERS, ProjectFolder
 from tests.support.small_table import SmallTable, make_table, view_rows
 

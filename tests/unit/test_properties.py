@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
-from parquetry.runtime.properties import (
+from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.properties import (
     BACKUP_PATH,
     CHECKSUM_KEY,
     PROPERTIES_PATH,
@@ -16,7 +17,6 @@ from parquetry.runtime.properties import (
     table_checksum,
     update_table_properties,
 )
-from parquetry.runtime.storage.open import open_store
 from tests.support.stores import FaultyStore, Stop, Stopped
 
 PROPERTIES = {"hoodie.table.name": "trips", "hoodie.table.version": "6"}

@@ -10,9 +10,9 @@ from parquetry.cli.inspect_view import InspectView
 from parquetry.cli.output import Paint
 from parquetry.compiler.checkup import check_project
 from parquetry.compiler.inspection import inspect_table
-from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.storage.open import open_store
+from parquetry.runtime.table.properties import PROPERTIES_PATH
 from tests.support.command_script import parquetry
 from tests.support.handmade import HandmadeTable
 from tests.support.project_folder import ProjectFolder

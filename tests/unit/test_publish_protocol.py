@@ -457,9 +457,9 @@ def test_the_protocol_on_s3(s3_options: dict[str, object]) -> None:
 
 
 def make_table_in(store: ObjectStore) -> SmallTable:
-    from parquetry.runtime.applied import write_applied
     from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
-    from parquetry.runtime.table import create_table
+    from parquetry.runtime.table.applied import write_applied
+    from parquetry.runtime.table.open import create_table
 
     spec = TableSpec(
         name="small",

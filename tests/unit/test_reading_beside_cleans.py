@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.reading import look_while_whole
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.view import FileSystemView, IncrementalSlices
+from parquetry.runtime.table.settled_reading import look_while_whole
+from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from tests.support.small_table import FAST, Rows, SmallTable, make_table
 
 BASE = {"k1": (0, "a"), "z": (0, "b")}

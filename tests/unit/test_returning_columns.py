@@ -9,13 +9,13 @@ from parquetry.compiler.changes import spec_changes
 from parquetry.compiler.plan import ChangeClass
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.returning import with_returning
-from parquetry.runtime.former_columns import FormerColumn
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
-from parquetry.runtime.table_schema import live_columns
+from parquetry.runtime.table.former_columns import FormerColumn
+from parquetry.runtime.table.open import open_table
+from parquetry.runtime.table.schema import live_columns
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable

@@ -17,7 +17,7 @@ from parquetry.runtime.services.retention import (
     horizon,
 )
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.view import FileGroup
+from parquetry.runtime.table.view import FileGroup
 
 TIMES = [f"{n:03}" for n in range(100, 130)]
 

@@ -21,8 +21,8 @@ from parquetry.runtime.sources import Consumption, SourceFile, fold
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.statistics import look_up
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
+from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 from parquetry.runtime.timeline.sidecars import probe_path
 from tests.support import names_below_hoodie as names

@@ -17,12 +17,12 @@ from parquetry.compiler.running import Only, run_tables
 from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import ParquetryError
 from parquetry.runtime.adoption import adopt_table
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.errors import CorruptTableError, KeyUnavailableError
 from parquetry.runtime.main import execute
 from parquetry.runtime.spec.job import JobPlan, Requirements
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import read_applied
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from tests.support.applied_records import RECORD, edit
 from tests.support.project_folder import ProjectFolder

@@ -12,7 +12,6 @@ from jsonschema import validate
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.clustering_suggestion import suggest, suggestion_of, try_layouts
-from parquetry.runtime.applied import read_applied
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spec.clustering import (
@@ -23,6 +22,7 @@ from parquetry.runtime.spec.clustering import (
     PlanPolicy,
 )
 from parquetry.runtime.storage.open import LocalStore
+from parquetry.runtime.table.applied import read_applied
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_clustering, apply_key, apply_queries
 from tests.support.small_table import FAST, make_table

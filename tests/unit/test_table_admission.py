@@ -5,12 +5,17 @@ import time
 
 import pytest
 
-from parquetry.runtime.admission import ahead_ms
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError, UnsupportedTableError
-from parquetry.runtime.properties import CHECKSUM_KEY, format_properties, parse_properties, table_checksum
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import check_writable, open_table
+from parquetry.runtime.table.admission import ahead_ms
+from parquetry.runtime.table.open import check_writable, open_table
+from parquetry.runtime.table.properties import (
+    CHECKSUM_KEY,
+    format_properties,
+    parse_properties,
+    table_checksum,
+)
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Timezone, format_instant, parse_instant_ms
 from tests.support.handmade import CREATED, HandmadeTable, at, spec

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.applied import AppliedRef, read_applied, read_identity, write_applied
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.applied import AppliedRef, read_applied, read_identity, write_applied
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from tests.support.applied_records import RECORD, edit
 from tests.support.handmade import HandmadeTable, spec

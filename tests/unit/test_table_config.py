@@ -9,7 +9,7 @@ from parquetry.runtime.spec.key_generator import (
     choose_key_generator,
     key_encoding_of,
 )
-from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table.config import TableConfig
 from parquetry.runtime.timeline.instant import Timezone
 
 OLD = {

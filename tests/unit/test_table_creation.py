@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.runtime import creation
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -14,11 +13,12 @@ from parquetry.runtime.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from parquetry.runtime.partition_metadata import put_partition_metadata
-from parquetry.runtime.properties import format_properties, parse_properties
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import create_table, open_table
+from parquetry.runtime.table import creation
+from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.table.partition_metadata import put_partition_metadata
+from parquetry.runtime.table.properties import format_properties, parse_properties
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH

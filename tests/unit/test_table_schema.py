@@ -13,7 +13,7 @@ from parquetry.runtime.spark import base_file, stage, tagging
 from parquetry.runtime.spec import rules
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.table_schema import reconcile, schema_json
+from parquetry.runtime.table.schema import reconcile, schema_json
 from parquetry.runtime.timeline.commit import CommitMetadata
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
 
@@ -107,7 +107,7 @@ def test_what_is_declared_of_a_column_stays_when_its_type_grows():
 
 
 def test_the_applied_spec_keeps_live_columns(table):
-    from parquetry.runtime.applied import write_applied
+    from parquetry.runtime.table.applied import write_applied
 
     write_applied(table.store, spec(columns=COLUMNS[:2]), number=1)
     assert effective(table).columns == COLUMNS

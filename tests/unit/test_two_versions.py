@@ -8,9 +8,9 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.workspace import jobs_of
-from parquetry.runtime.applied import RECORD_FORMAT, read_applied
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.requirements import check_requirements
+from parquetry.runtime.table.applied import RECORD_FORMAT, read_applied
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH
 from tests.support.applied_records import RECORD, edit
 from tests.support.command_script import parquetry
@@ -86,7 +86,7 @@ def test_a_newer_record_is_refused_by_everything_that_relies_on_it(folder, path)
 
 
 def plan_store(folder):
-    from parquetry.runtime.applied import read_identity
+    from parquetry.runtime.table.applied import read_identity
 
     workspace = folder.workspace()
     return read_identity(workspace.store(workspace.table("orders")))

@@ -11,7 +11,6 @@ import pytest
 
 from parquetry.runtime import publish, validation
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.base_file_name import files_of_instant
 from parquetry.runtime.claims import read_claim
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_sample_file import kept_sample
@@ -25,7 +24,8 @@ from parquetry.runtime.sources import Consumption, SourceFile
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
-from parquetry.runtime.table import open_table
+from parquetry.runtime.table.file_names import files_of_instant
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER, sample_path

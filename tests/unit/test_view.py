@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
-from parquetry.runtime.properties import PROPERTIES_PATH
+from parquetry.runtime.table.properties import PROPERTIES_PATH
+from parquetry.runtime.table.view import FileGroup
 from parquetry.runtime.timeline.instant import Action
-from parquetry.runtime.view import FileGroup
 from tests.support import hudi_rs
 from tests.support.handmade import CREATED, HandmadeTable, at, ids, spec
 from tests.support.stores import CountingStore, Kind
@@ -228,7 +228,7 @@ def test_partitions_of_several_fields_lie_at_the_level_of_the_last(tmp_path):
     assert table.view().partitions() == ["p=a/n=1", "p=a/n=2", "p=b/n=1"]
     store = CountingStore(table.store, tmp_path / "log")
     handle = table.open()
-    from parquetry.runtime.view import FileSystemView
+    from parquetry.runtime.table.view import FileSystemView
 
     assert len(FileSystemView(store, handle.timeline(), handle.config).all_slices()) == 3
     assert store.counts() == {Kind.LIST: 3, Kind.LIST_FOLDERS: 3}
@@ -257,7 +257,7 @@ def test_a_table_without_partitions_has_the_base_folder(tmp_path):
 def test_each_folder_is_listed_once(table, tmp_path):
     table.commit("1", {A: {"f-0": [("k", 1)]}})
     store = CountingStore(table.store, tmp_path / "log")
-    from parquetry.runtime.view import FileSystemView
+    from parquetry.runtime.table.view import FileSystemView
 
     handle = table.open()
     view = FileSystemView(store, handle.timeline(), handle.config)
@@ -358,7 +358,7 @@ class TestChanges:
         assert self.changes(table, at("1")) == ([("2", 1), ("3", 1), ("4", 1)], at("4"))
 
     def test_only_partitions_that_changed_are_listed(self, table, tmp_path):
-        from parquetry.runtime.view import FileSystemView
+        from parquetry.runtime.table.view import FileSystemView
 
         table.commit("1", {f"p={number}": {"f-0": [(str(number), 1)]} for number in range(5)})
         table.commit("2", {"p=3": {"f-0": [("3", 2)]}})

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from parquetry.runtime.base_file_name import SUFFIX, BaseFileName
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.file_names import SUFFIX, BaseFileName
+from parquetry.runtime.table.partition_metadata import PARTITION_METADATA
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action
 from parquetry.runtime.timeline.versions import FileGroupId, cleanable_as_of, versions_as_of

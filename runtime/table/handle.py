@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from parquetry.runtime.applied import (
+from parquetry.runtime.errors import NotFoundError, TableNotFoundError
+from parquetry.runtime.spec.job import TableOwner
+from parquetry.runtime.spec.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
+from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.table.admission_to_read import check_readable
+from parquetry.runtime.table.applied import (
     AppliedRef,
     TableIdentity,
     check_faults,
@@ -15,21 +21,15 @@ from parquetry.runtime.applied import (
     read_identity,
     seal_of,
 )
-from parquetry.runtime.creation import finish_creation
-from parquetry.runtime.errors import NotFoundError, TableNotFoundError
-from parquetry.runtime.key_encoding import detect_key_encoding
-from parquetry.runtime.properties import PROPERTIES_PATH, read_table_properties, update_table_properties
-from parquetry.runtime.readable import check_readable
-from parquetry.runtime.signing import RecordSignature
-from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.key_generator import KeyEncoding, KeyGenerator, key_encoding_of
-from parquetry.runtime.spec.table_spec import Column, TableSpec
-from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table_config import TIMEZONE_KEY, TableConfig
-from parquetry.runtime.table_schema import live_columns, reconcile, recorded_schema, schema_json
+from parquetry.runtime.table.config import TIMEZONE_KEY, TableConfig
+from parquetry.runtime.table.creation import finish_creation
+from parquetry.runtime.table.key_encoding import detect_key_encoding
+from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties, update_table_properties
+from parquetry.runtime.table.schema import live_columns, reconcile, recorded_schema, schema_json
+from parquetry.runtime.table.signing import RecordSignature
+from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Timezone
-from parquetry.runtime.view import FileSystemView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from parquetry.runtime.applied import check_rules
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
-from parquetry.runtime.readable import check_readable
-from parquetry.runtime.signing import check_signed
 from parquetry.runtime.spec.key_generator import KeyGenerator
-from parquetry.runtime.table_config import TableConfig
-from parquetry.runtime.table_handle import TableHandle
-from parquetry.runtime.table_schema import recorded_schema
+from parquetry.runtime.table.admission_to_read import check_readable
+from parquetry.runtime.table.applied import check_rules
+from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.handle import TableHandle
+from parquetry.runtime.table.schema import recorded_schema
+from parquetry.runtime.table.signing import check_signed
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Timezone, parse_instant_ms
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.table import TableHandle
-from parquetry.runtime.view import FileSystemView, IncrementalSlices
+from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 
 _ATTEMPTS: Final = 5
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table.config import TableConfig
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 ESCAPED: Final = (*(chr(c) for c in range(1, 0x20)), *"\"#%'*/:=?\\\x7f{[]^")

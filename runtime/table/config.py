@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.properties import PROPERTIES_PATH
 from parquetry.runtime.spec.key_generator import KeyGenerator, infer_key_generator
+from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Timezone
 
 TABLE_VERSION: Final = 6

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from parquetry.runtime.applied import TableIdentity, check_faults, read_identity
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -21,8 +20,16 @@ from parquetry.runtime.errors import (
     StalePlanError,
     UnsupportedTableError,
 )
-from parquetry.runtime.partition_metadata import partition_metadata_path
-from parquetry.runtime.properties import (
+from parquetry.runtime.spec.avro import table_avro_schema
+from parquetry.runtime.spec.key_generator import choose_key_generator
+from parquetry.runtime.spec.rules import check_columns, check_new_columns
+from parquetry.runtime.spec.table_spec import TableSpec
+from parquetry.runtime.spec.types import Struct, parse_type
+from parquetry.runtime.storage.open import ObjectStore, PutOutcome, probe_put_if_absent
+from parquetry.runtime.table.applied import TableIdentity, check_faults, read_identity
+from parquetry.runtime.table.config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
+from parquetry.runtime.table.partition_metadata import partition_metadata_path
+from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
     PROPERTIES_PATH,
     boolean_text,
@@ -30,13 +37,6 @@ from parquetry.runtime.properties import (
     read_table_properties,
     table_checksum,
 )
-from parquetry.runtime.spec.avro import table_avro_schema
-from parquetry.runtime.spec.key_generator import choose_key_generator
-from parquetry.runtime.spec.rules import check_columns, check_new_columns
-from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.spec.types import Struct, parse_type
-from parquetry.runtime.storage.open import ObjectStore, PutOutcome, probe_put_if_absent
-from parquetry.runtime.table_config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import (

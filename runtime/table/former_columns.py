@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from parquetry.runtime.applied import applied_history
 from parquetry.runtime.spec.paths import ColumnPath, types_by_path
 from parquetry.runtime.spec.types import ColumnType
-from parquetry.runtime.table import TableHandle
+from parquetry.runtime.table.applied import applied_history
+from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.instant import format_instant
 
 

@@ -17,10 +17,10 @@ from parquetry.runtime.spec.evolution import in_order_of, is_widening
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table_config import TableConfig
+from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_PRESERVING_OPERATIONS
-from parquetry.runtime.view import FileSystemView
 
 _FOOTER_KEY = b"parquet.avro.schema"
 

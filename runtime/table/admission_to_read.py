@@ -7,7 +7,7 @@ from typing import Final
 
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table_config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TableConfig
+from parquetry.runtime.table.config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TableConfig
 
 _LAYOUT_2_FOLDER: Final = ".hoodie/timeline"
 _COMPLETED_OF_LAYOUT_2 = re.compile(r"(\d+)_(\d+)\.([a-z]+)")

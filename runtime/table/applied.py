@@ -20,13 +20,13 @@ from parquetry.runtime.errors import (
     StalePlanError,
     UnsupportedTableError,
 )
-from parquetry.runtime.signing import RecordSignature, check_signed, payload_of, signature_of
 from parquetry.runtime.spec.codec import digest_of, json_object
 from parquetry.runtime.spec.git_commit import commit_named
 from parquetry.runtime.spec.job import TableOwner, rules_digest
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
+from parquetry.runtime.table.signing import RecordSignature, check_signed, payload_of, signature_of
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from parquetry.version import VERSION
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parquetry.runtime.admission import check_writable
-from parquetry.runtime.creation import begin_creation, finish_creation
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table_handle import TableHandle, open_table
+from parquetry.runtime.table.admission import check_writable
+from parquetry.runtime.table.creation import begin_creation, finish_creation
+from parquetry.runtime.table.handle import TableHandle, open_table
 
 __all__ = ["TableHandle", "check_writable", "create_table", "open_table"]
 

@@ -1,0 +1,1 @@
+"""An open table: configuration, applied record, schema, file-system view, statistics."""
