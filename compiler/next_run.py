@@ -9,7 +9,7 @@ from parquetry.compiler.masking import personal_in_either
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import DueSource
 from parquetry.errors import ParquetryError
-from parquetry.runtime.ingestion import DueBatch, DueSize, look_for_due, size_of
+from parquetry.runtime.sources.due import DueBatch, DueSize, look_for_due, size_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.table.open import TableHandle

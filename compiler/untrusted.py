@@ -26,7 +26,7 @@ from parquetry.project.interpolate import DeclaredVariables
 from parquetry.project.locations import LocationProblem, absolute, contains, normalised
 from parquetry.runtime.clustering_strategies import BUILT_IN as EXECUTION_STRATEGIES
 from parquetry.runtime.layout.clustering.strategies import BUILT_IN as PLAN_STRATEGIES
-from parquetry.runtime.source_files import split_pattern
+from parquetry.runtime.sources.listing import split_pattern
 from parquetry.runtime.spec.clustering import STITCH
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.secret_names import MASK

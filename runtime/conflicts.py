@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
-from parquetry.runtime.sources import Consumption
+from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.timeline.clustering_plan import CLUSTER

@@ -16,12 +16,12 @@ from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import is_due
 from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
-from parquetry.runtime.ingestion import find_due
 from parquetry.runtime.outcome import CommitResult, masked_commit
 from parquetry.runtime.redaction import without_secrets
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
+from parquetry.runtime.sources.due import find_due
 from parquetry.runtime.spark_log import ANYTHING, LogRules
 from parquetry.runtime.spec.codec import Brief, parsed_json, to_json_value
 from parquetry.runtime.spec.job import JobKind, JobPlan, resolve_environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from parquetry.runtime.sources import Consumption
+from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import KeyScope, TableSpec

@@ -15,7 +15,7 @@ from parquetry.runtime.inserted_keys import inserted_keys_of
 from parquetry.runtime.intents import KeyRanges
 from parquetry.runtime.outcome import WriteOutcome
 from parquetry.runtime.pending import clustered_by_hudi
-from parquetry.runtime.sources import (
+from parquetry.runtime.sources.ledger import (
     Consumption,
     consumed_by,
     history,

@@ -16,7 +16,7 @@ from typing import Final
 from parquetry.runtime.claims import HEARTBEAT_FOLDER, Claim, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.services.given_up import instants_given_up
-from parquetry.runtime.sources import is_ledger_entry
+from parquetry.runtime.sources.ledger import is_ledger_entry
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each

@@ -16,7 +16,7 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 from parquetry.runtime.record_sizes import learned_record_size, table_record_size
-from parquetry.runtime.sources import Consumption, record
+from parquetry.runtime.sources.ledger import Consumption, record
 from parquetry.runtime.spark.sample import sampled_record_size
 from parquetry.runtime.spark.session import task_memory_bytes
 from parquetry.runtime.spark.staged import StagedRows

@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from parquetry.runtime.ingestion import DueBatch
 from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.sources.due import DueBatch
 from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.spark.source_failures import explained, source_failures
 from parquetry.runtime.spark.source_reader import read_files, selected

@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.source_files import FoundFile, open_file
-from parquetry.runtime.source_lines import LOOKED_THROUGH_BYTES, LineFault, find_fault
+from parquetry.runtime.sources.lines import LOOKED_THROUGH_BYTES, LineFault, find_fault
+from parquetry.runtime.sources.listing import FoundFile, open_file
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Column, Source
 from parquetry.secret_names import MASK

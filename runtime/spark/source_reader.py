@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.source_files import FoundFile, open_file
+from parquetry.runtime.sources.listing import FoundFile, open_file
 from parquetry.runtime.spark.session import failures_translated, load_files
 from parquetry.runtime.spark.source_failures import (
     UnreadableFileError,

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file_model import DELETE
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.sources import Consumption
+from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.conversion import are_spelled_alike, type_of
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.materialise import materialise, run_stage, stage_spec

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 
-from parquetry.runtime import sources
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.sources import Consumption
+from parquetry.runtime.sources import ledger
+from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.masking import failures_masked
@@ -69,7 +69,7 @@ def batch_writer(
 
 def _is_written(handle: TableHandle, batch: Consumption) -> bool:
     effective = EffectiveWrites(handle.timeline(), handle.config.archive_folder)
-    if sources.history(handle.store, batch.source, effective, batch=batch.batch):
+    if ledger.history(handle.store, batch.source, effective, batch=batch.batch):
         return True
-    sources.fold(handle.store, batch.source, effective)
+    ledger.fold(handle.store, batch.source, effective)
     return False

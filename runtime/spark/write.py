@@ -14,7 +14,7 @@ from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
-from parquetry.runtime.sources import Consumption
+from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.attempt import Attempt
 from parquetry.runtime.spark.clustering_inline import cluster_inline
 from parquetry.runtime.spark.insert import insert_rows

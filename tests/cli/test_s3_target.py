@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from parquetry.runtime.errors import MissingSourceError
-from parquetry.runtime.source_files import list_files
+from parquetry.runtime.sources.listing import list_files
 from parquetry.runtime.storage.open import open_store
 from tests.support.command_script import environment, parquetry
 from tests.support.project_folder import ProjectFolder, with_leave

@@ -18,7 +18,7 @@ from pyarrow import orc
 from parquetry.compiler.workspace import avro_package
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, StalePlanError
 from parquetry.runtime.main import execute
-from parquetry.runtime.source_files import list_files
+from parquetry.runtime.sources.listing import list_files
 from parquetry.runtime.spark import ingest, source_reader
 from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.spark.session import session_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.runtime.sources import SourceFile, history
+from parquetry.runtime.sources.ledger import SourceFile, history
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
 

@@ -22,7 +22,7 @@ from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, WriteOu
 from parquetry.runtime.parquet.footer import file_statistics
 from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
-from parquetry.runtime.sources import Consumption, record
+from parquetry.runtime.sources.ledger import Consumption, record
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, RetentionPolicy, TableSpec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime import sources
-from parquetry.runtime.ingestion import find_due
+from parquetry.runtime.sources import ledger
+from parquetry.runtime.sources.due import find_due
 from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.storage.open import open_store
 from tests.support.handmade import HandmadeTable, at
@@ -37,7 +37,7 @@ def test_all_of_it_at_first(mine, other):
 
 def test_what_came_after_what_was_taken(mine, other):
     mine.commit("1", ROWS)
-    sources.record(open_store(mine.folder), at("1"), due(mine, other).consumption)
+    ledger.record(open_store(mine.folder), at("1"), due(mine, other).consumption)
     assert due(mine, other) is None
     other.commit("2", ROWS)
     batch = due(mine, other)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime import sources
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.sources import Consumption, SourceFile
+from parquetry.runtime.sources import ledger
+from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import write_archive_log
@@ -75,9 +75,9 @@ def archive_as_hudi(table: SmallTable, count: int, *, with_rollbacks: bool = Tru
 
 def roll_back_as_hudi(table: SmallTable, time: str) -> None:
     """Our sidecars stay."""
-    entry = table.store.read(sources.entry_path("s", time))
+    entry = table.store.read(ledger.entry_path("s", time))
     rollback(table.handle, time, timing=FAST)
-    table.store.put(sources.entry_path("s", time), entry)
+    table.store.put(ledger.entry_path("s", time), entry)
 
 
 def newest(table: SmallTable) -> str:
@@ -131,7 +131,7 @@ def test_what_was_undone_is_new_again_if_only_the_log_says_so_by_leaving_it_out(
 
 @pytest.fixture
 def folds_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "FOLD_ABOVE", 3)
+    monkeypatch.setattr(ledger, "FOLD_ABOVE", 3)
 
 
 def forget_what_is_settled(table: SmallTable) -> None:
@@ -150,7 +150,7 @@ def test_what_was_folded_and_undone_is_new_again_when_it_has_been_archived(
     table: SmallTable, tmp_path: Path, is_former: bool
 ) -> None:
     consume(table, range(5))
-    assert sources.fold(table.store, "s", effective_of(table)) == 5
+    assert ledger.fold(table.store, "s", effective_of(table)) == 5
     if is_former:
         forget_what_is_settled(table)
     rollback(table.handle, newest(table), timing=FAST)
@@ -162,7 +162,7 @@ def test_what_was_folded_and_undone_is_new_again_when_it_has_been_archived(
     effective = effective_of(table)
     consumed(table.store, "s", effective)
     assert effective.has_asked_archive
-    sources.fold(table.store, "s", effective)
+    ledger.fold(table.store, "s", effective)
     counting = CountingStore(table.store, tmp_path / "log")
     assert known(replace(table, store=counting)) == files(0, 1, 2, 3)
     assert_no_log_is_asked(counting, table)
@@ -178,7 +178,7 @@ def test_what_a_batch_asks_does_not_grow_with_what_was_archived(table: SmallTabl
     for round_number in range(2):
         consume(table, range(8 * round_number, 8 * (round_number + 1)))
         shorten(table)
-        sources.fold(table.store, "s", effective_of(table))
+        ledger.fold(table.store, "s", effective_of(table))
         store = CountingStore(table.store, tmp_path / f"log{round_number}")
         assert len(known(replace(table, store=store))) == 8 * (round_number + 1)
         asked.append(store.counts())
@@ -193,7 +193,7 @@ def test_what_a_batch_asks_does_not_grow_with_the_timeline(table: SmallTable, tm
     asked = []
     for round_number in range(2):
         consume(table, range(8 * round_number, 8 * (round_number + 1)))
-        sources.fold(table.store, "s", effective_of(table))
+        ledger.fold(table.store, "s", effective_of(table))
         store = CountingStore(table.store, tmp_path / f"log{round_number}")
         assert len(known(replace(table, store=store))) == 8 * (round_number + 1)
         asked.append([kind for kind, path in store.calls() if LEDGER_FOLDER in path])
@@ -218,7 +218,7 @@ def test_of_the_archive_only_the_newest_logs_are_read_and_few_entries_are_folded
     assert set(consumed(store, "s", effective)) == files(0)
     read = [path for kind, path in store.calls() if kind is Kind.READ and path in logs_of(table)]
     assert read == [last]
-    assert sources.fold(store, "s", effective) == 1
+    assert ledger.fold(store, "s", effective) == 1
     store.reset()
     assert known(counted) == files(0)
     assert_no_log_is_asked(store, table)
@@ -235,24 +235,24 @@ def test_a_batch_of_a_stream_is_written_once_be_it_folded_or_not(table: SmallTab
     assert [write(n) for n in range(9)] == [False] * 9
     shorten(table)
     effective = effective_of(table)
-    assert sources.fold(table.store, "stream:q", effective) > 0
+    assert ledger.fold(table.store, "stream:q", effective) > 0
     assert [write(n) for n in (0, 8)] == [True, True]
     assert not write(0, "another")
-    (entry,) = sources.history(table.store, "stream:q", effective, batch=("q", 3))
+    (entry,) = ledger.history(table.store, "stream:q", effective, batch=("q", 3))
     assert entry[1].batch == ("q", 3)
 
 
 def test_an_entry_that_a_sleeper_put_does_not_count_once_its_instant_is_archived(table: SmallTable) -> None:
     consume(table, range(2))
     undone = table.handle.timeline().completed_writes[-1].time
-    entry = table.store.read(sources.entry_path("s", undone))
+    entry = table.store.read(ledger.entry_path("s", undone))
     rollback(table.handle, undone, timing=FAST)
     consume(table, range(2, 6))
     clean(table.handle, policy=SHORT, timing=FAST)
     # After the clean, so that only the archival is left to notice it.
-    table.store.put(sources.entry_path("s", undone), entry)
+    table.store.put(ledger.entry_path("s", undone), entry)
     archive(table.handle, policy=SHORT, timing=FAST)
-    assert table.store.stat(sources.entry_path("s", undone)) is None
+    assert table.store.stat(ledger.entry_path("s", undone)) is None
     assert known(table) == {f"in/{n}.csv" for n in (0, 2, 3, 4, 5)}
 
 

@@ -13,10 +13,10 @@ from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.plan_codec import decode, encode
 from parquetry.compiler.planning import plan_workspace
-from parquetry.runtime import sources
-from parquetry.runtime.ingestion import find_due, look_for_due
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.sources import Consumption
+from parquetry.runtime.sources import ledger
+from parquetry.runtime.sources.due import find_due, look_for_due
+from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from tests.support.command_script import parquetry
@@ -141,9 +141,9 @@ def test_a_long_ledger_is_folded_by_runs_and_not_by_plans(folder):
     put(folder, "landing/a.csv", "id,v,p\n")
     store = store_of(folder)
     taken = SmallTable(store, timing=FAST).upsert({"a": (1, "x")}, consumed=[Consumption(source="landing")])
-    for number in range(sources.FOLD_ABOVE + 1):
+    for number in range(ledger.FOLD_ABOVE + 1):
         (folder.root / f"warehouse/events/.hoodie/.parquetry/sources/landing/{number:017}.json").write_bytes(
-            store.read(sources.entry_path("landing", taken.instant))
+            store.read(ledger.entry_path("landing", taken.instant))
         )
     assert ingest(folder, "events", "landing").files == 1
     assert not folded(store)
@@ -271,7 +271,7 @@ def test_of_two_full_reads_of_the_same_one_counts(folder):
 
 
 def test_a_ledger_that_was_folded_knows_full_reads(folder):
-    for number in range(sources.FOLD_ABOVE + 2):
+    for number in range(ledger.FOLD_ABOVE + 2):
         put(folder, "again/a.csv", f"id\n{'1' * (number + 1)}\n")
         assert read_in_full(folder).instant is not None
     assert read_in_full(folder) is None

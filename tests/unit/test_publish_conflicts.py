@@ -14,7 +14,7 @@ from parquetry.runtime.conflicts import (
     work_of_outcome,
 )
 from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
-from parquetry.runtime.sources import Consumption, SourceFile
+from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 

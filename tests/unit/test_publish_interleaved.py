@@ -14,7 +14,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
-from parquetry.runtime.sources import Consumption, SourceFile
+from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.transaction import Transaction

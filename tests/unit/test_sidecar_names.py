@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parquetry.runtime import clustering_task, sources
+from parquetry.runtime import clustering_task
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.archive import archive
@@ -17,7 +17,8 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.sources import Consumption, SourceFile, fold
+from parquetry.runtime.sources import ledger
+from parquetry.runtime.sources.ledger import Consumption, SourceFile, fold
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import RetentionPolicy
@@ -52,7 +53,7 @@ def newest(table: SmallTable) -> str:
 
 @pytest.fixture
 def folds_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "FOLD_ABOVE", 3)
+    monkeypatch.setattr(ledger, "FOLD_ABOVE", 3)
 
 
 @pytest.mark.usefixtures("folds_early")

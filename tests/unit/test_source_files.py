@@ -7,7 +7,7 @@ import os
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError
-from parquetry.runtime.source_files import glob_expression, list_files, open_file, split_pattern
+from parquetry.runtime.sources.listing import glob_expression, list_files, open_file, split_pattern
 from parquetry.runtime.spec.source_paths import place_of
 from parquetry.runtime.storage.open import LocalStore
 

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from parquetry.runtime import source_lines
-from parquetry.runtime.source_lines import LineFault, find_fault
+from parquetry.runtime.sources import lines
+from parquetry.runtime.sources.lines import LineFault, find_fault
 from parquetry.runtime.spec.table_spec import Column
 
 COLUMNS = tuple(
@@ -111,7 +111,7 @@ class Counted(io.BytesIO):
 
 @pytest.mark.parametrize("text", ["id\n" + "1\n" * 50_000 + "x\n", "id\n" + "1" * 100_000])
 def test_no_more_is_read_than_is_allowed(text, monkeypatch):
-    monkeypatch.setattr(source_lines, "LOOKED_THROUGH_BYTES", 20_000)
+    monkeypatch.setattr(lines, "LOOKED_THROUGH_BYTES", 20_000)
     file = Counted(text.encode())
     fault = find_fault(file, number("x"), kind="csv", options={}, columns=COLUMNS)
     assert fault == LineFault(value="x", is_cut=True)

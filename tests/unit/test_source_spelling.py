@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime import ingestion, sources
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.ingestion import DueBatch, find_due
-from parquetry.runtime.sources import Consumption, SourceFile
+from parquetry.runtime.sources import due as ingestion
+from parquetry.runtime.sources import ledger
+from parquetry.runtime.sources.due import DueBatch, find_due
+from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spec.source_paths import place_of
 from parquetry.runtime.spec.table_spec import Operation, Source
 from parquetry.runtime.storage.open import open_store
@@ -46,7 +47,7 @@ def due(mine: HandmadeTable, path: str) -> DueBatch | None:
 def take(mine: HandmadeTable, batch: DueBatch | None, time: str = "1") -> None:
     assert batch is not None
     assert batch.consumption is not None
-    sources.record(open_store(mine.folder), at(time), batch.consumption)
+    ledger.record(open_store(mine.folder), at(time), batch.consumption)
 
 
 @pytest.mark.parametrize("before", SPELLINGS)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime import sources
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError, NotFoundError
-from parquetry.runtime.sources import Consumption, SourceFile
+from parquetry.runtime.sources import ledger
+from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.effective_writes import WriteState
@@ -32,7 +32,7 @@ def store(tmp_path):
 
 
 def record(store, instant, *files, source="landing", since=None, until=None):
-    sources.record(store, instant, Consumption(source=source, files=files, since=since, until=until))
+    ledger.record(store, instant, Consumption(source=source, files=files, since=since, until=until))
 
 
 class Rule:
@@ -75,27 +75,27 @@ def test_sources_do_not_see_each_other(store):
 
 def test_what_an_instant_took_is_read_back(store):
     consumption = Consumption(source="s", files=(source_file("a", etag="x"),), query_id="q", batch_id=3)
-    sources.record(store, "20260101000000001", consumption)
-    assert sources.consumed_by(store, "s", "20260101000000001") == consumption
-    assert sources.consumed_by(store, "s", "20260101000000002") is None
+    ledger.record(store, "20260101000000001", consumption)
+    assert ledger.consumed_by(store, "s", "20260101000000001") == consumption
+    assert ledger.consumed_by(store, "s", "20260101000000002") is None
 
 
 def test_a_broken_entry_names_its_file_and_the_remedy(store):
     record(store, "20260101000000001", source_file("a"))
-    store.put(sources.entry_path("landing", "20260101000000001"), b'{"source": "la')
+    store.put(ledger.entry_path("landing", "20260101000000001"), b'{"source": "la')
     with pytest.raises(CorruptTableError, match=r"20260101000000001\.json is no ledger entry.*delete it"):
         consumed(store, "landing", everything)
-    store.delete(sources.entry_path("landing", "20260101000000001"))
+    store.delete(ledger.entry_path("landing", "20260101000000001"))
     assert consumed(store, "landing", everything) == {}
 
 
 def test_folding_keeps_what_counts_and_leaves_what_is_pending(store):
-    times = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 10)]
+    times = [f"202601010000{n:05d}" for n in range(ledger.FOLD_ABOVE + 10)]
     for n, time in enumerate(times):
         record(store, time, source_file(f"f{n}", etag=f"e{n}"), until=None)
     pending = times[-1]
     before = consumed(store, "landing", Rule(lambda t: t != pending))
-    assert sources.fold(store, "landing", Rule(lambda t: t != pending)) == len(times) - 1
+    assert ledger.fold(store, "landing", Rule(lambda t: t != pending)) == len(times) - 1
     assert len(store.list(f"{LEDGER_FOLDER}/landing")) == 2
     assert consumed(store, "landing", Rule(lambda t: t != pending)) == before
     # What is folded may be undone yet, and the pending one may complete.
@@ -104,19 +104,19 @@ def test_folding_keeps_what_counts_and_leaves_what_is_pending(store):
 
 
 def test_folding_twice_keeps_the_older_fold(store):
-    first = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
-    second = [f"202602010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
+    first = [f"202601010000{n:05d}" for n in range(ledger.FOLD_ABOVE + 1)]
+    second = [f"202602010000{n:05d}" for n in range(ledger.FOLD_ABOVE + 1)]
     for batch in (first, second):
         for time in batch:
             record(store, time, source_file(time))
-        sources.fold(store, "landing", everything)
+        ledger.fold(store, "landing", everything)
     assert set(consumed(store, "landing", everything)) == {*first, *second}
     assert len(store.list(f"{LEDGER_FOLDER}/landing")) == 1
 
 
 def test_folding_at_the_same_time_loses_no_entry(store):
     """Both list the same files; the slower one does not know yet that the fifth write took effect."""
-    times = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
+    times = [f"202601010000{n:05d}" for n in range(ledger.FOLD_ABOVE + 1)]
     for time in times:
         record(store, time, source_file(time))
 
@@ -127,53 +127,53 @@ def test_folding_at_the_same_time_loses_no_entry(store):
             return getattr(store, name)
 
         def put(self, path, data):
-            sources.fold(store, "landing", everything)
+            ledger.fold(store, "landing", everything)
             store.put(path, data)
 
-    sources.fold(Slower(), "landing", Rule(lambda t: t != times[4]))
+    ledger.fold(Slower(), "landing", Rule(lambda t: t != times[4]))
     assert set(consumed(store, "landing", everything)) == set(times)
 
 
 def test_a_fold_by_an_older_sight_of_the_timeline_keeps_what_a_newer_one_has_folded(store):
-    times = [f"202601010000{n:05d}" for n in range(2 * sources.FOLD_ABOVE + 3)]
-    middle = sources.FOLD_ABOVE + 1
+    times = [f"202601010000{n:05d}" for n in range(2 * ledger.FOLD_ABOVE + 3)]
+    middle = ledger.FOLD_ABOVE + 1
     for time in times[:middle]:
         record(store, time, source_file(time))
-    sources.fold(store, "landing", everything)
+    ledger.fold(store, "landing", everything)
     for time in times[middle:]:
         record(store, time, source_file(time))
     # This one still takes what was folded for pending.
-    assert sources.fold(store, "landing", Rule(lambda t: t >= times[middle])) == len(times) - middle
+    assert ledger.fold(store, "landing", Rule(lambda t: t >= times[middle])) == len(times) - middle
     assert set(consumed(store, "landing", everything)) == set(times)
 
 
 def test_few_entries_are_not_folded(store):
     record(store, "20260101000000001", source_file("a"))
-    assert sources.fold(store, "landing", everything) == 0
+    assert ledger.fold(store, "landing", everything) == 0
 
 
 def test_a_table_source_remembers_its_newest_instant_through_a_fold(store):
-    for n in range(sources.FOLD_ABOVE + 1):
+    for n in range(ledger.FOLD_ABOVE + 1):
         record(store, f"202601010000{n:05d}", until=f"202512010000{n:05d}")
-    sources.fold(store, "landing", everything)
-    untils = [c.until for _, c in sources.history(store, "landing", everything)]
-    assert max(untils) == f"202512010000{sources.FOLD_ABOVE:05d}"
+    ledger.fold(store, "landing", everything)
+    untils = [c.until for _, c in ledger.history(store, "landing", everything)]
+    assert max(untils) == f"202512010000{ledger.FOLD_ABOVE:05d}"
 
 
 def test_what_was_read_of_a_table_source_stays_known_through_a_fold(store):
-    times = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
+    times = [f"202601010000{n:05d}" for n in range(ledger.FOLD_ABOVE + 1)]
     for before, time in zip([None, *times], times, strict=False):
         record(store, time, since=before, until=time)
-    entries = sources.history(store, "landing", everything)
+    entries = ledger.history(store, "landing", everything)
     assert [(c.since, c.until) for _, c in entries] == list(zip([None, *times[:-1]], times, strict=True))
-    sources.fold(store, "landing", everything)
-    assert sources.history(store, "landing", everything) == entries
+    ledger.fold(store, "landing", everything)
+    assert ledger.history(store, "landing", everything) == entries
 
 
 def test_entries_that_do_not_say_since_are_read(store):
-    times = [f"202601010000{n:05d}" for n in range(sources.FOLD_ABOVE + 1)]
+    times = [f"202601010000{n:05d}" for n in range(ledger.FOLD_ABOVE + 1)]
     record(store, times[0], until="5")
-    path = sources.entry_path("landing", times[0])
+    path = ledger.entry_path("landing", times[0])
     document = json.loads(store.read(path))
     del document["since"]
     store.put(path, json.dumps(document).encode())
@@ -182,9 +182,9 @@ def test_entries_that_do_not_say_since_are_read(store):
     sink = io.BytesIO()
     pq.write_table(pa.table(folded | files), sink)
     store.put(f"{LEDGER_FOLDER}/landing/{times[1]}.x.folded.parquet", sink.getvalue())
-    entries = sources.history(store, "landing", everything)
+    entries = ledger.history(store, "landing", everything)
     assert [(c.since, c.until) for _, c in entries] == [(None, "5"), (None, "6")]
-    assert sources.newest_until(entries) == "6"
+    assert ledger.newest_until(entries) == "6"
 
 
 def test_a_ledger_that_cannot_be_read_whole_is_not_taken_for_empty(store):
@@ -203,7 +203,7 @@ def test_a_ledger_that_cannot_be_read_whole_is_not_taken_for_empty(store):
 def test_a_changed_file_is_due_again(operation):
     taken = {"a": source_file("a", size=10), "b": source_file("b")}
     found = [source_file("a", size=11), source_file("b"), source_file("c", modified=0)]
-    due = sources.due_files(found, taken, operation, source="landing")
+    due = ledger.due_files(found, taken, operation, source="landing")
     assert [file.path for file in due.files] == ["c", "a"]
     assert due.changed == 1
 
@@ -212,7 +212,7 @@ def test_a_changed_file_is_due_again(operation):
 def test_a_changed_file_is_an_error_for_inserts(operation):
     taken = {"landing/a": source_file("landing/a", modified=1)}
     with pytest.raises(InvalidDataError, match=r"source landing: landing/a changed .* operation: upsert"):
-        sources.due_files([source_file("landing/a", modified=2)], taken, operation, source="landing")
+        ledger.due_files([source_file("landing/a", modified=2)], taken, operation, source="landing")
 
 
 def test_an_etag_decides_where_both_sides_have_one():
@@ -235,16 +235,16 @@ def test_nothing_is_due_after_what_was_due_was_taken(found, taken):
         return {p: source_file(p, size=s, modified=m) for p, (s, m) in mapping.items()}
 
     there, before = files(found), files(taken)
-    due = sources.due_files(there.values(), before, Operation.UPSERT, source="s")
+    due = ledger.due_files(there.values(), before, Operation.UPSERT, source="s")
     after = before | {file.path: file for file in due.files}
-    assert sources.due_files(there.values(), after, Operation.UPSERT, source="s").is_empty
+    assert ledger.due_files(there.values(), after, Operation.UPSERT, source="s").is_empty
     assert all(after[path] == file for path, file in there.items())
 
 
 def test_a_folded_ledger_that_is_spoilt_names_its_file_and_the_remedy(store):
-    for n in range(sources.FOLD_ABOVE + 10):
+    for n in range(ledger.FOLD_ABOVE + 10):
         record(store, f"202601010000{n:05d}", source_file(f"f{n}"))
-    sources.fold(store, "landing", everything)
+    ledger.fold(store, "landing", everything)
     (path,) = (info.path for info in store.list(f"{LEDGER_FOLDER}/landing"))
     whole = store.read(path)
     told = []

@@ -11,7 +11,7 @@ from parquetry.cli.markdown import inline
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.condition import Opaque
 from parquetry.runtime.layout.skipping.parser import parse_condition
-from parquetry.runtime.source_lines import LineFault, find_fault
+from parquetry.runtime.sources.lines import LineFault, find_fault
 from parquetry.runtime.spec.types import parse_type
 
 LONG = 1_000_000

@@ -20,7 +20,7 @@ from parquetry.runtime.pending import clustered_by_hudi
 from parquetry.runtime.services import clustering_plans
 from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.sources import Consumption, SourceFile
+from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.storage.open import open_store

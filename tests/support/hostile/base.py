@@ -15,7 +15,7 @@ from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
-from parquetry.runtime.sources import Consumption, SourceFile
+from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.storage.open import open_store
 from tests.support.handmade import HandmadeTable
 from tests.support.hostile.sandbox import Sandbox

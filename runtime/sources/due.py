@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeAlias
 
-from parquetry.runtime import sources
 from parquetry.runtime.errors import MissingSourceError, TableNotFoundError
-from parquetry.runtime.source_files import FoundFile, list_files, split_pattern
-from parquetry.runtime.sources import Consumption
+from parquetry.runtime.sources import ledger
+from parquetry.runtime.sources.ledger import Consumption
+from parquetry.runtime.sources.listing import FoundFile, list_files, split_pattern
 from parquetry.runtime.spec.codec import digest_of, to_json_value
 from parquetry.runtime.spec.source_paths import join_base, place_of
 from parquetry.runtime.spec.table_spec import Source
@@ -71,7 +71,7 @@ def find_due(
     if due is not None and due.missing is not None:
         return due
     if due is not None or effective().has_asked_archive:
-        sources.fold(handle.store, source.name, effective())
+        ledger.fold(handle.store, source.name, effective())
     return due
 
 
@@ -113,12 +113,12 @@ def _look(
         return DueBatch(missing=f"{missing}, or declare if_missing: error to have the run fail")
     if source.read == FULL:
         return _in_full(handle, source, effective, found, directory=directory)
-    entries = sources.history(handle.store, source.name, effective())
+    entries = ledger.history(handle.store, source.name, effective())
     files = [f.file for f in found]
     # However the path was spelled when they were taken.
-    taken = sources.taken_of(files, entries, partial(place_of, base=directory))
+    taken = ledger.taken_of(files, entries, partial(place_of, base=directory))
     known = {path: file for path, (_, file) in taken.items()}
-    due = sources.due_files(files, known, source.operation, source=source.name)
+    due = ledger.due_files(files, known, source.operation, source=source.name)
     if due.is_empty:
         return None
     by_path = {f.file.path: f for f in found}
@@ -162,7 +162,7 @@ def _reading(handle: TableHandle, source: Source, state: object) -> str:
 
 def _was_read(handle: TableHandle, source: Source, effective: _Effective, reading: str) -> bool:
     """Whether the newest read that stands was that one."""
-    return sources.newest_reading(sources.history(handle.store, source.name, effective())) == reading
+    return ledger.newest_reading(ledger.history(handle.store, source.name, effective())) == reading
 
 
 def _due_of_table(
@@ -188,8 +188,8 @@ def _due_of_table(
             return None
         consumption = Consumption(source=source.name, reading=reading)
         return DueBatch(table=other, until=until, consumption=consumption)
-    entries = sources.history(handle.store, source.name, effective())
-    since = sources.newest_until(entries)
+    entries = ledger.history(handle.store, source.name, effective())
+    since = ledger.newest_until(entries)
     if since is not None and since >= until:
         return None
     consumption = Consumption(source=source.name, since=since, until=until)

@@ -10,7 +10,7 @@ from typing import Any
 
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.runtime.errors import InvalidDataError, MissingSourceError
-from parquetry.runtime.sources import SourceFile
+from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.storage.local import Identity
 from parquetry.runtime.storage.open import LocalStore, ObjectInfo, ObjectStore, open_store

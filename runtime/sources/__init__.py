@@ -1,0 +1,1 @@
+"""Files to ingest: which there are, which are due, and the ledger of those ingested."""
