@@ -21,7 +21,7 @@ from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics import errors
-from parquetry.runtime.damaged_files import damage_warnings
+from parquetry.runtime.commit.damaged_files import damage_warnings
 from parquetry.runtime.errors import CorruptTableError, LockHeldError, UnsupportedTableError
 from parquetry.runtime.java import find_java
 from parquetry.runtime.property_warnings import property_warnings

@@ -9,7 +9,7 @@ from typing import Any
 from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
-from parquetry.runtime.damaged_files import damaged_files, remedy
+from parquetry.runtime.commit.damaged_files import damaged_files, remedy
 from parquetry.runtime.errors import (
     CorruptTableError,
     ForeignTableError,

@@ -11,7 +11,7 @@ from typing import Any
 
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.masking import masked_by
-from parquetry.runtime.damaged_files import damage_warnings, damaged_files, refuse_damage
+from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_files, refuse_damage
 from parquetry.runtime.layout.clustering.overlap import overlap_depth
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.masking import masked_by
 from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
+from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
-from parquetry.runtime.intents import INSERTED_KEYS
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import has_masked_partitions, masked_partition, pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from parquetry.compiler.observation import observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
+from parquetry.runtime.commit.lock import lock_path, read_lock
 from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError
-from parquetry.runtime.lock import lock_path, read_lock
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each

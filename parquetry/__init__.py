@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from parquetry.project.project_file import UndeclaredVariableError
     from parquetry.project.selection import SelectionError
     from parquetry.runtime.clustering_execution import PartlyClusteredError
+    from parquetry.runtime.commit.outcome import CommitResult
     from parquetry.runtime.errors import (
         ConflictError,
         CorruptTableError,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
         UnknownOutcomeError,
         UnsupportedTableError,
     )
-    from parquetry.runtime.outcome import CommitResult
     from parquetry.runtime.spec.sizing import SizingPolicy
     from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy, TableSpec
     from parquetry.table import Table, create, open  # noqa: A004 - parquetry.open
@@ -119,7 +119,7 @@ _HOMES = {
     **_ERRORS,
     "ApplyResult": "parquetry.compiler.applying",
     "Column": "parquetry.runtime.spec.table_spec",
-    "CommitResult": "parquetry.runtime.outcome",
+    "CommitResult": "parquetry.runtime.commit.outcome",
     "FilesPolicy": "parquetry.runtime.spec.table_spec",
     "KeyScope": "parquetry.runtime.spec.table_spec",
     "Plan": "parquetry.declared",

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from parquetry.errors import UsageError
 from parquetry.in_python import worded
 from parquetry.runtime.accepted_loss import accept_loss
-from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.commit.outcome import CommitResult
+from parquetry.runtime.commit.rollback import RollbackResult
 from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.services.archive import ArchiveResult, archive
 from parquetry.runtime.services.clean import CleanResult, clean
 from parquetry.runtime.services.restore import RestoreResult, restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import SavepointResult, create_savepoint, delete_savepoint
-from parquetry.runtime.services.undo import RollbackResult
 from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec.job import SparkSettings, TableOwner
 from parquetry.runtime.spec.masking import failures_masked, has_personal_columns

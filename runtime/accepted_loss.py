@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.damaged_files import DamagedFile, damaged_files
+from parquetry.runtime.commit.damaged_files import DamagedFile, damaged_files
+from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
+from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StalePlanError
-from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
-from parquetry.runtime.publish import run_write
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.open import TableHandle
@@ -18,7 +19,6 @@ from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.sidecars import read_sidecar, statistics_path
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
-from parquetry.runtime.transaction import Transaction
 
 ACCEPTED_KEY: Final = "parquetry.accepted_loss"
 # Of Hudi's operations that replace file groups the one from which no reader concludes that a whole partition

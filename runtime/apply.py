@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from parquetry.runtime.commit.locking import locked_session
+from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
+from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
-from parquetry.runtime.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.property_drift import restore_properties
-from parquetry.runtime.publish import run_write
 from parquetry.runtime.requirements import check_requirements, table_is_there
-from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.spec.job import Requirements, TableOwner
 from parquetry.runtime.spec.paths import types_by_path, without
 from parquetry.runtime.spec.rules import check_new_columns
@@ -30,7 +31,6 @@ from parquetry.runtime.table.schema import live_columns, reconcile
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
-from parquetry.runtime.transaction import Transaction
 
 ALTER_SCHEMA = "ALTER_SCHEMA"
 

@@ -13,10 +13,11 @@ from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering_sample_file import kept_sample
 from parquetry.runtime.clustering_task import GroupWork
+from parquetry.runtime.commit.outcome import CommitResult
+from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import PartialFailureError
 from parquetry.runtime.layout.clustering.scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.services.clustering_avro import (
     LAYOUT_PARAM,
     SCOPE_KEY,
@@ -33,7 +34,6 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.file_names import relative_path
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
-from parquetry.runtime.transaction import Transaction
 
 _LAYOUTS: Final = {"LINEAR": "sort", "ZORDER": "zorder", "HILBERT": "hilbert"}
 

@@ -15,8 +15,8 @@ from parquetry.printable import visible, without_commands
 from parquetry.runtime.apply import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import is_due
 from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
+from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
-from parquetry.runtime.outcome import CommitResult, masked_commit
 from parquetry.runtime.redaction import without_secrets
 from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.archive import archive, archive_if_due

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from parquetry.runtime.damaged_files import lost_groups
+from parquetry.runtime.commit.damaged_files import lost_groups
+from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
+from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.files import column_types
-from parquetry.runtime.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.partition_value import partition_value
-from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.partition_path import KeyRules, partition_path
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
-from parquetry.runtime.transaction import Transaction
 
 _OPERATION = "DELETE_PARTITION"
 

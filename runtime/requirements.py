@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.runtime.claims import read_claim
+from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.errors import NotFoundError, StalePlanError
 from parquetry.runtime.spec.job import Requirements, TableOwner
 from parquetry.runtime.spec.target_settings import Settings, check_settings

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from parquetry.runtime.base_file_model import Bucket, new_file_id
-from parquetry.runtime.intents import PartitionProfile, PlannedFile
+from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import Assignment, SizingPlan, plan_inserts
 from parquetry.runtime.spec.sizing import SizingPolicy

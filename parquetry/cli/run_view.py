@@ -8,8 +8,8 @@ from parquetry.cli.clustering_view import clustering_line
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.running import JobOutcome, RunResult
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.main import JobResult
-from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.spec.codec import to_json_value
 
 

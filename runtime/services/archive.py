@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from parquetry.runtime.damaged_files import damaged_files
+from parquetry.runtime.commit.damaged_files import damaged_files
+from parquetry.runtime.commit.locking import locked_session
+from parquetry.runtime.commit.recovery import settled_timeline
+from parquetry.runtime.commit.rollback import remove_completed
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.pending import settled_timeline
 from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writes_to_keep
-from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import DAY_MS, find_orphans, sweep_statistics, undone_entries
-from parquetry.runtime.services.undo import remove_completed
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectInfo
@@ -45,7 +45,7 @@ def archive(
     """Move what the policy (the applied one by default) does not keep into the archive log.
 
     All partitions are listed, and the statistics of archived writes none of whose files is left go.
-    Raises as :func:`parquetry.runtime.pending.settle` does.
+    Raises as :func:`parquetry.runtime.commit.recovery.settle` does.
     """
     store, zone = table.store, table.config.timezone
     timeline = settled_timeline(table, timing=timing)

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from parquetry.runtime.claims import open_session
-from parquetry.runtime.pending import settle, settled_timeline
+from parquetry.runtime.commit.abandoned_buckets import partitions_given_up
+from parquetry.runtime.commit.claims import open_session
+from parquetry.runtime.commit.locking import locked_session, table_lock
+from parquetry.runtime.commit.recovery import settle, settled_timeline
+from parquetry.runtime.commit.rollback import withdraw
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
     note_progress,
@@ -29,8 +32,6 @@ from parquetry.runtime.services.cleaning import (
     pending_cleans,
     plan_expiry,
 )
-from parquetry.runtime.services.given_up import partitions_given_up
-from parquetry.runtime.services.locking import locked_session, table_lock
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.services.sweeping import (
     drop_statistics,
@@ -38,7 +39,6 @@ from parquetry.runtime.services.sweeping import (
     sweep_partitions,
     sweep_statistics,
 )
-from parquetry.runtime.services.undo import withdraw
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import FAILURES, is_full, tidying
@@ -73,7 +73,7 @@ def clean(
     """Delete what the policy (the applied one by default) does not keep, and every orphan.
 
     All partitions are looked at. On a full disk it makes room for its own files first: by what dead writers
-    left, then by recorded statistics. Raises as :func:`parquetry.runtime.pending.settle` does, StorageError
+    left, then by recorded statistics. Raises as :func:`parquetry.runtime.commit.recovery.settle` does, StorageError
     when there is no room and none can be made.
     """
     return _clean_with_room(table, policy=policy or retention_of(table), timing=timing, whole_table=True)

@@ -12,22 +12,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from parquetry import shell
-from parquetry.runtime.claims import Claim, Heartbeat, Session, is_alive, open_session, read_claim
 from parquetry.runtime.clustering_forecast import GroupForecast, QueryForecast
 from parquetry.runtime.clustering_queries import added_up
 from parquetry.runtime.clustering_scope_choice import Foreseen
+from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, is_alive, open_session, read_claim
+from parquetry.runtime.commit.lock import TableLock
+from parquetry.runtime.commit.locking import table_lock
+from parquetry.runtime.commit.owner import Owner
+from parquetry.runtime.commit.recovery import SCHEDULED, settled_timeline
+from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
-from parquetry.runtime.lock import TableLock
-from parquetry.runtime.owner import Owner
-from parquetry.runtime.pending import SCHEDULED, settled_timeline
 from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.services.clustering_foreseen import foresee_groups, keep_samples, with_forecast
 from parquetry.runtime.services.clustering_survey import (
     changed_groups,
     reserved_groups,
 )
-from parquetry.runtime.services.locking import table_lock
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import tidying
@@ -39,7 +40,6 @@ from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.rereading import read_again
 from parquetry.runtime.timeline.sidecars import claim_path, sample_path
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
-from parquetry.runtime.transaction import Transaction
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def begin_clustering(
     in it; None when none is left. When the process dies, the next writer rolls the plan back.
     Of groups that are ``foreseen`` no rows are read.
 
-    Raises what :func:`~parquetry.runtime.pending.settle` raises, UnsupportedTableError for a table
+    Raises what :func:`~parquetry.runtime.commit.recovery.settle` raises, UnsupportedTableError for a table
     that may not be written to, LockHeldError when the lock is not given up.
     """
     known = foresee_groups(table, groups, known=foreseen)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Final
 
-from parquetry.runtime.claims import is_alive, read_claim
-from parquetry.runtime.conflicts import Work, conflicting_groups, work_of_commit
-from parquetry.runtime.damaged_files import check_partitions, named_partitions
+from parquetry.runtime.commit.claims import is_alive, read_claim
+from parquetry.runtime.commit.conflicts import Work, conflicting_groups, work_of_commit
+from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions
 from parquetry.runtime.layout.clustering.model import (
     OWES_STEPS,
     ClusteringFile,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StaleTimelineError
-from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.services.archive import archive_if_due
 from parquetry.runtime.services.clean import clean_if_due
 from parquetry.runtime.spec.masking import masked_message

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parquetry import shell
+from parquetry.runtime.commit.locking import locked_session
+from parquetry.runtime.commit.recovery import settled_timeline
+from parquetry.runtime.commit.restoring import finish_restore
+from parquetry.runtime.commit.rollback import withdraw
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.pending import settled_timeline
 from parquetry.runtime.services.cleaning import finish_cleans
-from parquetry.runtime.services.locking import locked_session
-from parquetry.runtime.services.restoring import finish_restore
-from parquetry.runtime.services.undo import withdraw
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from parquetry.runtime.claims import is_alive, read_claim
-from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
-from parquetry.runtime.services.locking import locked_session
-from parquetry.runtime.services.undo import (
+from parquetry.runtime.commit.claims import is_alive, read_claim
+from parquetry.runtime.commit.locking import locked_session
+from parquetry.runtime.commit.rollback import (
     RollbackResult,
     find_rollback_of,
     finish_rollback,
     roll_back,
 )
+from parquetry.runtime.errors import ConflictError, InvalidDataError
+from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline

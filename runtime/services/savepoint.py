@@ -9,12 +9,12 @@ import getpass
 from dataclasses import dataclass
 from functools import partial
 
-from parquetry.runtime.claims import read_claim
+from parquetry.runtime.commit.claims import read_claim
+from parquetry.runtime.commit.lock import TableLock
+from parquetry.runtime.commit.locking import locked_session
+from parquetry.runtime.commit.recovery import settle, settled_timeline, withdraw_waiting
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.lock import TableLock
-from parquetry.runtime.pending import settle, settled_timeline, withdraw_waiting
 from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
-from parquetry.runtime.services.locking import locked_session
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each

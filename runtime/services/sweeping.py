@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.claims import HEARTBEAT_FOLDER, Claim, heartbeat_path, is_alive, read_claim
+from parquetry.runtime.commit.abandoned_buckets import instants_given_up
+from parquetry.runtime.commit.claims import HEARTBEAT_FOLDER, Claim, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
-from parquetry.runtime.services.given_up import instants_given_up
 from parquetry.runtime.sources.ledger import is_ledger_entry
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import tidying

@@ -12,8 +12,10 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file_model import WriteContext
 from parquetry.runtime.base_file_result import WriteResults
+from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.commit.table_state import TableState
+from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 from parquetry.runtime.record_sizes import learned_record_size, table_record_size
 from parquetry.runtime.sources.ledger import Consumption, record
@@ -23,10 +25,8 @@ from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.avro import with_meta_columns
 from parquetry.runtime.table.partition_path import check_nesting, check_partition_path
 from parquetry.runtime.table.statistics import encode_statistics
-from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.sidecars import decisions_path, statistics_path
-from parquetry.runtime.transaction import Transaction
 from parquetry.runtime.write_plan import (
     DECISIONS_KEY,
     ChangeCounts,
@@ -43,7 +43,7 @@ _UNKNOWN_RECORD_BYTES = 1024.0
 
 @dataclass(kw_only=True)
 class Attempt:
-    """A transaction under way; see :func:`parquetry.runtime.publish.run_write`.
+    """A transaction under way; see :func:`parquetry.runtime.commit.publish.run_write`.
 
     ``unmatched_deletes`` found no row with their key, ``late_rows`` lost against stored ones: known
     once the keys are looked up, and the files written.

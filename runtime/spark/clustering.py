@@ -28,11 +28,13 @@ from parquetry.runtime.clustering_execution import (
 from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_standing import PublishableGroups, narrowed, replaced_by
 from parquetry.runtime.clustering_task import GroupWork, group_rewriter
+from parquetry.runtime.commit.outcome import WriteOutcome
+from parquetry.runtime.commit.publish import run_once
+from parquetry.runtime.commit.table_state import TableState
+from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import in_batches
 from parquetry.runtime.layout.clustering.model import FileKey
-from parquetry.runtime.outcome import WriteOutcome
-from parquetry.runtime.publish import run_once
 from parquetry.runtime.services.clustering_lost import note_lost
 from parquetry.runtime.services.clustering_plans import begin_clustering, take_up
 from parquetry.runtime.services.due import run_due_services
@@ -44,12 +46,10 @@ from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.table.file_names import BaseFileName
 from parquetry.runtime.table.open import TableHandle
-from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.markers import MarkerKind
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
-from parquetry.runtime.transaction import Transaction
 
 _MOST_BATCHES: Final = 4
 _TASKS_PER_CORE: Final = 2

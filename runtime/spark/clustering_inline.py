@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering_due import is_time, trigger_of
 from parquetry.runtime.clustering_execution import PartlyClusteredError
-from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.services.clustering_look import note_look
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spec.clustering import Trigger

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.sources.due import DueBatch
 from parquetry.runtime.spark.read import read_table
 from parquetry.runtime.spark.source_failures import explained, source_failures

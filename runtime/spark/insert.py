@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.runtime.damaged_files import lost_groups
-from parquetry.runtime.outcome import Footprint, WriteOutcome
+from parquetry.runtime.commit.damaged_files import lost_groups
+from parquetry.runtime.commit.outcome import Footprint, WriteOutcome
 from parquetry.runtime.spark.attempt import Attempt, check_results
 from parquetry.runtime.spark.deliver import write_routed, write_slices
 from parquetry.runtime.spark.lookup import FoundKeys, find_nothing

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
+from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.spark.session import failures_translated, session_settings
 from parquetry.runtime.spark.stage import PARTITION
 from parquetry.runtime.spark.staged import StagedRows

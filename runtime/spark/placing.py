@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
+from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.spark.batch_keys import BatchKeys, references
 from parquetry.runtime.spark.lookup import KeyTotals
 from parquetry.runtime.spark.matching import key_columns

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.damaged_files import check_read, damaged_files, refuse_damage
+from parquetry.runtime.commit.damaged_files import check_read, damaged_files, refuse_damage
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.pruning import Pruner

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file_model import DELETE
+from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.conversion import are_spelled_alike, type_of
@@ -33,7 +34,6 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.spec.rules import DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column, Operation
 from parquetry.runtime.spec.types import parse_type
-from parquetry.runtime.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

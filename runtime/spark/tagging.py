@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
+from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.spark.session import failures_translated, load_files
 from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.spark.staged import StagedRows

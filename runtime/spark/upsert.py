@@ -9,8 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
+from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.spark.attempt import Attempt, check_results
 from parquetry.runtime.spark.batch_keys import is_rankable
 from parquetry.runtime.spark.deliver import write_deletes, write_placed, write_routed

@@ -10,9 +10,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.arrow.local_rows import is_spark_frame, local_rows
+from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
+from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.table_state import TableState
+from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import NotFoundError, RetryWrite
-from parquetry.runtime.outcome import CommitResult, WriteOutcome
-from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.attempt import Attempt
@@ -28,10 +30,8 @@ from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table.open import TableHandle
-from parquetry.runtime.table_state import TableState
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
-from parquetry.runtime.transaction import Transaction
 
 _REPLACES = frozenset({Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE})
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, read_lock
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StorageError
-from parquetry.runtime.lock import DEFAULT_LOCK_PATH, read_lock
-from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.clustering_inline import cluster_inline
 from parquetry.runtime.spec.clustering import Trigger

@@ -105,7 +105,7 @@ def test_runtime_imports_without_the_authoring_libraries(distributions, tmp_path
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Refuse())\n"
         f"sys.path.insert(0, {str(archive)!r})\n"
-        "import parquetry, parquetry.runtime.main, parquetry.runtime.publish\n"
+        "import parquetry, parquetry.runtime.main, parquetry.runtime.commit.publish\n"
         f"assert parquetry.__file__.startswith({str(archive)!r}), parquetry.__file__\n"
     )
     run(sys.executable, "-I", "-c", code, cwd=tmp_path)

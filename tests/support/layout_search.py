@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.intents import PartitionProfile
+from parquetry.runtime.commit.outcome import Footprint, WriteOutcome
+from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.transaction import Transaction
+from parquetry.runtime.commit.workload_profile import PartitionProfile
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, parse_where, touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
-from parquetry.runtime.outcome import Footprint, WriteOutcome
 from parquetry.runtime.parquet.page_index import with_pages
-from parquetry.runtime.publish import run_write
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.spec.codec import to_json_value
@@ -33,7 +34,6 @@ from parquetry.runtime.table.open import create_table, open_table
 from parquetry.runtime.table.statistics import encode_statistics, look_up
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.sidecars import statistics_path
-from parquetry.runtime.transaction import Transaction
 from tests.support.base_files import bucket, context
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.small_table import FAST

@@ -15,7 +15,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.spark import staging
 from parquetry.runtime.spark import write as spark_write
 from parquetry.runtime.spark.stage import rows_name

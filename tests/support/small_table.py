@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.schema import arrow_schema
+from parquetry.runtime.commit.outcome import CommitResult, Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.transaction import Transaction
+from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.errors import NotFoundError, RetryWrite
-from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import CommitResult, Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.parquet.footer import file_statistics
-from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.sources.ledger import Consumption, record
 from parquetry.runtime.spec.job import TableOwner
@@ -36,7 +37,6 @@ from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.markers import MarkerKind
 from parquetry.runtime.timeline.sidecars import statistics_path
 from parquetry.runtime.timing import Timing
-from parquetry.runtime.transaction import Transaction
 from tests.support import hudi_rs
 
 COLUMNS = (

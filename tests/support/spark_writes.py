@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from parquetry.runtime.outcome import CommitResult
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import ObjectStore

@@ -22,11 +22,11 @@ from parquetry.runtime.clustering_due import ScheduledClustering
 from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup
 from parquetry.runtime.clustering_forecast import QueryForecast
 from parquetry.runtime.clustering_queries import MeasuredQuery
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.main import JobResult, ServiceResult
-from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.spec.clustering import ClusteringScope
 from tests.support.repository import ROOT, TESTS
 

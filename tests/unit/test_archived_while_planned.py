@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.clustering_due import due_by_statistics, due_clustering
+from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.errors import StaleTimelineError
-from parquetry.runtime.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_lost import lost_rounds

@@ -7,9 +7,9 @@ import random
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.base_file_model import Bucket, WriteContext, new_file_id
+from parquetry.runtime.commit.outcome import WriteOutcome
+from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.outcome import WriteOutcome
-from parquetry.runtime.publish import run_write
 from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from parquetry.runtime.clustering_task import rewrite_group
+from parquetry.runtime.commit.abandoned_buckets import is_given_up
+from parquetry.runtime.commit.transaction import TaskGuard
 from parquetry.runtime.errors import ConflictError, CorruptTableError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
-from parquetry.runtime.services.given_up import is_given_up
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.table.file_names import files_of_instant
 from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER
-from parquetry.runtime.transaction import TaskGuard
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import table_in_debt

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from parquetry.runtime.claims import read_claim
+from parquetry.runtime.commit.claims import read_claim
+from parquetry.runtime.commit.transaction import begin
+from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
-from parquetry.runtime.intents import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.clustering.model import Left, PlannedGroup
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_avro import (
@@ -30,7 +31,6 @@ from parquetry.runtime.timeline.clustering_plan import ClusteringPlan, Requested
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
 from parquetry.runtime.timeline.sidecars import claim_path
-from parquetry.runtime.transaction import begin
 from tests.support.clustering_model import file
 from tests.support.handmade import at
 from tests.support.orphans import leftovers

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.outcome import CommitResult
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.cleaning import cleaner_plan, plan_expiry

@@ -17,10 +17,10 @@ from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.checkup import check_project
 from parquetry.compiler.locks import held_lock, held_locks
 from parquetry.compiler.words import elapsed
-from parquetry.runtime.claims import Claim, Heartbeat, Session, heartbeat_path, open_session
-from parquetry.runtime.lock import DEFAULT_LOCK_PATH, TableLock
-from parquetry.runtime.owner import Owner
-from parquetry.runtime.services.locking import table_lock
+from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, heartbeat_path, open_session
+from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, TableLock
+from parquetry.runtime.commit.locking import table_lock
+from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.instant import format_instant, next_instant

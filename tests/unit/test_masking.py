@@ -33,9 +33,9 @@ from parquetry.compiler.spec_diff import diff_specs
 from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.base_file import write_bucket
 from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup, masked_clustering
+from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.main import execute
-from parquetry.runtime.outcome import CommitResult, masked_commit
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.services import due
 from parquetry.runtime.spec.masking import failures_masked, masked_message, masked_partition

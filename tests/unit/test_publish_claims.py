@@ -15,11 +15,25 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime import owner
-from parquetry.runtime.claims import Claim, claim_instant, heartbeat_path, is_alive, open_session, read_claim
+from parquetry.runtime.commit import owner
+from parquetry.runtime.commit.claims import (
+    Claim,
+    claim_instant,
+    heartbeat_path,
+    is_alive,
+    open_session,
+    read_claim,
+)
+from parquetry.runtime.commit.lock import (
+    DEFAULT_LOCK_PATH,
+    LockInfo,
+    TableLock,
+    break_lock,
+    lock_path,
+    read_lock,
+)
+from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import LockHeldError, NotFoundError, UnsupportedTableError
-from parquetry.runtime.lock import DEFAULT_LOCK_PATH, LockInfo, TableLock, break_lock, lock_path, read_lock
-from parquetry.runtime.owner import Owner
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 from parquetry.runtime.timeline.sidecars import BREAKING_FOLDER, claim_path
@@ -85,7 +99,7 @@ def test_an_owner_elsewhere_is_never_known_to_be_gone() -> None:
 
 
 def test_a_dead_process_is_known_to_be_gone_and_a_reused_pid_is_not_it() -> None:
-    code = "import json; from parquetry.runtime.owner import Owner; print(json.dumps(Owner.here().to_json()), flush=True); input()"
+    code = "import json; from parquetry.runtime.commit.owner import Owner; print(json.dumps(Owner.here().to_json()), flush=True); input()"
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
     )

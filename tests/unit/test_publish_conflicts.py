@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.conflicts import (
+from parquetry.runtime.commit.conflicts import (
     Conflict,
     Verdict,
     Work,
@@ -13,7 +13,7 @@ from parquetry.runtime.conflicts import (
     work_of_commit,
     work_of_outcome,
 )
-from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat

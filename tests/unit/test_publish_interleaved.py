@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.runtime.commit.outcome import CommitResult, KeyRange
+from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, RetryWrite
-from parquetry.runtime.outcome import CommitResult, KeyRange
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
@@ -17,7 +18,6 @@ from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.instant import Action
-from parquetry.runtime.transaction import Transaction
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 

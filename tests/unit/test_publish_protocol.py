@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.claims import heartbeat_path
+from parquetry.runtime.commit.claims import heartbeat_path
+from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
+from parquetry.runtime.commit.locking import unlock
+from parquetry.runtime.commit.outcome import WriteOutcome
+from parquetry.runtime.commit.publish import run_write
+from parquetry.runtime.commit.transaction import Transaction
+from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.errors import (
     ConflictError,
     InvalidDataError,
@@ -21,12 +27,7 @@ from parquetry.runtime.errors import (
     UnknownOutcomeError,
     UnsupportedTableError,
 )
-from parquetry.runtime.intents import PartitionProfile, PlannedFile
-from parquetry.runtime.lock import DEFAULT_LOCK_PATH
-from parquetry.runtime.outcome import WriteOutcome
-from parquetry.runtime.publish import run_write
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.services.locking import unlock
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome, open_store
 from parquetry.runtime.timeline.clustering_plan import (
@@ -38,7 +39,6 @@ from parquetry.runtime.timeline.clustering_plan import (
 from parquetry.runtime.timeline.instant import Action, format_instant
 from parquetry.runtime.timeline.markers import MarkerKind, marked_files, marker_path
 from parquetry.runtime.timeline.sidecars import claim_path
-from parquetry.runtime.transaction import Transaction
 from tests.support.orphans import leftovers
 from tests.support.s3_server import BUCKET
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, rows_of, view_rows

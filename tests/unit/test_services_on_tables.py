@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.claims import heartbeat_path, open_session
+from parquetry.runtime.commit.claims import heartbeat_path, open_session
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.main import report_path
 from parquetry.runtime.services.archive import ARCHIVE_BATCH, archive

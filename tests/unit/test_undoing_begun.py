@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.claims import open_session
+from parquetry.runtime.commit.claims import open_session
+from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
+from parquetry.runtime.commit.rollback import roll_back
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
-from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.timeline.active import Timeline

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from parquetry.runtime.claims import Session, open_session
+from parquetry.runtime.commit.claims import Session, open_session
+from parquetry.runtime.commit.lock import LockInfo, TableLock, break_lock, lock_path, read_lock
+from parquetry.runtime.commit.rollback import roll_back
 from parquetry.runtime.errors import LockHeldError, NotFoundError
-from parquetry.runtime.lock import LockInfo, TableLock, break_lock, lock_path, read_lock
-from parquetry.runtime.services.undo import roll_back
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing

@@ -8,13 +8,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from parquetry.runtime.conflicts import Conflict, Verdict, find_conflict, work_of_commit, work_of_outcome
-from parquetry.runtime.damaged_files import check_published
+from parquetry.runtime.commit.conflicts import (
+    Conflict,
+    Verdict,
+    find_conflict,
+    work_of_commit,
+    work_of_outcome,
+)
+from parquetry.runtime.commit.damaged_files import check_published
+from parquetry.runtime.commit.inserted_keys import inserted_keys_of
+from parquetry.runtime.commit.outcome import WriteOutcome
+from parquetry.runtime.commit.recovery import clustered_by_hudi
+from parquetry.runtime.commit.transaction import Transaction
+from parquetry.runtime.commit.workload_profile import KeyRanges
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
-from parquetry.runtime.inserted_keys import inserted_keys_of
-from parquetry.runtime.intents import KeyRanges
-from parquetry.runtime.outcome import WriteOutcome
-from parquetry.runtime.pending import clustered_by_hudi
 from parquetry.runtime.sources.ledger import (
     Consumption,
     consumed_by,
@@ -39,7 +46,6 @@ from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites, completed_being_undone
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.transaction import Transaction
 
 SOURCES_KEY: Final = "parquetry.sources"
 NONCE_KEY: Final = "parquetry.nonce"

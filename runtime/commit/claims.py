@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
     NotFoundError,
     UnsupportedTableError,
 )
-from parquetry.runtime.owner import Owner
 from parquetry.runtime.spec.codec import from_json_value, parsed_json
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES

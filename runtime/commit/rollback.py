@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from parquetry.runtime.claims import Session, claim_instant, heartbeat_path
-from parquetry.runtime.lock import TableLock
+from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_path
+from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from parquetry.runtime.outcome import Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.table_spec import KeyScope

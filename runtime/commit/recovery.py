@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry import shell
-from parquetry.runtime.claims import Claim, Session, heartbeat_path, is_alive, read_claim
+from parquetry.runtime.commit.claims import Claim, Session, heartbeat_path, is_alive, read_claim
+from parquetry.runtime.commit.locking import locked_session
+from parquetry.runtime.commit.restoring import finish_restore
+from parquetry.runtime.commit.rollback import finish_rollback, roll_back
 from parquetry.runtime.errors import ConflictError
-from parquetry.runtime.services.locking import locked_session
-from parquetry.runtime.services.restoring import finish_restore
-from parquetry.runtime.services.undo import finish_rollback, roll_back
 from parquetry.runtime.table.open import TableHandle, check_writable
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.effective_writes import undone_writes, writes_being_undone

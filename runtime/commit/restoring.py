@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from parquetry.runtime.claims import Session, claim_instant, heartbeat_path
-from parquetry.runtime.services.undo import remove_completed, remove_sidecars
+from parquetry.runtime.commit.claims import Session, claim_instant, heartbeat_path
+from parquetry.runtime.commit.rollback import remove_completed, remove_sidecars
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each

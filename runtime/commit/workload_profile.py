@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from parquetry.runtime.conflicts import Work, may_insert_same_key
-from parquetry.runtime.outcome import Footprint, KeyRange
+from parquetry.runtime.commit.conflicts import Work, may_insert_same_key
+from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.timeline.commit import CommitMetadata, WriteStat
 

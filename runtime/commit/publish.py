@@ -13,7 +13,12 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Final
 
-from parquetry.runtime.conflicts import Conflict, Verdict, work_of_outcome
+from parquetry.runtime.commit.conflicts import Conflict, Verdict, work_of_outcome
+from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
+from parquetry.runtime.commit.recovery import withdraw_waiting
+from parquetry.runtime.commit.rollback import find_rollback_of
+from parquetry.runtime.commit.transaction import Transaction, begin
+from parquetry.runtime.commit.validation import NONCE_KEY, SOURCES_KEY, look_ahead, revalidate, validate
 from parquetry.runtime.errors import (
     ConflictError,
     NotFoundError,
@@ -22,9 +27,6 @@ from parquetry.runtime.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from parquetry.runtime.outcome import CommitResult, WriteOutcome
-from parquetry.runtime.pending import withdraw_waiting
-from parquetry.runtime.services.undo import find_rollback_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES
@@ -36,8 +38,6 @@ from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.markers import remove_markers
 from parquetry.runtime.timeline.sidecars import rename_former
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
-from parquetry.runtime.transaction import Transaction, begin
-from parquetry.runtime.validation import NONCE_KEY, SOURCES_KEY, look_ahead, revalidate, validate
 from parquetry.version import VERSION
 
 _LOG = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from parquetry.runtime.damaged_files import check_partitions, named_partitions
+from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.key_generator import KeyEncoding
 from parquetry.runtime.spec.table_spec import TableSpec

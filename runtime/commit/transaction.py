@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from parquetry.runtime.claims import Claim, Session, is_alive, open_session, read_claim
-from parquetry.runtime.conflicts import Work, find_conflict, work_of_commit
-from parquetry.runtime.errors import ConflictError, RetryWrite
-from parquetry.runtime.inserted_keys import inserted_keys_of
-from parquetry.runtime.intents import (
+from parquetry.runtime.commit.abandoned_buckets import is_given_up
+from parquetry.runtime.commit.claims import Claim, Session, is_alive, open_session, read_claim
+from parquetry.runtime.commit.conflicts import Work, find_conflict, work_of_commit
+from parquetry.runtime.commit.inserted_keys import inserted_keys_of
+from parquetry.runtime.commit.lock import TableLock
+from parquetry.runtime.commit.locking import table_lock
+from parquetry.runtime.commit.outcome import Footprint
+from parquetry.runtime.commit.recovery import clustered_by_hudi, settled_timeline
+from parquetry.runtime.commit.rollback import roll_back
+from parquetry.runtime.commit.workload_profile import (
     KeyRanges,
     Profile,
     filled_files,
@@ -21,12 +26,7 @@ from parquetry.runtime.intents import (
     profile_work,
     will_collide,
 )
-from parquetry.runtime.lock import TableLock
-from parquetry.runtime.outcome import Footprint
-from parquetry.runtime.pending import clustered_by_hudi, settled_timeline
-from parquetry.runtime.services.given_up import is_given_up
-from parquetry.runtime.services.locking import table_lock
-from parquetry.runtime.services.undo import roll_back
+from parquetry.runtime.errors import ConflictError, RetryWrite
 from parquetry.runtime.spec.table_spec import KeyScope
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.parallel import for_each

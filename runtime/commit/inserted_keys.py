@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
-from parquetry.runtime.outcome import KeyRange
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.commit import CommitMetadata

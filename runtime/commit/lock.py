@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from parquetry.runtime.claims import Session, seconds_since_beat
+from parquetry.runtime.commit.claims import Session, seconds_since_beat
+from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import LockHeldError, NotFoundError
-from parquetry.runtime.owner import Owner
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import FAILURES, tidying
