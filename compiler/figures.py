@@ -28,7 +28,7 @@ from parquetry.runtime.layout.skipping.files import Types, column_types, parse_w
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
-from parquetry.runtime.services.cleaning import clean_horizon, plan_expiry
+from parquetry.runtime.services.clean_plan import clean_horizon, plan_expiry
 from parquetry.runtime.services.clustering_foreseen import foresee_under
 from parquetry.runtime.services.clustering_past import pace
 from parquetry.runtime.services.clustering_survey import clustering_file, further_steps, situation_of

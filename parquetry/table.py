@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from parquetry.errors import UsageError
 from parquetry.in_python import worded
-from parquetry.runtime.accepted_loss import accept_loss
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.commit.rollback import RollbackResult
 from parquetry.runtime.partition_deletion import delete_partitions
+from parquetry.runtime.services.accepted_loss import accept_loss
 from parquetry.runtime.services.archive import ArchiveResult, archive
 from parquetry.runtime.services.clean import CleanResult, clean
 from parquetry.runtime.services.restore import RestoreResult, restore

@@ -53,7 +53,7 @@ def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, 
     from parquetry.cli.loss_view import Loss, LossView, loss_lines
     from parquetry.cli.workspaces import table_in_force
     from parquetry.compiler.masking import masked_by
-    from parquetry.runtime.accepted_loss import accept_loss, lost_rows
+    from parquetry.runtime.services.accepted_loss import accept_loss, lost_rows
 
     if table is None:
         raise click.UsageError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
-from parquetry.runtime.accepted_loss import LostRows
+from parquetry.runtime.services.accepted_loss import LostRows
 from parquetry.runtime.spec.masking import masked_partition, masked_path, pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.secret_names import MASK

@@ -12,8 +12,8 @@ from parquetry.runtime.commit.recovery import settled_timeline
 from parquetry.runtime.commit.rollback import remove_completed
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writes_to_keep
+from parquetry.runtime.services.orphans import DAY_MS, find_orphans, sweep_statistics, undone_entries
 from parquetry.runtime.services.retention import retention_of
-from parquetry.runtime.services.sweeping import DAY_MS, find_orphans, sweep_statistics, undone_entries
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import ObjectInfo

@@ -17,13 +17,7 @@ from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.commit.locking import locked_session, table_lock
 from parquetry.runtime.commit.recovery import settle, settled_timeline
 from parquetry.runtime.commit.rollback import withdraw
-from parquetry.runtime.services.clean_progress import (
-    CleanProgress,
-    note_progress,
-    partitions_to_look_at,
-    read_progress,
-)
-from parquetry.runtime.services.cleaning import (
+from parquetry.runtime.services.clean_plan import (
     Expiry,
     clean_horizon,
     cleaner_plan,
@@ -32,13 +26,19 @@ from parquetry.runtime.services.cleaning import (
     pending_cleans,
     plan_expiry,
 )
-from parquetry.runtime.services.retention import retention_of
-from parquetry.runtime.services.sweeping import (
+from parquetry.runtime.services.clean_progress import (
+    CleanProgress,
+    note_progress,
+    partitions_to_look_at,
+    read_progress,
+)
+from parquetry.runtime.services.orphans import (
     drop_statistics,
     sweep_leftovers,
     sweep_partitions,
     sweep_statistics,
 )
+from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.os_errors import FAILURES, is_full, tidying

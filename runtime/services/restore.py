@@ -10,7 +10,7 @@ from parquetry.runtime.commit.recovery import settled_timeline
 from parquetry.runtime.commit.restoring import finish_restore
 from parquetry.runtime.commit.rollback import withdraw
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.services.cleaning import finish_cleans
+from parquetry.runtime.services.clean_plan import finish_cleans
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline

@@ -11,7 +11,7 @@ from parquetry.runtime.commit.rollback import (
     roll_back,
 )
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
+from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline

@@ -14,7 +14,7 @@ from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import settle, settled_timeline, withdraw_waiting
 from parquetry.runtime.errors import ConflictError, InvalidDataError
-from parquetry.runtime.services.cleaning import check_no_foreign_clean, finish_cleans
+from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each

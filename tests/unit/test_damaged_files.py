@@ -13,10 +13,10 @@ import pytest
 from parquetry.cli.inspect_view import InspectView
 from parquetry.compiler.checkup import check_project
 from parquetry.compiler.inspection import inspect_table
-from parquetry.runtime.accepted_loss import ACCEPTED_KEY, accept_loss, lost_rows
 from parquetry.runtime.commit.damaged_files import check_read, damaged_files
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.partition_deletion import delete_partitions
+from parquetry.runtime.services.accepted_loss import ACCEPTED_KEY, accept_loss, lost_rows
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.table_spec import RetentionPolicy

@@ -14,7 +14,7 @@ from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
-from parquetry.runtime.services.cleaning import cleaner_plan, plan_expiry
+from parquetry.runtime.services.clean_plan import cleaner_plan, plan_expiry
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback

@@ -15,12 +15,12 @@ from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.main import report_path
 from parquetry.runtime.services.archive import ARCHIVE_BATCH, archive
 from parquetry.runtime.services.clean import clean, clean_if_due
-from parquetry.runtime.services.cleaning import cleaner_plan, plan_expiry
+from parquetry.runtime.services.clean_plan import cleaner_plan, plan_expiry
+from parquetry.runtime.services.orphans import DAY_MS
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.retention import KEEP_LATEST_COMMITS, Horizon
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.services.sweeping import DAY_MS
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.paths import temporary_path
 from parquetry.runtime.timeline.instant import Action, Instant, State, format_instant
