@@ -13,7 +13,7 @@ from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
-from parquetry.runtime.adoption import adopt_table
+from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.schema import live_columns

@@ -22,7 +22,7 @@ from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics import Diagnostic, Severity
 from parquetry.project.locations import LocationProblem, contains, normalised
-from parquetry.runtime.adoption import adopt_table, check_adoptable
+from parquetry.runtime.apply.adoption import adopt_table, check_adoptable
 from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.applied import NO_PROJECT

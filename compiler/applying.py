@@ -12,7 +12,7 @@ from parquetry.compiler.plan import PlanDocument, Step, TableAction
 from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import Workspace, job
 from parquetry.errors import ParquetryError
-from parquetry.runtime.apply import Applied, TableChange, apply_change
+from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.main import JobResult, execute
 from parquetry.runtime.spec.codec import Brief, digest_of

@@ -21,10 +21,10 @@ from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics import errors
+from parquetry.runtime.apply.property_warnings import property_warnings
 from parquetry.runtime.commit.damaged_files import damage_warnings
 from parquetry.runtime.errors import CorruptTableError, LockHeldError, UnsupportedTableError
 from parquetry.runtime.java import find_java
-from parquetry.runtime.property_warnings import property_warnings
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent
 from parquetry.runtime.table.open import TableHandle

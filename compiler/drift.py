@@ -9,6 +9,7 @@ from typing import Any
 from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.workspace import Workspace
 from parquetry.project import ResolvedTable
+from parquetry.runtime.apply.properties import differing_properties
 from parquetry.runtime.commit.damaged_files import damaged_files, remedy
 from parquetry.runtime.errors import (
     CorruptTableError,
@@ -16,7 +17,6 @@ from parquetry.runtime.errors import (
     KeyUnavailableError,
     UnsupportedTableError,
 )
-from parquetry.runtime.property_drift import differing_properties
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.evolution import is_widening
 from parquetry.runtime.spec.job import TableOwner

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
 from parquetry.printable import visible, without_commands
-from parquetry.runtime.apply import Applied, TableChange, apply_change
+from parquetry.runtime.apply.requirements import check_requirements
+from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
 from parquetry.runtime.clustering_due import is_due
 from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
 from parquetry.runtime.redaction import without_secrets
-from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sources.due import find_due

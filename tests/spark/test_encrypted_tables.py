@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime.apply import TableChange, apply_change
+from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import KeyUnavailableError
 from parquetry.runtime.spark import upsert
 from parquetry.runtime.spec.clustering import ExecutionPolicy

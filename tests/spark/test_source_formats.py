@@ -324,7 +324,7 @@ def test_delete_by_other_columns_than_the_key(world):
 
 def execute_with(world, other):
     """Record another source as the applied one."""
-    from parquetry.runtime.apply import TableChange, apply_change
+    from parquetry.runtime.apply.table_change import TableChange, apply_change
 
     store = open_store(world.location)
     number = open_table(store).applied.number

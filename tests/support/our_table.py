@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parquetry
-from parquetry.runtime.apply import TableChange, apply_change
+from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.job import Requirements

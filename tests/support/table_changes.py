@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.apply import TableChange, apply_change
+from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, read_lock
 from parquetry.runtime.commit.locking import unlock
 from parquetry.runtime.services.archive import archive

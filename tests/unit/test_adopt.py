@@ -24,14 +24,14 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_edit import with_column
 from parquetry.compiler.workspace import spec_of
 from parquetry.errors import UsageError
-from parquetry.runtime.adoption import adopt_table
+from parquetry.runtime.apply.adoption import adopt_table
+from parquetry.runtime.apply.properties import restore_properties
 from parquetry.runtime.errors import (
     InvalidDataError,
     StalePlanError,
     TableNotFoundError,
     UnsupportedTableError,
 )
-from parquetry.runtime.property_drift import restore_properties
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
@@ -339,7 +339,7 @@ def test_a_spec_recorded_by_somebody_else_meanwhile_is_stale(folder, monkeypatch
     table = foreign(folder)
     other = spec(ordering=None, sizing=SizingPolicy(max_file_size_bytes=5))
     monkeypatch.setattr(
-        "parquetry.runtime.adoption._own",
+        "parquetry.runtime.apply.adoption._own",
         lambda store, _: write_applied(store, other, number=1),
     )
     with pytest.raises(StalePlanError):

@@ -17,7 +17,7 @@ from parquetry.cli.run_view import RunView
 from parquetry.compiler.locks import HeldLock
 from parquetry.compiler.plan import ChangeClass, Step
 from parquetry.compiler.running import JobOutcome, RunResult
-from parquetry.runtime.apply import Applied
+from parquetry.runtime.apply.table_change import Applied
 from parquetry.runtime.clustering_due import ScheduledClustering
 from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup
 from parquetry.runtime.clustering_forecast import QueryForecast

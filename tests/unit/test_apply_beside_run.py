@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.runtime import apply
-from parquetry.runtime.apply import TableChange, apply_change
+from parquetry.runtime.apply import table_change
+from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import ConflictError, InvalidDataError, StalePlanError
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.spec.codec import digest_of
@@ -82,7 +82,7 @@ def test_columns_are_added_while_rows_are_written(table, tmp_path):
             wider = spec.with_columns((*spec.columns, Column(name=f"c{number}", type="int")))
             apply_change(table.store, change(table, wider, alters_schema=True), timing=PATIENT)
 
-    side_by_side(write, apply)
+    side_by_side(write, table_change)
     rows = view_rows(tmp_path / "t")
     assert rows == {f"k{n}": (n, "a") for n in range(WRITES)} | {"same": (WRITES - 1, "a")}
     names = [column.name for column in COLUMNS] + [f"c{n}" for n in range(APPLIES)]
@@ -145,7 +145,7 @@ def live_names(table):
 def test_a_write_between_schema_and_record_does_not_bring_a_dropped_column_back(table, monkeypatch):
     dropping = with_a_column_more(table)
     pending = [lambda: table.upsert({"k": (1, "a")})]
-    record = apply._record_locked
+    record = table_change._record_locked
 
     def recorded(*arguments):
         if pending:
@@ -153,7 +153,7 @@ def test_a_write_between_schema_and_record_does_not_bring_a_dropped_column_back(
             assert live_names(table)[-1] == "secret"
         return record(*arguments)
 
-    monkeypatch.setattr(apply, "_record_locked", recorded)
+    monkeypatch.setattr(table_change, "_record_locked", recorded)
     assert apply_change(table.store, dropping, timing=PATIENT).applied_number == 3
     assert live_names(table) == [column.name for column in COLUMNS]
 
@@ -163,7 +163,7 @@ def test_a_write_that_ends_behind_the_record_does_not_bring_a_dropped_column_bac
 ):
     """It began when the schema was committed already, so the commits alone tell nothing of a conflict."""
     dropping = with_a_column_more(table)
-    record = apply._record_locked
+    record = table_change._record_locked
     numbers, written = [], []
 
     def recorded(*arguments):
@@ -174,7 +174,7 @@ def test_a_write_that_ends_behind_the_record_does_not_bring_a_dropped_column_bac
         written.append(replace(table, before_publish=before_publish).upsert({"k": (1, "a")}))
         return numbers[0]
 
-    monkeypatch.setattr(apply, "_record_locked", recorded)
+    monkeypatch.setattr(table_change, "_record_locked", recorded)
     assert apply_change(table.store, dropping, timing=PATIENT).applied_number == 3
     assert [result.retries for result in written] == [1]
     assert "record 3 was applied meanwhile" in written[0].retry_reasons[0]

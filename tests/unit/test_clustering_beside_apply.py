@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.apply import TableChange, apply_change
+from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.job import Requirements

@@ -13,9 +13,9 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import Only, cluster_job, run_tables
 from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import ParquetryError
+from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.main import execute
-from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.job import Requirements, rules_digest

@@ -19,8 +19,8 @@ from parquetry.compiler.secrets import reference, references, revealed
 from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import UsageError
 from parquetry.project.interpolate import Secret
+from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
-from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSettings, resolve_environment
 from parquetry.runtime.spec.table_spec import Column, Source, TableSpec

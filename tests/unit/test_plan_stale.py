@@ -11,9 +11,9 @@ import pytest
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.plan_codec import check_age, decode, encode
 from parquetry.compiler.planning import plan_workspace
+from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.requirements import check_requirements
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.open import open_table

@@ -10,7 +10,7 @@ from parquetry.cli.inspect_view import InspectView
 from parquetry.cli.output import Paint
 from parquetry.compiler.checkup import check_project
 from parquetry.compiler.inspection import inspect_table
-from parquetry.runtime.property_warnings import property_warnings
+from parquetry.runtime.apply.property_warnings import property_warnings
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from tests.support.command_script import parquetry

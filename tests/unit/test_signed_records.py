@@ -16,7 +16,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import Only, run_tables
 from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import ParquetryError
-from parquetry.runtime.adoption import adopt_table
+from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.errors import CorruptTableError, KeyUnavailableError
 from parquetry.runtime.main import execute
 from parquetry.runtime.spec.job import JobPlan, Requirements

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from parquetry.runtime.apply.properties import restore_properties
+from parquetry.runtime.apply.requirements import check_requirements, table_is_there
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, NotFoundError, StalePlanError
 from parquetry.runtime.parquet.key_management import secret_of
-from parquetry.runtime.property_drift import restore_properties
-from parquetry.runtime.requirements import check_requirements, table_is_there
 from parquetry.runtime.spec.job import Requirements, TableOwner
 from parquetry.runtime.spec.paths import types_by_path, without
 from parquetry.runtime.spec.rules import check_new_columns

@@ -1,0 +1,1 @@
+"""Recording a plan in the table: creation, requirements, properties, adoption."""
