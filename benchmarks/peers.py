@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks import environment as formats
 from benchmarks.peer import Peer
-from parquetry.runtime.base_file_encoding import ZSTD_LEVEL
+from parquetry.runtime.base_file.encoding import ZSTD_LEVEL
 from tests.interop import environment
 
 HUDI = "1.2.0"

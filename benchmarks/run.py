@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks import clustering, data, growth, peers, report, results, writing
 from benchmarks.bench import MIB, Bench
 from benchmarks.peer import PeerFailedError
-from parquetry.runtime.base_file_encoding import ZSTD_LEVEL
+from parquetry.runtime.base_file.encoding import ZSTD_LEVEL
 from tests.interop.environment import cache_folder
 
 HERE = Path(__file__).resolve().parent

@@ -28,7 +28,7 @@ from benchmarks.bench import MIB
 from benchmarks.session_report import chart, render
 from benchmarks.session_tables import COLUMN, STATES, Prepared, Tables
 from benchmarks.skipping import covering, row_groups
-from parquetry.runtime.base_file_encoding import ZSTD_LEVEL
+from parquetry.runtime.base_file.encoding import ZSTD_LEVEL
 from tests.interop.environment import cache_folder
 
 HERE = Path(__file__).resolve().parent

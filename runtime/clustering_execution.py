@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.base_file_result import FileResult
+from parquetry.runtime.base_file.result import FileResult
 from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering_sample_file import kept_sample

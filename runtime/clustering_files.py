@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.runtime.base_file_bucket import BucketWriter
-from parquetry.runtime.base_file_model import Bucket, WriteContext
-from parquetry.runtime.base_file_sizing import STRETCHED, FileSizer
+from parquetry.runtime.base_file.bucket import BucketWriter
+from parquetry.runtime.base_file.model import Bucket, WriteContext
+from parquetry.runtime.base_file.sizing import STRETCHED, FileSizer
 from parquetry.runtime.layout.packing import ALONE, NEARLY, NEARLY_BEHIND, outputs_of
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
 

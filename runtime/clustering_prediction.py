@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.base_file_sizing import default_row_group_bytes
+from parquetry.runtime.base_file.sizing import default_row_group_bytes
 from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder, sort_indices, split_places
 from parquetry.runtime.clustering_sample import GroupSample

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.base_file_model import WriteContext
+from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.errors import NotFoundError, RetryWrite, StaleTimelineError

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.runtime.arrow.systematic_sample import EvenSample
-from parquetry.runtime.base_file_reader import reading
+from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, SAMPLE_ROWS
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.column_reader import ColumnReader

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.arrow.systematic_sample import EvenSample
-from parquetry.runtime.base_file_model import WriteContext
-from parquetry.runtime.base_file_reader import reading
-from parquetry.runtime.base_file_rows import stored_schema
+from parquetry.runtime.base_file.model import WriteContext
+from parquetry.runtime.base_file.reader import reading
+from parquetry.runtime.base_file.rows import stored_schema
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice

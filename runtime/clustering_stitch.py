@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from parquetry.runtime.arrow.clustering_tally import Tally
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile
-from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_base_file
-from parquetry.runtime.base_file_rows import RowOrigin, with_origin
-from parquetry.runtime.base_file_sizing import SLACK
-from parquetry.runtime.base_file_writer import BaseFileWriter
+from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile
+from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows, open_base_file
+from parquetry.runtime.base_file.rows import RowOrigin, with_origin
+from parquetry.runtime.base_file.sizing import SLACK
+from parquetry.runtime.base_file.writer import BaseFileWriter
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts

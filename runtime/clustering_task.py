@@ -15,11 +15,11 @@ from parquetry.runtime.arrow.clustering_tally import Tally
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.arrow.systematic_sample import EvenSample
-from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, new_file_id
-from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file, small_dictionaries
-from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
-from parquetry.runtime.base_file_rows import RowOrigin, with_origin
-from parquetry.runtime.base_file_sizing import default_row_group_bytes
+from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenBucket, new_file_id
+from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file, small_dictionaries
+from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
+from parquetry.runtime.base_file.rows import RowOrigin, with_origin
+from parquetry.runtime.base_file.sizing import default_row_group_bytes
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import (
     SAMPLE_BYTES,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from parquetry.runtime.base_file_model import Bucket, new_file_id
+from parquetry.runtime.base_file.model import Bucket, new_file_id
 from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import Assignment, SizingPlan, plan_inserts

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.base_file_model import WriteContext
-from parquetry.runtime.base_file_result import WriteResults
+from parquetry.runtime.base_file.model import WriteContext
+from parquetry.runtime.base_file.result import WriteResults
 from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction

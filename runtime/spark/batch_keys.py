@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.base_file_model import DELETE, HASH
+from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.spark.stage_place import StagePlace

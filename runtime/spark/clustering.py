@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.base_file_model import WriteContext
-from parquetry.runtime.base_file_result import FileResult, WriteResults, leaves_out, read_each
+from parquetry.runtime.base_file.model import WriteContext
+from parquetry.runtime.base_file.result import FileResult, WriteResults, leaves_out, read_each
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import (
     Clustered,

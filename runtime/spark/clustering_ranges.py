@@ -20,8 +20,9 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.clustering_tally import Tally
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.systematic_sample import EvenSample
-from parquetry.runtime.base_file_model import WriteContext, WrittenBucket
-from parquetry.runtime.base_file_result import RESULT_SCHEMA, failure_row, result_rows
+from parquetry.runtime.base_file.model import WriteContext, WrittenBucket
+from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
+from parquetry.runtime.base_file.worker import BUCKET
 from parquetry.runtime.clustering_files import SpreadingWriter
 from parquetry.runtime.clustering_order import (
     SAMPLE_BYTES,
@@ -42,7 +43,6 @@ from parquetry.runtime.clustering_task import (
 )
 from parquetry.runtime.errors import RetryWrite, is_outage
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.base_file import BUCKET
 
 MESSAGE_BYTES: Final = 1024 * 1024
 """About the most that a message carries."""

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.fingerprint import MODULUS
-from parquetry.runtime.base_file_model import WriteContext
-from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
+from parquetry.runtime.base_file.model import WriteContext
+from parquetry.runtime.base_file.result import RESULT_DDL, WriteResults, read_results
 from parquetry.runtime.clustering_order import SAMPLE_ROWS
 from parquetry.runtime.clustering_task import GroupWork, check_values, planned_sample, run_bytes_of
 from parquetry.runtime.errors import NotFoundError

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import Batches
-from parquetry.runtime.base_file_model import DELETE, HASH, POSITION, Bucket, WriteContext
-from parquetry.runtime.base_file_result import RESULT_DDL, WriteResults, read_results
-from parquetry.runtime.spark.base_file import BUCKET, bucket_writer
+from parquetry.runtime.base_file.model import DELETE, HASH, POSITION, Bucket, WriteContext
+from parquetry.runtime.base_file.result import RESULT_DDL, WriteResults, read_results
+from parquetry.runtime.base_file.worker import BUCKET, bucket_writer
 from parquetry.runtime.spark.numbered import Task, run_numbered
 from parquetry.runtime.spark.placing import PlacedKeys, read_list
 from parquetry.runtime.spark.routing import one_bucket_per_task

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from parquetry.runtime.arrow.schema import Batches
-from parquetry.runtime.base_file_model import POSITION
-from parquetry.runtime.base_file_reader import BaseFileReader, open_base_file
+from parquetry.runtime.base_file.model import POSITION
+from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file
+from parquetry.runtime.base_file.workers import spare_loaded_modules
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.tagging import FILE
-from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.spec.meta_columns import FILE_NAME, PARTITION_PATH
 from parquetry.runtime.storage.open import ObjectStore
 

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.conform import conform
-from parquetry.runtime.base_file_model import POSITION
-from parquetry.runtime.base_file_reader import reading
+from parquetry.runtime.base_file.model import POSITION
+from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.parquet.small_files import read_parquet

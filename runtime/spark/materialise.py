@@ -9,6 +9,7 @@ from pyspark import SparkFiles, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.schema import arrow_schema
+from parquetry.runtime.base_file.workers import spare_loaded_modules
 from parquetry.runtime.spark.session import (
     arrow_settings,
     failures_translated,
@@ -18,7 +19,6 @@ from parquetry.runtime.spark.session import (
 from parquetry.runtime.spark.stage import SUMMARY_SQL, StageSpec, stage_rows
 from parquetry.runtime.spark.stage_place import LocalPlace, StagePlace, StorePlace
 from parquetry.runtime.spark.staged import StagedRows, staged_rows
-from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import ObjectStore

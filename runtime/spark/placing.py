@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file.workers import spare_loaded_modules
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.batch_keys import BatchKeys, references
@@ -29,7 +30,6 @@ from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.stage import ORDERING, REFERENCE, hash_sum
 from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staged import StagedRows
-from parquetry.runtime.spark.workers import spare_loaded_modules
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.write_plan import ChangeCounts

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
-from parquetry.runtime.base_file_model import DELETE, HASH
+from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.generated import with_generated

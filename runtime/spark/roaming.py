@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE
 from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import FILE, STORED_PARTITION, tag

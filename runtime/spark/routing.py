@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.base_file_model import DELETE, POSITION
-from parquetry.runtime.spark.base_file import BUCKET
+from parquetry.runtime.base_file.model import DELETE, POSITION
+from parquetry.runtime.base_file.worker import BUCKET
 from parquetry.runtime.spark.session import spark_version
 from parquetry.runtime.spark.stage import PARTITION, REFERENCE, REFERENCE_SHIFT
 from parquetry.runtime.spark.tagging import FILE

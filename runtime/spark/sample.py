@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from parquetry.runtime.base_file_encoding import RowGroupEncoder
+from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.stage import StageSpec, rows_name
 from parquetry.runtime.spark.staged import StagedRows

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import columns_from_arrow
-from parquetry.runtime.base_file_model import POSITION
+from parquetry.runtime.base_file.model import POSITION
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 from parquetry.runtime.parquet.footer import read_metadata

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
-from parquetry.runtime.base_file_model import DELETE
+from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources.ledger import Consumption

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
-from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.attempt import Attempt, check_results

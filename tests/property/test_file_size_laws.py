@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_sizing import FileSizer, kept_row_groups
+from parquetry.runtime.base_file.sizing import FileSizer, kept_row_groups
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout.packing import CEILING, SMALLEST_SHARE

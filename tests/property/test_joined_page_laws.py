@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.base_file_encoding import page_options
+from parquetry.runtime.base_file.encoding import page_options
 from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet.column_order import order_of
 from parquetry.runtime.parquet.joined_pages import JoinedChunk, chunk_pages, leaves

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.base_file_encoding import page_options
+from parquetry.runtime.base_file.encoding import page_options
 from parquetry.runtime.layout.skipping.files import bounds_of, parse_where, rows_to_read
 from parquetry.runtime.layout.skipping.predicate import may_hold
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata

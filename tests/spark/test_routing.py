@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F  # noqa: N812
 
-from parquetry.runtime.base_file_model import DELETE, POSITION
+from parquetry.runtime.base_file.model import DELETE, POSITION
+from parquetry.runtime.base_file.worker import BUCKET
 from parquetry.runtime.spark import routing
-from parquetry.runtime.spark.base_file import BUCKET
 from parquetry.runtime.spark.routing import bucket_salts, numbered, one_bucket_per_task, quota_runs, route
 from parquetry.runtime.spark.stage import PARTITION, REFERENCE, REFERENCE_SHIFT
 from parquetry.runtime.spark.tagging import FILE

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, merging, slice_of

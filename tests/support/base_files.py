@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenBucket, WrittenFile, new_file_id
+from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenBucket, WrittenFile, new_file_id
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import PartChunk
 from parquetry.runtime.parquet.thrift import decode_struct

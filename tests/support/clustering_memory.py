@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime import clustering_runs
-from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout.model import FileSlice

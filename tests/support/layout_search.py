@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.commit.outcome import Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_model import WrittenFile
+from parquetry.runtime.base_file.model import WrittenFile
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.clustering_forecast import DeclaredQuery, Forecaster
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_sample import SampleLimits

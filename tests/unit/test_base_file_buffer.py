@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.base_file_buffer import CELL_ROWS, RowBuffer
+from parquetry.runtime.base_file.buffer import CELL_ROWS, RowBuffer
 from tests.support.rows import TYPES, arrow_schema, make_row, to_arrow
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_model import new_file_id
+from parquetry.runtime.base_file.model import new_file_id
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.parquet.bloom import ALWAYS_TRUE, ExactBloomFilter
 from parquetry.runtime.quoting import with_quotes

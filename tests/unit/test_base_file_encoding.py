@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file_encoding import RowGroupEncoder
+from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS
 from parquetry.runtime.spec.table_spec import FilesPolicy
 from tests.support.base_files import page_starts

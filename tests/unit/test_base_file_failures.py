@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.errors import ConflictError, CorruptTableError, RetryWrite, StorageError
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from parquetry.runtime.storage.open import LocalStore
@@ -135,7 +135,7 @@ def test_a_full_disk_is_a_storage_error_and_leaves_no_file(tmp_path, merge):
         f"""
         import resource, signal
         from pathlib import Path
-        from parquetry.runtime.base_file import write_bucket
+        from parquetry.runtime.base_file.task import write_bucket
         from parquetry.runtime.errors import StorageError
         from tests.support.base_files import *
         from tests.support.sized_rows import *

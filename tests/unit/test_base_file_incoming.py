@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime.base_file_incoming import IncomingRows
+from parquetry.runtime.base_file.incoming import IncomingRows
 
 SCHEMA = pa.schema([("text", pa.string())])
 

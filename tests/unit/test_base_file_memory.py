@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_encoding import RowGroupEncoder
-from parquetry.runtime.base_file_model import WriteContext, WrittenFile
+from parquetry.runtime.base_file.encoding import RowGroupEncoder
+from parquetry.runtime.base_file.model import WriteContext, WrittenFile
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, files_to_read, parse_where
 from parquetry.runtime.layout.skipping.statistics import FileStatistics

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file_bucket import BucketWriter
-from parquetry.runtime.base_file_model import WriteContext, WrittenBucket, WrittenFile
-from parquetry.runtime.base_file_reader import BaseFileReader
+from parquetry.runtime.base_file.bucket import BucketWriter
+from parquetry.runtime.base_file.model import WriteContext, WrittenBucket, WrittenFile
+from parquetry.runtime.base_file.reader import BaseFileReader
 from parquetry.runtime.parquet.page_index import file_pages
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from tests.support.base_files import SECOND, THIRD, Incoming, bucket, context, merging, read, write

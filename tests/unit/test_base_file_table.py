@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_model import Bucket, WriteContext, new_file_id
+from parquetry.runtime.base_file.model import Bucket, WriteContext, new_file_id
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.layout.model import FileSlice

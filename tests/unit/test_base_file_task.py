@@ -7,7 +7,8 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime.base_file_result import RESULT_DDL, RESULT_SCHEMA, read_results
+from parquetry.runtime.base_file.result import RESULT_DDL, RESULT_SCHEMA, read_results
+from parquetry.runtime.base_file.worker import BUCKET, bucket_writer, buckets_in
 from parquetry.runtime.errors import (
     ConflictError,
     CorruptTableError,
@@ -16,7 +17,6 @@ from parquetry.runtime.errors import (
     StorageError,
 )
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.base_file import BUCKET, bucket_writer, buckets_in
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.base_file_model import DELETE, HASH
+from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.spark.batch_keys import BatchKeys, is_rankable, winning_rows
 from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.spark.stage_place import LocalPlace

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime import clustering_strategies, clustering_task
-from parquetry.runtime.base_file_result import failure_row, read_each
+from parquetry.runtime.base_file.result import failure_row, read_each
 from parquetry.runtime.clustering_execution import PartlyClusteredError
 from parquetry.runtime.clustering_order import OrderKeys, RowOrder
 from parquetry.runtime.clustering_task import GroupWork

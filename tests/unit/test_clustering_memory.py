@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime import clustering_runs, clustering_task
-from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.clustering_order import SAMPLE_BYTES, OrderKeys, RowOrder, sort_indices
 from parquetry.runtime.clustering_sample import SampleLimits, draw
 from parquetry.runtime.clustering_sample_file import KeptSample, encode_samples

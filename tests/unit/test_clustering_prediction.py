@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime import clustering_shrinkage
-from parquetry.runtime.base_file_encoding import RowGroupEncoder
+from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
 from parquetry.runtime.clustering_forecast import Forecaster
 from parquetry.runtime.clustering_order import RowOrder

@@ -14,12 +14,12 @@ import pytest
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.base_file_result import read_results
+from parquetry.runtime.base_file.result import read_results
+from parquetry.runtime.base_file.worker import BUCKET
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_share import sample_share
 from parquetry.runtime.clustering_task import readers_of, rewrite_group
 from parquetry.runtime.spark import clustering_ranges
-from parquetry.runtime.spark.base_file import BUCKET
 from parquetry.runtime.spark.clustering_ranges import (
     RANGE,
     RUN,

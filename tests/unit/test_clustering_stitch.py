@@ -17,8 +17,8 @@ import pytest
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime import clustering_stitch
-from parquetry.runtime.base_file_encoding import page_options
-from parquetry.runtime.base_file_reader import open_base_file
+from parquetry.runtime.base_file.encoding import page_options
+from parquetry.runtime.base_file.reader import open_base_file
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts

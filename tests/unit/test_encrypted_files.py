@@ -25,7 +25,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from parquetry.runtime import clustering_spill
-from parquetry.runtime.base_file_reader import open_base_file
+from parquetry.runtime.base_file.reader import open_base_file
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.errors import ConflictError, KeyUnavailableError, NotFoundError

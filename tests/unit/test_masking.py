@@ -31,7 +31,7 @@ from parquetry.compiler.plan_codec import encode
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_diff import diff_specs
 from parquetry.compiler.workspace import jobs_of
-from parquetry.runtime.base_file import write_bucket
+from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup, masked_clustering
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import InvalidDataError, RetryWrite

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.base_file_encoding import page_options
+from parquetry.runtime.base_file.encoding import page_options
 from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_task import GroupWork, rewrite_group
 from parquetry.runtime.layout.skipping.files import parse_where, touched

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.base_file_encoding import page_options
+from parquetry.runtime.base_file.encoding import page_options
 from parquetry.runtime.parquet.assembly import ParquetParts, PartChunk
 from parquetry.runtime.parquet.column_order import order_of
 from parquetry.runtime.parquet.joined_pages import JoinedChunk, chunk_pages, leaves

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parquetry.runtime.base_file_model import DELETE
+from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.stage import PARTITION, StageSpec, fault_batch, stage_rows
 from parquetry.runtime.spark.stage_place import LocalPlace
@@ -129,7 +129,7 @@ def test_a_partition_is_found_without_a_look_at_the_others(tmp_path):
 
 
 def test_hash_sums_of_tasks_add_up(tmp_path):
-    from parquetry.runtime.base_file_model import HASH
+    from parquetry.runtime.base_file.model import HASH
 
     stage = spec(tmp_path)
     hashes = np.array([2**63 - 1, -(2**63), -1, 17, 2**62], np.int64)

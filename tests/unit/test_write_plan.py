@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.base_file_model import Bucket
+from parquetry.runtime.base_file.model import Bucket
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.write_plan import PartitionWork, plan_buckets

@@ -9,15 +9,15 @@ from typing import Final, Self
 import pyarrow as pa
 
 from parquetry.runtime.arrow.columns import parquet_places
-from parquetry.runtime.base_file_buffer import CELL_ROWS, RowBuffer
-from parquetry.runtime.base_file_encoding import RowGroupEncoder
-from parquetry.runtime.base_file_merge import RowChanges, unchanged_columns
-from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile
-from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
-from parquetry.runtime.base_file_rows import marked_schema
-from parquetry.runtime.base_file_sizing import MIB, SLACK, FileSizer, default_row_group_bytes, kept_row_groups
-from parquetry.runtime.base_file_stored import StoredColumns
-from parquetry.runtime.base_file_writer import BaseFileWriter, file_schema
+from parquetry.runtime.base_file.buffer import CELL_ROWS, RowBuffer
+from parquetry.runtime.base_file.encoding import RowGroupEncoder
+from parquetry.runtime.base_file.merge import RowChanges, unchanged_columns
+from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile
+from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
+from parquetry.runtime.base_file.rows import marked_schema
+from parquetry.runtime.base_file.sizing import MIB, SLACK, FileSizer, default_row_group_bytes, kept_row_groups
+from parquetry.runtime.base_file.undecoded import StoredColumns
+from parquetry.runtime.base_file.writer import BaseFileWriter, file_schema
 from parquetry.runtime.parquet.assembly import ParquetParts
 
 _SAMPLE_ROWS: Final = 1024

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.base_file_rows import one_batch
+from parquetry.runtime.base_file.rows import one_batch
 from parquetry.runtime.parquet.assembly import MAGIC, ParquetParts
 from parquetry.runtime.parquet.fields import ConvertedType, FileMetaData, PhysicalType, SchemaElement
 from parquetry.runtime.parquet.thrift import List, ThriftStruct, encode_struct

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.columns import parquet_columns
-from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
+from parquetry.runtime.base_file.encoding import EncodedRows, RowGroupEncoder
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 
 _FOOTER_BYTES = 2048

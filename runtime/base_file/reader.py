@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.base_file_rows import one_batch, stored_schema
-from parquetry.runtime.base_file_stored import StoredColumns
+from parquetry.runtime.base_file.rows import one_batch, stored_schema
+from parquetry.runtime.base_file.undecoded import StoredColumns
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, RetryWrite, StorageError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime import errors
-from parquetry.runtime.base_file_model import WrittenBucket, WrittenFile
+from parquetry.runtime.base_file.model import WrittenBucket, WrittenFile
 from parquetry.runtime.errors import ConflictError, RetryWrite, is_outage
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.timeline.commit import WriteStat
@@ -64,7 +64,7 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketResult:
-    """What a bucket took in; see :class:`~parquetry.runtime.base_file_model.WrittenBucket`."""
+    """What a bucket took in; see :class:`~parquetry.runtime.base_file.model.WrittenBucket`."""
 
     bucket: int
     consumed_rows: int

@@ -14,12 +14,12 @@ import pyarrow as pa
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.schema import Batches
-from parquetry.runtime.base_file import write_bucket
-from parquetry.runtime.base_file_incoming import incoming_schema
-from parquetry.runtime.base_file_model import Bucket, WriteContext
-from parquetry.runtime.base_file_result import failure_row, result_rows
+from parquetry.runtime.base_file.incoming import incoming_schema
+from parquetry.runtime.base_file.model import Bucket, WriteContext
+from parquetry.runtime.base_file.result import failure_row, result_rows
+from parquetry.runtime.base_file.task import write_bucket
+from parquetry.runtime.base_file.workers import spare_loaded_modules
 from parquetry.runtime.errors import RetryWrite, is_outage
-from parquetry.runtime.spark.workers import spare_loaded_modules
 
 BUCKET = "__bucket"
 """The column that numbers the bucket a row belongs to."""
@@ -33,7 +33,7 @@ def bucket_writer(
     """What to pass to ``mapInArrow`` with ``RESULT_DDL``, for a frame whose partitions hold whole buckets.
 
     Within a partition rows are sorted by bucket, then position with nulls last, then arrival. Columns
-    are those of :func:`~parquetry.runtime.base_file.write_bucket` and ``__bucket``. Failures that
+    are those of :func:`~parquetry.runtime.base_file.task.write_bucket` and ``__bucket``. Failures that
     another attempt cannot mend come back as rows; storage failures are raised, so that Spark tries
     the task again.
     """

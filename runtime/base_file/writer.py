@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.columns import parquet_columns, parquet_places
-from parquetry.runtime.base_file_encoding import EncodedRows, RowGroupEncoder
-from parquetry.runtime.base_file_encrypted import EncryptedFile
-from parquetry.runtime.base_file_footer import FooterKeys
-from parquetry.runtime.base_file_merge import RowChanges, merged
-from parquetry.runtime.base_file_model import Bucket, WriteContext, WrittenFile, new_file_id
-from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows
-from parquetry.runtime.base_file_rows import DICTIONARY, ORIGIN, RowOrigin, stored_schema
+from parquetry.runtime.base_file.encoding import EncodedRows, RowGroupEncoder
+from parquetry.runtime.base_file.encrypted import EncryptedFile
+from parquetry.runtime.base_file.footer import FooterKeys
+from parquetry.runtime.base_file.merge import RowChanges, merged
+from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile, new_file_id
+from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows
+from parquetry.runtime.base_file.rows import DICTIONARY, ORIGIN, RowOrigin, stored_schema
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.parquet.assembly import MAGIC, ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet.encryption import encryption_properties

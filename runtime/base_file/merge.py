@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.arrow.columns import are_same, values_at
-from parquetry.runtime.base_file_incoming import IncomingRows
-from parquetry.runtime.base_file_model import DELETE, POSITION
-from parquetry.runtime.base_file_rows import RowOrigin, RowStamper, one_batch, with_origin
+from parquetry.runtime.base_file.incoming import IncomingRows
+from parquetry.runtime.base_file.model import DELETE, POSITION
+from parquetry.runtime.base_file.rows import RowOrigin, RowStamper, one_batch, with_origin
 from parquetry.runtime.spec.meta_columns import COMMIT_SEQNO, COMMIT_TIME
 
 _ROWS_PER_RUN: Final = 512

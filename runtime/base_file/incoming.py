@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.base_file_model import DELETE, HASH, POSITION
-from parquetry.runtime.base_file_rows import one_batch
+from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
+from parquetry.runtime.base_file.rows import one_batch
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 

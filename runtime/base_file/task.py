@@ -9,12 +9,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from parquetry.runtime.base_file_bucket import BucketWriter
-from parquetry.runtime.base_file_incoming import IncomingRows
-from parquetry.runtime.base_file_merge import Merger, merged, without
-from parquetry.runtime.base_file_model import DELETE, Bucket, WriteContext, WrittenBucket, WrittenFile
-from parquetry.runtime.base_file_reader import BaseFileReader, StoredRows, open_base_file, reading
-from parquetry.runtime.base_file_rows import RowOrigin, RowStamper, stored_schema, with_origin
+from parquetry.runtime.base_file.bucket import BucketWriter
+from parquetry.runtime.base_file.incoming import IncomingRows
+from parquetry.runtime.base_file.merge import Merger, merged, without
+from parquetry.runtime.base_file.model import DELETE, Bucket, WriteContext, WrittenBucket, WrittenFile
+from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows, open_base_file, reading
+from parquetry.runtime.base_file.rows import RowOrigin, RowStamper, stored_schema, with_origin
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from parquetry.runtime.base_file_keys import KeyRangeCollector
+from parquetry.runtime.base_file.base_file_keys import KeyRangeCollector
 from parquetry.runtime.parquet.bloom import ALWAYS_TRUE, ENTRIES_PER_ROW, TYPE_CODE, ExactBloomFilter
 from parquetry.runtime.parquet.footer import MAX_KEY, MIN_KEY
 from parquetry.runtime.spec.table_spec import BloomFilter

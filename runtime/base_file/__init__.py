@@ -1,0 +1,1 @@
+"""Writing base files: merge, encoding, sizing, footers."""
