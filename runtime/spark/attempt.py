@@ -21,8 +21,8 @@ from parquetry.runtime.record_sizes import learned_record_size, table_record_siz
 from parquetry.runtime.sources.ledger import Consumption, record
 from parquetry.runtime.spark.sample import sampled_record_size
 from parquetry.runtime.spark.session import task_memory_bytes
-from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.avro import with_meta_columns
+from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.table.partition_path import check_nesting, check_partition_path
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.commit import WriteStat

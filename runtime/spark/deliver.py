@@ -27,14 +27,14 @@ from parquetry.runtime.spark.session import (
     failures_translated,
     session_settings,
 )
-from parquetry.runtime.spark.stage import ORDERING, REFERENCE, StageSpec, rows_name
-from parquetry.runtime.spark.staged import (
+from parquetry.runtime.spark.tagging import BROADCAST_BYTES, read_files
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.part import ORDERING, REFERENCE, StageSpec, rows_name
+from parquetry.runtime.stage.staged import (
     StagedRows,
     StageReader,
     generated_keys,
 )
-from parquetry.runtime.spark.tagging import BROADCAST_BYTES, read_files
-from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.write_plan import WritePlan
 
 _ROUTE_BYTES = 48

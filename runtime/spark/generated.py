@@ -21,10 +21,10 @@ from parquetry.runtime.spark.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.session import failures_translated
 from parquetry.runtime.spark.sql_guard import check_expression, shown_sql
-from parquetry.runtime.spark.stage import GENERATED_WRONG
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, Map, Struct, parse_type
+from parquetry.runtime.stage.part import GENERATED_WRONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from parquetry.runtime.spark.attempt import Attempt, check_results
 from parquetry.runtime.spark.deliver import write_routed, write_slices
 from parquetry.runtime.spark.lookup import FoundKeys, find_nothing
 from parquetry.runtime.spark.routing import route
-from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.table_spec import KeyScope, Operation
+from parquetry.runtime.stage.staged import StagedRows
 
 _OVERWRITES = (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE)
 

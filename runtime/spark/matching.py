@@ -25,11 +25,11 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings
-from parquetry.runtime.spark.stage import PARTITION, keys_name
-from parquetry.runtime.spark.stage_place import StagePlace
-from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import FILE, STORED_KEY, STORED_ORDERING, STORED_PARTITION
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.part import PARTITION, keys_name
+from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
 
 SMALL_ROWS: Final = 500_000

@@ -16,11 +16,11 @@ from parquetry.runtime.spark.session import (
     is_local,
     session_settings,
 )
-from parquetry.runtime.spark.stage import SUMMARY_SQL, StageSpec, stage_rows
-from parquetry.runtime.spark.stage_place import LocalPlace, StagePlace, StorePlace
-from parquetry.runtime.spark.staged import StagedRows, staged_rows
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec, stage_rows
+from parquetry.runtime.stage.place import LocalPlace, StagePlace, StorePlace
+from parquetry.runtime.stage.staged import StagedRows, staged_rows
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.timeline.sidecars import STAGE_FOLDER
 

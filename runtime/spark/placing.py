@@ -22,15 +22,15 @@ from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.base_file.workers import spare_loaded_modules
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.batch_keys import BatchKeys, references
 from parquetry.runtime.spark.lookup import KeyTotals
 from parquetry.runtime.spark.matching import key_columns
 from parquetry.runtime.spark.numbered import Task, run_numbered
 from parquetry.runtime.spark.session import failures_translated
-from parquetry.runtime.spark.stage import ORDERING, REFERENCE, hash_sum
-from parquetry.runtime.spark.stage_place import StagePlace
-from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.keys import BatchKeys, references
+from parquetry.runtime.stage.part import ORDERING, REFERENCE, hash_sum
+from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.write_plan import ChangeCounts
 

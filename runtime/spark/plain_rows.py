@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.spark.session import ARROW_BATCH_BYTES
-from parquetry.runtime.spark.stage import PARTITION
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type
+from parquetry.runtime.stage.part import PARTITION
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
 KEY_TYPES: Final = frozenset({"string", "tinyint", "smallint", "int", "bigint", "boolean", "date"})

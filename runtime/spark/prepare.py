@@ -23,11 +23,11 @@ from parquetry.runtime.spark.keys import literal, partition_path_sql, quoted, re
 from parquetry.runtime.spark.row_hash import has_map, hashable, hashable_value
 from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, failures_translated, session_settings
 from parquetry.runtime.spark.sql_guard import check_expression
-from parquetry.runtime.spark.stage import GENERATED_WRONG, PARTITION
 from parquetry.runtime.spec.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Primitive, parse_type
+from parquetry.runtime.stage.part import GENERATED_WRONG, PARTITION
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.spark.session import failures_translated
-from parquetry.runtime.spark.stage import StageSpec, rows_name
-from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.table_spec import FilesPolicy
+from parquetry.runtime.stage.part import StageSpec, rows_name
+from parquetry.runtime.stage.staged import StagedRows
 
 _FILES = 8
 _ROWS_PER_FILE = 16_384

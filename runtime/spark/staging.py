@@ -27,13 +27,13 @@ from parquetry.runtime.spark.prepare import (
     prepare_rows,
 )
 from parquetry.runtime.spark.session import failures_translated
-from parquetry.runtime.spark.stage import PARTITION, SUMMARY_SQL, StageSpec
-from parquetry.runtime.spark.stage_place import StagePlace
-from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.spec.rules import DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column, Operation
 from parquetry.runtime.spec.types import parse_type
+from parquetry.runtime.stage.part import PARTITION, SUMMARY_SQL, StageSpec
+from parquetry.runtime.stage.place import StagePlace
+from parquetry.runtime.stage.staged import StagedRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.session import failures_translated, load_files
-from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE, keys_name
-from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
+from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
+from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
 
 FILE = "__file"

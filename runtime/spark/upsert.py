@@ -12,7 +12,6 @@ from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.attempt import Attempt, check_results
-from parquetry.runtime.spark.batch_keys import is_rankable
 from parquetry.runtime.spark.deliver import write_deletes, write_placed, write_routed
 from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.lookup import FoundKeys, count_found
@@ -21,9 +20,6 @@ from parquetry.runtime.spark.placing import PlacedKeys, place_keys
 from parquetry.runtime.spark.roaming import default_partition, roam
 from parquetry.runtime.spark.routing import route
 from parquetry.runtime.spark.scan import scan_files
-from parquetry.runtime.spark.stage import ORDERING, PARTITION, rows_name, type_at
-from parquetry.runtime.spark.stage_place import LocalPlace
-from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spark.tagging import (
     BROADCAST_BYTES,
     FILE,
@@ -40,6 +36,10 @@ from parquetry.runtime.spark.tagging import (
 )
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, KeyScope
+from parquetry.runtime.stage.keys import is_rankable
+from parquetry.runtime.stage.part import ORDERING, PARTITION, rows_name, type_at
+from parquetry.runtime.stage.place import LocalPlace
+from parquetry.runtime.stage.staged import StagedRows
 
 UPSERT, DELETE_ROWS = "UPSERT", "DELETE"
 _KEY_BYTES, _ROW_BYTES = 24.0, 64.0

@@ -22,12 +22,12 @@ from parquetry.runtime.spark.clustering_inline import cluster_inline
 from parquetry.runtime.spark.insert import insert_rows
 from parquetry.runtime.spark.local_rows import frame_of_local_rows
 from parquetry.runtime.spark.materialise import stage_place, stages_locally
-from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spark.staging import Incoming, Staged, WriteRequest, stage
 from parquetry.runtime.spark.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
+from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.instant import Action

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.spark import staging
 from parquetry.runtime.spark import write as spark_write
-from parquetry.runtime.spark.stage import rows_name
-from parquetry.runtime.spark.staged import StagedRows
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
+from parquetry.runtime.stage.part import rows_name
+from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.open import create_table, open_table

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.runtime.base_file.model import DELETE, HASH
-from parquetry.runtime.spark.batch_keys import BatchKeys, is_rankable, winning_rows
-from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE, keys_name
-from parquetry.runtime.spark.stage_place import LocalPlace
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.keys import BatchKeys, is_rankable, winning_rows
+from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
+from parquetry.runtime.stage.place import LocalPlace
 
 ORDERINGS = {
     "double": (pa.float64(), st.none() | st.floats()),

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.stage import PARTITION, StageSpec, fault_batch, stage_rows
-from parquetry.runtime.spark.stage_place import LocalPlace
-from parquetry.runtime.spark.staged import StageReader, mapped_bytes, staged_rows
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.part import PARTITION, StageSpec, fault_batch, stage_rows
+from parquetry.runtime.stage.place import LocalPlace
+from parquetry.runtime.stage.staged import StageReader, mapped_bytes, staged_rows
 
 SCHEMA = pa.schema({"k": pa.string(), "n": pa.int64()})
 
@@ -208,7 +208,7 @@ def test_a_reader_keeps_little_of_the_stage_mapped_and_reads_right_what_it_let_g
     ]
     staged = staged_rows(stage, summaries(stage, tasks))
     before = mapped_bytes()
-    monkeypatch.setattr("parquetry.runtime.spark.staged.MAPPED_BYTES", before + 8 * mib)
+    monkeypatch.setattr("parquetry.runtime.stage.staged.MAPPED_BYTES", before + 8 * mib)
 
     most, seen, kept = 0, 0, []
     with StageReader(stage, staged.names, instant="1") as reader:

@@ -10,10 +10,11 @@ from parquetry.runtime.base_file import worker
 from parquetry.runtime.base_file.rows import ORIGIN
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.spark import stage, tagging
+from parquetry.runtime.spark import tagging
 from parquetry.runtime.spec import rules
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.stage import part
 from parquetry.runtime.table.schema import reconcile, schema_json
 from parquetry.runtime.timeline.commit import CommitMetadata
 from tests.support.handmade import COLUMNS, HandmadeTable, at, spec
@@ -193,7 +194,7 @@ def test_a_schema_that_nobody_understands_names_its_place_and_a_remedy_that_work
 
 
 def test_names_that_a_write_needs_are_refused_alike_wherever_columns_are_declared():
-    used = (stage.REFERENCE, stage.PARTITION, stage.HASH, stage.DELETE, stage.ORDERING, stage.GENERATED_WRONG)
+    used = (part.REFERENCE, part.PARTITION, part.HASH, part.DELETE, part.ORDERING, part.GENERATED_WRONG)
     used = {*used, tagging.FILE, tagging.POSITION, worker.BUCKET, ORIGIN}
     assert used == rules.CONTROL_COLUMNS
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.stage import (
+from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.part import (
     REFERENCE_SHIFT,
     RowFault,
     StageSpec,
@@ -25,8 +26,7 @@ from parquetry.runtime.spark.stage import (
     rows_name,
     totals_name,
 )
-from parquetry.runtime.spark.stage_place import LocalPlace
-from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.place import LocalPlace
 from parquetry.runtime.storage.parallel import map_each
 
 References = npt.NDArray[np.int64]

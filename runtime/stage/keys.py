@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.parquet.small_files import read_parquet
-from parquetry.runtime.spark.stage import ORDERING, PARTITION, REFERENCE, keys_name
-from parquetry.runtime.spark.stage_place import StagePlace
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
+from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
+from parquetry.runtime.stage.place import StagePlace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""The stage: incoming rows as Arrow batches between preparation and writing. Knows no Spark."""
