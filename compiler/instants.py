@@ -24,7 +24,7 @@ from parquetry.runtime.timeline.instant import (
     parse_instant_ms,
 )
 from parquetry.runtime.timeline.rereading import read_again
-from parquetry.runtime.write_plan import DECISIONS_KEY
+from parquetry.runtime.write.plan import DECISIONS_KEY
 from parquetry.secret_names import MASK
 
 

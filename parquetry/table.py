@@ -11,7 +11,6 @@ from parquetry.errors import UsageError
 from parquetry.in_python import worded
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.commit.rollback import RollbackResult
-from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.services.accepted_loss import accept_loss
 from parquetry.runtime.services.archive import ArchiveResult, archive
 from parquetry.runtime.services.clean import CleanResult, clean
@@ -25,6 +24,7 @@ from parquetry.runtime.spec.table_spec import Operation, TableSpec
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table.applied import check_owned, write_applied
 from parquetry.runtime.table.open import TableHandle, create_table, open_table
+from parquetry.runtime.write.partition_deletion import delete_partitions
 
 if TYPE_CHECKING:
     import datetime as dt

@@ -17,7 +17,6 @@ from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import ENCRYPTION
-from parquetry.runtime.record_sizes import learned_record_size, table_record_size
 from parquetry.runtime.sources.ledger import Consumption, record
 from parquetry.runtime.spark.sample import sampled_record_size
 from parquetry.runtime.spark.session import task_memory_bytes
@@ -27,7 +26,7 @@ from parquetry.runtime.table.partition_path import check_nesting, check_partitio
 from parquetry.runtime.table.statistics import encode_statistics
 from parquetry.runtime.timeline.commit import WriteStat
 from parquetry.runtime.timeline.sidecars import decisions_path, statistics_path
-from parquetry.runtime.write_plan import (
+from parquetry.runtime.write.plan import (
     DECISIONS_KEY,
     ChangeCounts,
     PartitionWork,
@@ -35,6 +34,7 @@ from parquetry.runtime.write_plan import (
     decisions_json,
     plan_buckets,
 )
+from parquetry.runtime.write.record_sizes import learned_record_size, table_record_size
 
 _DECISIONS_BYTES = 64 * 1024
 _GUESSED_COMPRESSION = 0.35

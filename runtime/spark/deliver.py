@@ -35,7 +35,7 @@ from parquetry.runtime.stage.staged import (
     StageReader,
     generated_keys,
 )
-from parquetry.runtime.write_plan import WritePlan
+from parquetry.runtime.write.plan import WritePlan
 
 _ROUTE_BYTES = 48
 _LIST_ROWS = 65_536

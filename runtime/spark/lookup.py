@@ -17,7 +17,7 @@ from parquetry.runtime.spark.tagging import FILE, STORED_PARTITION, key_rows, wi
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.part import PARTITION
 from parquetry.runtime.stage.staged import StagedRows
-from parquetry.runtime.write_plan import ChangeCounts
+from parquetry.runtime.write.plan import ChangeCounts
 
 _SETTINGS = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",

@@ -32,7 +32,7 @@ from parquetry.runtime.stage.part import ORDERING, REFERENCE, hash_sum
 from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.write_plan import ChangeCounts
+from parquetry.runtime.write.plan import ChangeCounts
 
 _TASKS_PER_CORE = 3
 _SUMMARY_SCHEMA = pa.schema(

@@ -11,11 +11,11 @@ import pytest
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
+from parquetry.runtime.write.partition_deletion import delete_partitions
 from tests.support.judges import HudiRs, assert_history, assert_latest
 from tests.support.our_table import OurReader, committed, create
 from tests.support.rows import TYPES

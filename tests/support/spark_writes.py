@@ -9,11 +9,11 @@ from typing import Any
 from unittest import mock
 
 from parquetry.runtime.commit.outcome import CommitResult
-from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timing import Timing
+from parquetry.runtime.write.partition_deletion import delete_partitions
 from tests.support.small_table import FAST, Rows
 
 

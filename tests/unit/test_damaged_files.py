@@ -15,7 +15,6 @@ from parquetry.compiler.checkup import check_project
 from parquetry.compiler.inspection import inspect_table
 from parquetry.runtime.commit.damaged_files import check_read, damaged_files
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
-from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.services.accepted_loss import ACCEPTED_KEY, accept_loss, lost_rows
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
@@ -24,6 +23,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackPlan
+from parquetry.runtime.write.partition_deletion import delete_partitions
 from parquetry.secret_names import MASK
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ProjectFolder

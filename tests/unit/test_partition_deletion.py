@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.partition_deletion import delete_partitions
 from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.write.partition_deletion import delete_partitions
 from tests.support.handmade import COLUMNS, HandmadeTable, spec
 from tests.support.small_table import FAST
 

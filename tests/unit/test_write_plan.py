@@ -7,7 +7,7 @@ import pytest
 from parquetry.runtime.base_file.model import Bucket
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.write_plan import PartitionWork, plan_buckets
+from parquetry.runtime.write.plan import PartitionWork, plan_buckets
 
 INSTANT = "20261121120000000"
 ROWS = 10_000

@@ -11,13 +11,13 @@ from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.files import column_types
-from parquetry.runtime.partition_value import partition_value
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.partition_path import KeyRules, partition_path
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.write.partition_value import partition_value
 
 _OPERATION = "DELETE_PARTITION"
 

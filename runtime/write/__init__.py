@@ -1,0 +1,1 @@
+"""Planning a write: file sizing by partition, record sizes, partition deletion."""
