@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.project.diagnostics import did_you_mean
+from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.clustering_forecast import Forecaster, declared_queries, slice_of
-from parquetry.runtime.clustering_order import row_order
 from parquetry.runtime.clustering_rehearsal import Rehearsal
 from parquetry.runtime.clustering_sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering_scope_choice import ScopeBySample

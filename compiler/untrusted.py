@@ -24,7 +24,7 @@ from parquetry.project.diagnostics import errors
 from parquetry.project.folder import PROJECT_FILE
 from parquetry.project.interpolate import DeclaredVariables
 from parquetry.project.locations import LocationProblem, absolute, contains, normalised
-from parquetry.runtime.clustering_strategies import BUILT_IN as EXECUTION_STRATEGIES
+from parquetry.runtime.clustering.rewrite.strategies import BUILT_IN as EXECUTION_STRATEGIES
 from parquetry.runtime.layout.clustering.strategies import BUILT_IN as PLAN_STRATEGIES
 from parquetry.runtime.sources.listing import split_pattern
 from parquetry.runtime.spec.clustering import STITCH

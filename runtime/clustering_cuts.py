@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from parquetry.runtime.base_file.sizing import SLACK, default_row_group_bytes
-from parquetry.runtime.clustering_files import spreading_sizer
+from parquetry.runtime.clustering.rewrite.writer import spreading_sizer
 
 _NO_LIMIT: Final = 2**62
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw, regrouped
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from parquetry.runtime.clustering_order import RowOrder
+from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.layout.skipping.statistics import (
     ColumnPages,
     ColumnStatistics,

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
-from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering.rewrite.order import RowOrder
+from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.errors import NotFoundError, RetryWrite, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import Types

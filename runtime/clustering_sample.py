@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.base_file.reader import reading
-from parquetry.runtime.clustering_order import SAMPLE_BYTES, SAMPLE_ROWS
+from parquetry.runtime.clustering.rewrite.order import SAMPLE_BYTES, SAMPLE_ROWS
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.column_reader import ColumnReader
 from parquetry.runtime.parquet.encryption import open_footer

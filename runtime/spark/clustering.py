@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import FileResult, WriteResults, leaves_out, read_each
+from parquetry.runtime.clustering.rewrite.task import GroupWork, group_rewriter
 from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.clustering_execution import (
     Clustered,
@@ -27,7 +28,6 @@ from parquetry.runtime.clustering_execution import (
 )
 from parquetry.runtime.clustering_measure import QueryMeasure
 from parquetry.runtime.clustering_standing import PublishableGroups, narrowed, replaced_by
-from parquetry.runtime.clustering_task import GroupWork, group_rewriter
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_once
 from parquetry.runtime.commit.table_state import TableState

@@ -15,11 +15,8 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.fingerprint import MODULUS
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import RESULT_DDL, WriteResults, read_results
-from parquetry.runtime.clustering_order import SAMPLE_ROWS
-from parquetry.runtime.clustering_task import GroupWork, check_values, planned_sample, run_bytes_of
-from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.clustering_ranges import (
+from parquetry.runtime.clustering.rewrite.order import SAMPLE_ROWS
+from parquetry.runtime.clustering.rewrite.ranges import (
     MESSAGE_BYTES,
     MESSAGE_DDL,
     RANGE,
@@ -32,6 +29,9 @@ from parquetry.runtime.spark.clustering_ranges import (
     sampler,
     scatterer,
 )
+from parquetry.runtime.clustering.rewrite.task import GroupWork, check_values, planned_sample, run_bytes_of
+from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.routing import one_bucket_per_task
 from parquetry.runtime.spark.session import arrow_settings, failures_translated, session_settings
 from parquetry.runtime.table.statistics import look_up

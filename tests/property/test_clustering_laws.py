@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.arrow.fingerprint import MODULUS, fingerprint
-from parquetry.runtime.clustering_order import OrderKeys, RowOrder, cuts_of, split_places
-from parquetry.runtime.clustering_runs import range_in_order
-from parquetry.runtime.clustering_strategies import ranks_in
+from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, cuts_of, split_places
+from parquetry.runtime.clustering.rewrite.runs import range_in_order
+from parquetry.runtime.clustering.rewrite.strategies import ranks_in
 from parquetry.runtime.layout.curves import bits_per_column, hilbert_index, z_index
 
 SHAPES = st.sampled_from([(1, 8), (2, 1), (2, 5), (3, 3), (4, 2)])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.base_file.sizing import FileSizer, kept_row_groups
 from parquetry.runtime.base_file.task import write_bucket
-from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering.rewrite.order import RowOrder
+from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.packing import CEILING, SMALLEST_SHARE
 from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
 from tests.support.sized_rows import COLUMNS, Content, file_bytes_per_row, incoming_batches

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from parquetry.runtime.clustering_order import SAMPLE_ROWS, OrderKeys, RowOrder
+from parquetry.runtime.clustering.rewrite.order import SAMPLE_ROWS, OrderKeys, RowOrder
 
 FILES = 64
 DAY_MICROSECONDS = 86_400_000_000

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 
 import parquetry
 from parquetry.errors import ParquetryError
-from parquetry.runtime.clustering_task import group_rewriter
+from parquetry.runtime.clustering.rewrite.task import group_rewriter
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.services.clustering_survey import RUN_KEY
 from parquetry.runtime.spark import clustering
@@ -173,18 +173,18 @@ def spoiling(context, groups):
     rewrite = group_rewriter(context, groups)
 
     def spoilt(numbers):
-        from parquetry.runtime import clustering_task
+        from parquetry.runtime.clustering.rewrite import task
 
-        in_order = clustering_task.in_order
+        in_order = task.in_order
 
         def loses_a_row(*arguments):
             return in_order(*arguments).slice(1)
 
-        clustering_task.in_order = loses_a_row
+        task.in_order = loses_a_row
         try:
             yield from rewrite(numbers)
         finally:
-            clustering_task.in_order = in_order
+            task.in_order = in_order
 
     return spoilt
 

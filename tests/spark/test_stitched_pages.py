@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_files import FIRST, SECOND, Incoming, bucket, context, page_starts, slice_of, write

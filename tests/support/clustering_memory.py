@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from parquetry.runtime import clustering_runs
 from parquetry.runtime.base_file.task import write_bucket
-from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering.rewrite import runs
+from parquetry.runtime.clustering.rewrite.order import RowOrder
+from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spec.table_spec import Column
 from tests.support.base_file_memory import peak_mib
@@ -65,12 +65,12 @@ def spilled_files() -> Iterator[list[str]]:
             found.extend(path.name for path in Path(self.name).iterdir())
             super().cleanup()
 
-    before = clustering_runs.TemporaryDirectory
-    clustering_runs.TemporaryDirectory = Watched  # type: ignore[misc]
+    before = runs.TemporaryDirectory
+    runs.TemporaryDirectory = Watched  # type: ignore[misc]
     try:
         yield found
     finally:
-        clustering_runs.TemporaryDirectory = before  # type: ignore[misc]
+        runs.TemporaryDirectory = before  # type: ignore[misc]
 
 
 def make(folder: Path, group_mib: int) -> list[dict[str, Any]]:

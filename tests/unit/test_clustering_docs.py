@@ -8,9 +8,9 @@ import tomllib
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 
-from parquetry.runtime import clustering_strategies
-from parquetry.runtime.clustering_order import row_order
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering.rewrite import strategies as clustering_strategies
+from parquetry.runtime.clustering.rewrite.order import row_order
+from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.clustering import strategies
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.spec.clustering import ExecutionPolicy

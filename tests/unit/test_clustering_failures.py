@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime import clustering_strategies, clustering_task
 from parquetry.runtime.base_file.result import failure_row, read_each
+from parquetry.runtime.clustering.rewrite import strategies as clustering_strategies
+from parquetry.runtime.clustering.rewrite import task
+from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder
+from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.clustering_execution import PartlyClusteredError
-from parquetry.runtime.clustering_order import OrderKeys, RowOrder
-from parquetry.runtime.clustering_task import GroupWork
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,
@@ -147,7 +148,7 @@ def test_outages_of_the_store_make_no_group_wait(table, monkeypatch):
 
     due = groups_owed(table)
     with monkeypatch.context() as patched:
-        patched.setattr(clustering_task, "rewrite_group", outage)
+        patched.setattr(task, "rewrite_group", outage)
         for _ in range(4):
             with pytest.raises(StorageError, match="503 slow down"):
                 clustered(table)

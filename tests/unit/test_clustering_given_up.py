@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.runtime.clustering_task import rewrite_group
+from parquetry.runtime.clustering.rewrite.task import rewrite_group
 from parquetry.runtime.commit.abandoned_buckets import is_given_up
 from parquetry.runtime.commit.transaction import TaskGuard
 from parquetry.runtime.errors import ConflictError, CorruptTableError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime import clustering_task
+from parquetry.runtime.clustering.rewrite import task
+from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY
 from parquetry.runtime.clustering_due import schedule_clustering
-from parquetry.runtime.clustering_sample_file import SAMPLE_KEY
 from parquetry.runtime.spark.clustering import execute
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.timeline.sidecars import sample_path
@@ -26,7 +26,7 @@ def test_rows_are_ranked_by_the_sample_of_the_plan(table, tmp_path, monkeypatch)
     before = view_rows(tmp_path / "table")
     instant = schedule_clustering(table.handle, timing=FAST).instant
     assert table.store.stat(sample_path(instant)) is not None
-    monkeypatch.setattr(clustering_task, "_sample_in", lambda *_: pytest.fail("another sample was drawn"))
+    monkeypatch.setattr(task, "_sample_in", lambda *_: pytest.fail("another sample was drawn"))
     result = execute(OneProcessSpark(), table.handle, instant, timing=FAST)
     assert result.instants == (instant,)
     assert view_rows(tmp_path / "table") == before

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime import clustering_runs, clustering_task
 from parquetry.runtime.base_file.task import write_bucket
-from parquetry.runtime.clustering_order import SAMPLE_BYTES, OrderKeys, RowOrder, sort_indices
+from parquetry.runtime.clustering.rewrite import runs, task
+from parquetry.runtime.clustering.rewrite.input_sample import sample_share
+from parquetry.runtime.clustering.rewrite.kept_sample import KeptSample, encode_samples
+from parquetry.runtime.clustering.rewrite.order import SAMPLE_BYTES, OrderKeys, RowOrder, sort_indices
+from parquetry.runtime.clustering.rewrite.ranges import merge_samples, read_sample, sampler
+from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group, whole_bytes_of
 from parquetry.runtime.clustering_sample import SampleLimits, draw
-from parquetry.runtime.clustering_sample_file import KeptSample, encode_samples
-from parquetry.runtime.clustering_share import sample_share
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group, whole_bytes_of
-from parquetry.runtime.spark.clustering_ranges import merge_samples, read_sample, sampler
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, slice_of
 from tests.support.clustering_memory import spilled_files
@@ -234,9 +234,9 @@ def test_the_number_of_ranges_does_not_hang_on_which_file_comes_first(tmp_path, 
         for rows, width in [(5000, 200), (200, 25_000), (200, 25_000)]
     ]
     divided_again = []
-    again = clustering_runs.KeyMarks
+    again = runs.KeyMarks
     monkeypatch.setattr(
-        clustering_runs,
+        runs,
         "KeyMarks",
         lambda keys, **limit: divided_again.append(limit) or again(keys, **limit),
     )
@@ -308,7 +308,7 @@ def test_what_narrow_rows_are_sorted_by_has_room_beside_them(tmp_path, strategy)
 def test_sorted_runs_stay_in_memory_where_the_budget_has_room_for_all_of_them(
     tmp_path, count_allocations, monkeypatch
 ):
-    monkeypatch.setattr(clustering_task, "_MOST_WHOLE_BYTES", 0)
+    monkeypatch.setattr(task, "_MOST_WHOLE_BYTES", 0)
     group = group_in(tmp_path, RowOrder(strategy="sort", columns=("n",)))
     found = {budget: rewritten(tmp_path, group, budget, count_allocations) for budget in (256, 512, 768)}
     assert {budget: spilled for budget, (spilled, _, _) in found.items()} == {256: 3, 512: 2, 768: 0}

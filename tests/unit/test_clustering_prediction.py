@@ -8,13 +8,13 @@ import pytest
 
 from parquetry.runtime import clustering_shrinkage
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
+from parquetry.runtime.clustering.rewrite.kept_sample import decode_sample, encode_samples
+from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
 from parquetry.runtime.clustering_forecast import Forecaster
-from parquetry.runtime.clustering_order import RowOrder
 from parquetry.runtime.clustering_pages import PageShape
 from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
 from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw
-from parquetry.runtime.clustering_sample_file import decode_sample, encode_samples
 from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.files import touched

@@ -16,11 +16,10 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.result import read_results
 from parquetry.runtime.base_file.worker import BUCKET
-from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_share import sample_share
-from parquetry.runtime.clustering_task import readers_of, rewrite_group
-from parquetry.runtime.spark import clustering_ranges
-from parquetry.runtime.spark.clustering_ranges import (
+from parquetry.runtime.clustering.rewrite import ranges
+from parquetry.runtime.clustering.rewrite.input_sample import sample_share
+from parquetry.runtime.clustering.rewrite.order import RowOrder
+from parquetry.runtime.clustering.rewrite.ranges import (
     RANGE,
     RUN,
     Division,
@@ -30,6 +29,7 @@ from parquetry.runtime.spark.clustering_ranges import (
     sampler,
     scatterer,
 )
+from parquetry.runtime.clustering.rewrite.task import readers_of, rewrite_group
 from parquetry.runtime.spark.clustering_shuffle import checked, shares_of
 from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, read, write
@@ -222,7 +222,7 @@ def test_messages_that_are_lost_or_doubled_are_noticed(many_files, spoil):
 
 def test_values_that_are_changed_on_the_way_are_noticed(many_files, monkeypatch):
     ctx, files = many_files
-    pack = clustering_ranges._packed
+    pack = ranges._packed
 
     def packed(rows):
         if "_hoodie_record_key" in rows.column_names:
@@ -231,7 +231,7 @@ def test_values_that_are_changed_on_the_way_are_noticed(many_files, monkeypatch)
             )
         return pack(rows)
 
-    monkeypatch.setattr(clustering_ranges, "_packed", packed)
+    monkeypatch.setattr(ranges, "_packed", packed)
     with pytest.raises(ParquetryError, match="they are not the same rows"):
         rewritten(ctx, work(files, order=ORDERS[0], tasks=TASKS))
 
@@ -246,14 +246,14 @@ def test_a_file_that_is_cleaned_meanwhile_leaves_the_group_out(many_files):
 def test_a_file_that_is_cleaned_after_the_sample_leaves_the_group_out(many_files, monkeypatch):
     ctx, files = many_files
     group = work(files, order=ORDERS[0], tasks=TASKS)
-    scatter = clustering_ranges._scattered
+    scatter = ranges._scattered
 
     def scattered(context, division, slices, share):
         if share == 2:
             slices = [replace(part, path="p=1/gone.parquet") for part in slices]
         return scatter(context, division, slices, share)
 
-    monkeypatch.setattr(clustering_ranges, "_scattered", scattered)
+    monkeypatch.setattr(ranges, "_scattered", scattered)
     assert rewritten(ctx, group).buckets == {}
 
 

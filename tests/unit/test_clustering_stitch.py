@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime import clustering_stitch
 from parquetry.runtime.base_file.encoding import page_options
 from parquetry.runtime.base_file.reader import open_base_file
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering.rewrite import stitch
+from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet.footer import MAX_KEY, MIN_KEY, file_statistics
@@ -205,7 +205,7 @@ def test_pages_of_every_codec_are_copied(tmp_path, codec):
 )
 @pytest.mark.parametrize("which", [slice(1, 3), slice(0, 4)], ids=["some", "all"])
 def test_files_that_were_written_otherwise(tmp_path, options, copied, which, monkeypatch):
-    monkeypatch.setattr(clustering_stitch, "_LEAST_VALUES", 400)
+    monkeypatch.setattr(stitch, "_LEAST_VALUES", 400)
     ctx, files = made(tmp_path)
     for file in files[which]:
         remade(tmp_path, file, **options)
@@ -391,7 +391,7 @@ def test_values_that_are_much_larger_than_in_the_file(tmp_path, count_allocation
 
 
 def test_many_files_are_not_open_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(clustering_stitch, "_MOST_WAITING", 3)
+    monkeypatch.setattr(stitch, "_MOST_WAITING", 3)
     ctx, files = made(tmp_path, files=7)
     (result,) = stitched(ctx, files).files
     assert [result.metadata.row_group(n).num_rows for n in range(3)] == [3 * ROWS, 3 * ROWS, ROWS]
@@ -418,7 +418,7 @@ def test_few_files_of_many_columns_wait_at_once(tmp_path):
 
 
 def test_rows_that_change_while_they_are_decoded_are_noticed(tmp_path, monkeypatch):
-    decoded = clustering_stitch._decoded
+    decoded = stitch._decoded
 
     def spoilt(*arguments):
         table = decoded(*arguments)
@@ -427,7 +427,7 @@ def test_rows_that_change_while_they_are_decoded_are_noticed(tmp_path, monkeypat
         other = pa.concat_arrays([kinds.slice(1), kinds.slice(0, 1)])
         return table.set_column(place, table.schema.field(place), other)
 
-    monkeypatch.setattr(clustering_stitch, "_decoded", spoilt)
+    monkeypatch.setattr(stitch, "_decoded", spoilt)
     ctx, files = made(tmp_path, files=2)
     with pytest.raises(ParquetryError, match="they are not the same rows"):
         stitched(ctx, files)

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime import clustering_task
-from parquetry.runtime.clustering_files import SpreadingWriter
-from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_task import GroupWork, check_values, group_rewriter, rewrite_group
+from parquetry.runtime.clustering.rewrite import task
+from parquetry.runtime.clustering.rewrite.order import RowOrder
+from parquetry.runtime.clustering.rewrite.task import GroupWork, check_values, group_rewriter, rewrite_group
+from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.footer import CLUSTERING
@@ -248,7 +248,7 @@ def test_a_number_and_its_like_share_a_file(tmp_path):
 
 def test_a_file_for_every_row_is_refused(small_files, monkeypatch):
     ctx, files = small_files
-    monkeypatch.setattr(clustering_task, "_MOST_VALUES", 3)
+    monkeypatch.setattr(task, "_MOST_VALUES", 3)
     few = RowOrder(strategy="sort", columns=("n",), split_by=("place.city",))
     assert len(rewrite_group(ctx, work(files, order=few)).files) == 3
     many = RowOrder(strategy="sort", columns=("n",), split_by=("place.city", "day"))
@@ -352,11 +352,11 @@ def test_a_strategy_that_spoils_rows_is_caught(small_files, kind, way, monkeypat
     ctx, files = small_files
     if way == "in_order_by_ranges":
         ctx = replace(ctx, memory_budget_bytes=300_000)
-    sort, spoil = getattr(clustering_task, way), spoilt(kind)
+    sort, spoil = getattr(task, way), spoilt(kind)
     if way == "in_order":
-        monkeypatch.setattr(clustering_task, way, lambda *a: next(spoil(iter([sort(*a)]))))
+        monkeypatch.setattr(task, way, lambda *a: next(spoil(iter([sort(*a)]))))
     else:
-        monkeypatch.setattr(clustering_task, way, lambda *a, **k: spoil(sort(*a, **k)))
+        monkeypatch.setattr(task, way, lambda *a, **k: spoil(sort(*a, **k)))
     with pytest.raises(ParquetryError, match="they are not the same rows"):
         rewrite_group(ctx, work(files, order=RowOrder(strategy="sort", columns=("n",))))
 
@@ -388,13 +388,13 @@ def test_a_file_that_is_cleaned_before_the_sample_is_drawn_leaves_the_group_out(
 ):
     ctx, files = small_files
     ctx = replace(ctx, memory_budget_bytes=300_000)
-    sample = clustering_task.sample_of
+    sample = task.sample_of
 
     def drawn_late(*arguments, **settings):
         (tmp_path / files[-1].stat.path).unlink()
         return sample(*arguments, **settings)
 
-    monkeypatch.setattr(clustering_task, "sample_of", drawn_late)
+    monkeypatch.setattr(task, "sample_of", drawn_late)
     group = work(files, order=RowOrder(strategy="sort", columns=("n",)))
     (answer,) = group_rewriter(ctx, [group])([pa.RecordBatch.from_pydict({"number": [0]})])
     told = {name: value for name, value in answer.to_pylist()[0].items() if value is not None}

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime import clustering_strategies
+from parquetry.runtime.clustering.rewrite import strategies
+from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder
 from parquetry.runtime.clustering_due import schedule_clustering
-from parquetry.runtime.clustering_order import OrderKeys, RowOrder
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spark.clustering_inline import cluster_inline
@@ -46,7 +46,7 @@ def installed(monkeypatch):
 
     def install(strategy=None, *, load=None):
         point = SimpleNamespace(name="theirs", load=load or (lambda: strategy))
-        monkeypatch.setattr(clustering_strategies, "entry_points", lambda group: [point])
+        monkeypatch.setattr(strategies, "entry_points", lambda group: [point])
 
     return install
 

@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from parquetry.runtime import clustering_spill
 from parquetry.runtime.base_file.reader import open_base_file
-from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering.rewrite import clustering_spill
+from parquetry.runtime.clustering.rewrite.order import RowOrder
+from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.errors import ConflictError, KeyUnavailableError, NotFoundError
 from parquetry.runtime.parquet import encryption, key_management
 from parquetry.runtime.parquet.encryption import (

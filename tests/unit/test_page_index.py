@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.runtime.base_file.encoding import page_options
-from parquetry.runtime.clustering_order import RowOrder
-from parquetry.runtime.clustering_task import GroupWork, rewrite_group
+from parquetry.runtime.clustering.rewrite.order import RowOrder
+from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.skipping.files import parse_where, touched
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, RowGroupPages
 from parquetry.runtime.parquet.assembly import ParquetParts

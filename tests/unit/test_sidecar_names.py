@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parquetry.runtime import clustering_task
+from parquetry.runtime.clustering.rewrite import task
 from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.archive import archive
@@ -120,7 +120,7 @@ def test_the_ledger_and_the_sample_of_a_plan_are_read_under_former_names(
     former: SmallTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(consumed(former.store, "s", effective_of(former))) == {f"in/{n}.csv" for n in range(5)}
-    monkeypatch.setattr(clustering_task, "_sample_in", lambda *_: pytest.fail("another sample was drawn"))
+    monkeypatch.setattr(task, "_sample_in", lambda *_: pytest.fail("another sample was drawn"))
     (instant,) = former.handle.timeline().pending_clusterings
     before = view_rows(tmp_path / "t")
     assert execute(OneProcessSpark(), former.handle, instant, timing=FAST).instants == (instant,)
@@ -146,7 +146,7 @@ def test_the_next_write_and_clean_rename_and_nothing_is_lost(
     look_up(former.store, slices)
     assert Kind.OPEN_INPUT not in former.store.counts()
     # The plan still names its sample as it was called.
-    monkeypatch.setattr(clustering_task, "_sample_in", lambda *_: pytest.fail("another sample was drawn"))
+    monkeypatch.setattr(task, "_sample_in", lambda *_: pytest.fail("another sample was drawn"))
     (instant,) = former.handle.timeline().pending_clusterings
     assert execute(OneProcessSpark(), former.handle, instant, timing=FAST).instants == (instant,)
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from parquetry.runtime.arrow.schema import arrow_schema
+from parquetry.runtime.clustering.rewrite.kept_sample import kept_sample
 from parquetry.runtime.clustering_due import due_clustering
-from parquetry.runtime.clustering_sample_file import kept_sample
 from parquetry.runtime.commit import publish, validation
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH

@@ -19,7 +19,7 @@ from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.base_file.rows import stored_schema
-from parquetry.runtime.clustering_order import SAMPLE_BYTES, RowOrder
+from parquetry.runtime.clustering.rewrite.order import SAMPLE_BYTES, RowOrder
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.column_reader import ColumnReader

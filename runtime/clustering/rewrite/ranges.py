@@ -23,8 +23,8 @@ from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.base_file.model import WriteContext, WrittenBucket
 from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file.worker import BUCKET
-from parquetry.runtime.clustering_files import SpreadingWriter
-from parquetry.runtime.clustering_order import (
+from parquetry.runtime.clustering.rewrite.input_sample import sample_share
+from parquetry.runtime.clustering.rewrite.order import (
     SAMPLE_BYTES,
     Cuts,
     OrderKeys,
@@ -32,15 +32,15 @@ from parquetry.runtime.clustering_order import (
     cuts_of,
     gathered,
 )
-from parquetry.runtime.clustering_runs import ArrangedRows, range_in_order, runs_of
-from parquetry.runtime.clustering_share import sample_share
-from parquetry.runtime.clustering_task import (
+from parquetry.runtime.clustering.rewrite.runs import ArrangedRows, range_in_order, runs_of
+from parquetry.runtime.clustering.rewrite.task import (
     GroupWork,
     append_in_order,
     context_of,
     readers_of,
     run_bytes_of,
 )
+from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
 from parquetry.runtime.errors import RetryWrite, is_outage
 from parquetry.runtime.layout.model import FileSlice
 

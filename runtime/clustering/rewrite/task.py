@@ -20,8 +20,9 @@ from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file, s
 from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file.rows import RowOrigin, with_origin
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
-from parquetry.runtime.clustering_files import SpreadingWriter
-from parquetry.runtime.clustering_order import (
+from parquetry.runtime.clustering.rewrite.input_sample import sample_of
+from parquetry.runtime.clustering.rewrite.kept_sample import KeptSample
+from parquetry.runtime.clustering.rewrite.order import (
     SAMPLE_BYTES,
     SAMPLE_ROWS,
     OrderKeys,
@@ -31,10 +32,9 @@ from parquetry.runtime.clustering_order import (
     split_places,
     values_apart,
 )
-from parquetry.runtime.clustering_runs import drained, in_order, in_order_by_ranges
-from parquetry.runtime.clustering_sample_file import KeptSample
-from parquetry.runtime.clustering_share import sample_of
-from parquetry.runtime.clustering_stitch import StitchingWriter, stitch
+from parquetry.runtime.clustering.rewrite.runs import drained, in_order, in_order_by_ranges
+from parquetry.runtime.clustering.rewrite.stitch import StitchingWriter, stitch
+from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite, is_outage
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.footer import read_metadata

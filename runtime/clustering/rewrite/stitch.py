@@ -23,7 +23,7 @@ from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows, open_
 from parquetry.runtime.base_file.rows import RowOrigin, with_origin
 from parquetry.runtime.base_file.sizing import SLACK
 from parquetry.runtime.base_file.writer import BaseFileWriter
-from parquetry.runtime.clustering_files import SpreadingWriter
+from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.parquet.column_order import order_of

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.clustering_strategies import asking, execution_strategy, values_of, whole
+from parquetry.runtime.clustering.rewrite.strategies import asking, execution_strategy, values_of, whole
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
 

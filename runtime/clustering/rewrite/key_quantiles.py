@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.runtime.arrow.sizes import batch_bytes_before
-from parquetry.runtime.clustering_order import SAMPLE_ROWS, OrderKeys
+from parquetry.runtime.clustering.rewrite.order import SAMPLE_ROWS, OrderKeys
 
 _MARKS_OF_A_RUN: Final = 1024
 _MOST_SHARE: Final = 4

@@ -19,8 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes, batch_bytes_before
-from parquetry.runtime.clustering_marks import KeyMarks
-from parquetry.runtime.clustering_order import (
+from parquetry.runtime.clustering.rewrite.clustering_spill import SpillCipher, SpilledRun
+from parquetry.runtime.clustering.rewrite.key_quantiles import KeyMarks
+from parquetry.runtime.clustering.rewrite.order import (
     Cuts,
     OrderKeys,
     cuts_of,
@@ -28,7 +29,6 @@ from parquetry.runtime.clustering_order import (
     in_one_piece,
     sort_indices,
 )
-from parquetry.runtime.clustering_spill import SpillCipher, SpilledRun
 
 _ROWS_AT_ONCE: Final = 65_536
 

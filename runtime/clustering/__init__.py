@@ -1,0 +1,1 @@
+"""Clustering a table: plan, forecast, rewrite."""

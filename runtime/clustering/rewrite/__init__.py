@@ -1,0 +1,1 @@
+"""Rewriting one file group: order, sorted runs, output files."""
