@@ -9,7 +9,7 @@ from typing import Final
 
 from parquetry.compiler.clustering_trials import Trial, Trials, TrialTable, TriedQuery
 from parquetry.errors import UsageError
-from parquetry.runtime.clustering_sample import IN_REVIEW
+from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.layout.clustering.depth import CURVES
 from parquetry.runtime.spec.clustering import STITCH, ClusteringScope, ExecutionPolicy
 from parquetry.runtime.storage.open import ObjectStore

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.project.diagnostics import did_you_mean
+from parquetry.runtime.clustering.forecast.declared_queries import Forecaster, declared_queries, slice_of
+from parquetry.runtime.clustering.forecast.dry_run import Rehearsal
+from parquetry.runtime.clustering.forecast.sample import IN_REVIEW, SampleLimits
+from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.rewrite.order import row_order
-from parquetry.runtime.clustering_forecast import Forecaster, declared_queries, slice_of
-from parquetry.runtime.clustering_rehearsal import Rehearsal
-from parquetry.runtime.clustering_sample import IN_REVIEW, SampleLimits
-from parquetry.runtime.clustering_scope_choice import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup

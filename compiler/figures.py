@@ -12,10 +12,10 @@ from typing import Final
 
 from parquetry.compiler.plan_outlook import DueFigures, QueryFigures, TableFigures
 from parquetry.compiler.prediction import estimated_files
-from parquetry.runtime.clustering_forecast import GroupForecast
-from parquetry.runtime.clustering_queries import added_up
-from parquetry.runtime.clustering_sample import IN_REVIEW
-from parquetry.runtime.clustering_scope_choice import ScopeBySample
+from parquetry.runtime.clustering.forecast.declared_queries import GroupForecast
+from parquetry.runtime.clustering.forecast.queries import added_up
+from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
+from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import MOST_FILES
 from parquetry.runtime.layout.clustering.debt import debt as clustering_debt

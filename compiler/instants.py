@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.masking import masked_by
-from parquetry.runtime.clustering_queries import MeasuredQuery, read_measured
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, read_measured
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.spec.codec import Brief

@@ -1,6 +1,6 @@
 """What a run would be good for, foreseen by the functions that plans of runs are made by.
 
-Rows are read within :data:`~parquetry.runtime.clustering_sample.IN_REVIEW` for the choice of scopes and
+Rows are read within :data:`~parquetry.runtime.clustering.forecast.sample.IN_REVIEW` for the choice of scopes and
 once more for groups that no choice was about, of tables that declare queries only. Of plans that wait
 already what they say themselves is shown, and no row is read.
 """
@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from parquetry.compiler.masking import masked_choice, personal_in_either
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import ForeseenQuery, RunForecast, WaitingPlan
+from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast, read_prediction
+from parquetry.runtime.clustering.forecast.queries import added_up
+from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering_due import QueryForecasts, due_clustering, outlook, trigger_of
-from parquetry.runtime.clustering_forecast import QueryForecast, read_prediction
-from parquetry.runtime.clustering_queries import added_up
-from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message

@@ -13,7 +13,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
-from parquetry.runtime.clustering_pages import PageShape
+from parquetry.runtime.clustering.forecast.pages import PageShape
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.skipping.statistics import (
     ColumnStatistics,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.runtime.clustering_forecast import QueryForecast
-from parquetry.runtime.clustering_queries import added_up
-from parquetry.runtime.clustering_sample import SampleLimits
-from parquetry.runtime.clustering_scope_choice import Foreseen, ScopeBySample
+from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
+from parquetry.runtime.clustering.forecast.queries import added_up
+from parquetry.runtime.clustering.forecast.sample import SampleLimits
+from parquetry.runtime.clustering.forecast.scope import Foreseen, ScopeBySample
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import Debt, ScopeChoice
 from parquetry.runtime.services.clustering_foreseen import foresee_groups

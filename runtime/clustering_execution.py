@@ -9,10 +9,10 @@ from typing import Final
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file.result import FileResult
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering.rewrite.kept_sample import kept_sample
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.clustering.rewrite.task import GroupWork
-from parquetry.runtime.clustering_queries import MeasuredQuery, added_up
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import PartialFailureError

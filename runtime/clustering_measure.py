@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from parquetry.runtime.clustering_execution import RewrittenGroup
-from parquetry.runtime.clustering_forecast import (
+from parquetry.runtime.clustering.forecast.declared_queries import (
     DeclaredQuery,
     QueryForecast,
     declared_queries,
     read_prediction,
 )
-from parquetry.runtime.clustering_queries import MeasuredQuery
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
+from parquetry.runtime.clustering_execution import RewrittenGroup
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.layout.model import FileSlice

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up, in_commit
 from parquetry.runtime.clustering.rewrite.task import GroupWork
 from parquetry.runtime.clustering_execution import RewrittenGroup, UnpublishedGroup, description, lost_group
-from parquetry.runtime.clustering_queries import MeasuredQuery, added_up, in_commit
 from parquetry.runtime.commit.abandoned_buckets import give_up
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.transaction import Transaction

@@ -8,8 +8,8 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
-from parquetry.runtime.clustering_forecast import QueryForecast
-from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery
+from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
+from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.services.clustering_past import Hindsight
 

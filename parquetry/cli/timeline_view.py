@@ -11,7 +11,7 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, short_count
 from parquetry.compiler.instants import InstantReport, TimelineReport
 from parquetry.compiler.words import elapsed
-from parquetry.runtime.clustering_queries import MEASURED_KEY
+from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.timeline.instant import State
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from parquetry.runtime.clustering.forecast.declared_queries import GroupForecast, foresee, prediction_of
+from parquetry.runtime.clustering.forecast.sample import SampleLimits
+from parquetry.runtime.clustering.forecast.scope import Foreseen, files_of
 from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY, encode_samples
 from parquetry.runtime.clustering.rewrite.order import row_order
-from parquetry.runtime.clustering_forecast import GroupForecast, foresee, prediction_of
-from parquetry.runtime.clustering_sample import SampleLimits
-from parquetry.runtime.clustering_scope_choice import Foreseen, files_of
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.table_spec import TableSpec

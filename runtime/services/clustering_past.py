@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery, read_measured
+from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery, read_measured
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER

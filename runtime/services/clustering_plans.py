@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from parquetry import shell
-from parquetry.runtime.clustering_forecast import GroupForecast, QueryForecast
-from parquetry.runtime.clustering_queries import added_up
-from parquetry.runtime.clustering_scope_choice import Foreseen
+from parquetry.runtime.clustering.forecast.declared_queries import GroupForecast, QueryForecast
+from parquetry.runtime.clustering.forecast.queries import added_up
+from parquetry.runtime.clustering.forecast.scope import Foreseen
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, is_alive, open_session, read_claim
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import table_lock

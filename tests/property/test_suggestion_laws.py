@@ -9,7 +9,7 @@ import pytest
 
 from parquetry.compiler import clustering_suggestion
 from parquetry.compiler.clustering_suggestion import Suggestion, suggest
-from parquetry.runtime.clustering_rehearsal import Rehearsal
+from parquetry.runtime.clustering.forecast.dry_run import Rehearsal
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from tests.support.layout_search import TARGET, RandomTable, all_layouts, measured_bytes, random_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
+from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_cuts
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
 from parquetry.runtime.layout.clustering.sizes import SizeLimits

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file.model import WrittenFile
 from parquetry.runtime.base_file.task import write_bucket
+from parquetry.runtime.clustering.forecast.declared_queries import DeclaredQuery, Forecaster
+from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
-from parquetry.runtime.clustering_forecast import DeclaredQuery, Forecaster
-from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.files import Touched, column_types, parse_where, touched
 from parquetry.runtime.parquet.page_index import with_pages

@@ -18,10 +18,10 @@ from parquetry.compiler.locks import HeldLock
 from parquetry.compiler.plan import ChangeClass, Step
 from parquetry.compiler.running import JobOutcome, RunResult
 from parquetry.runtime.apply.table_change import Applied
+from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.clustering_due import ScheduledClustering
 from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup
-from parquetry.runtime.clustering_forecast import QueryForecast
-from parquetry.runtime.clustering_queries import MeasuredQuery
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures

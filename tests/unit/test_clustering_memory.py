@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.base_file.task import write_bucket
+from parquetry.runtime.clustering.forecast.sample import SampleLimits, draw
 from parquetry.runtime.clustering.rewrite import runs, task
 from parquetry.runtime.clustering.rewrite.input_sample import sample_share
 from parquetry.runtime.clustering.rewrite.kept_sample import KeptSample, encode_samples
 from parquetry.runtime.clustering.rewrite.order import SAMPLE_BYTES, OrderKeys, RowOrder, sort_indices
 from parquetry.runtime.clustering.rewrite.ranges import merge_samples, read_sample, sampler
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group, whole_bytes_of
-from parquetry.runtime.clustering_sample import SampleLimits, draw
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy
 from tests.support.base_files import FIRST, MIB, SECOND, bucket, context, slice_of
 from tests.support.clustering_memory import spilled_files

@@ -6,16 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from parquetry.runtime import clustering_shrinkage
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
+from parquetry.runtime.clustering.forecast import compression_ratio
+from parquetry.runtime.clustering.forecast.compression_ratio import Shrinkage, TriedRows
+from parquetry.runtime.clustering.forecast.declared_queries import Forecaster
+from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_cuts
+from parquetry.runtime.clustering.forecast.pages import PageShape
+from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files
+from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, draw
 from parquetry.runtime.clustering.rewrite.kept_sample import decode_sample, encode_samples
 from parquetry.runtime.clustering.rewrite.order import RowOrder
-from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
-from parquetry.runtime.clustering_forecast import Forecaster
-from parquetry.runtime.clustering_pages import PageShape
-from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
-from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw
-from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.files import touched
 from parquetry.runtime.layout.skipping.predicate import Comparison, Operator
@@ -242,7 +242,7 @@ def test_row_groups_are_tried_as_large_as_the_writer_makes_them(tmp_path, monkey
             sizes.append(encoded.size_bytes)
             return encoded
 
-    monkeypatch.setattr(clustering_shrinkage, "RowGroupEncoder", Encoder)
+    monkeypatch.setattr(compression_ratio, "RowGroupEncoder", Encoder)
     columns = tuple(Column(name=name, type="int") for name in "abcdefg")
     ctx = context(tmp_path, columns)
     numbers = np.random.default_rng(1).permutation(20_000).tolist()

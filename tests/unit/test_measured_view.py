@@ -10,7 +10,7 @@ from jsonschema import validate
 
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
-from parquetry.runtime.clustering_queries import Deviation, MeasuredQuery
+from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched
 from parquetry.runtime.services.clustering_past import PastClustering, bytes_per_second, hindsight
 from parquetry.runtime.spark.clustering import cluster

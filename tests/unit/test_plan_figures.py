@@ -28,8 +28,8 @@ from parquetry.compiler.plan_codec import decode, encode
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.saved_layout import read_layouts
 from parquetry.compiler.spec_diff import diff_specs
+from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering_due import schedule_clustering
-from parquetry.runtime.clustering_sample import IN_REVIEW
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.clustering_past import past_clusterings
 from parquetry.runtime.spark.clustering import cluster, execute

@@ -13,9 +13,14 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
+from parquetry.runtime.clustering.forecast.declared_queries import (
+    DeclaredQuery,
+    Forecaster,
+    GroupForecast,
+    declared_queries,
+)
+from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.order import row_order
-from parquetry.runtime.clustering_forecast import DeclaredQuery, Forecaster, GroupForecast, declared_queries
-from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.clustering.model import (
     ChosenBy,

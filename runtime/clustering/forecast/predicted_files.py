@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
+from parquetry.runtime.clustering.forecast.compression_ratio import Shrinkage
+from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_cuts
+from parquetry.runtime.clustering.forecast.predicted_bounds import DrawnColumn
+from parquetry.runtime.clustering.forecast.sample import GroupSample
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, sort_indices, split_places
 from parquetry.runtime.clustering.rewrite.strategies import values_of, whole
-from parquetry.runtime.clustering_cuts import RowSizes, expected_cuts
-from parquetry.runtime.clustering_sample import GroupSample
-from parquetry.runtime.clustering_shrinkage import Shrinkage
-from parquetry.runtime.clustering_values import DrawnColumn
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.packing import outputs_of
 from parquetry.runtime.layout.skipping.files import Types, may_match

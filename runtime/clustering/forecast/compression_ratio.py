@@ -13,9 +13,9 @@ from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
+from parquetry.runtime.clustering.forecast.pages import PageShape, TriedPages, usual_page_rows
+from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, sort_indices
-from parquetry.runtime.clustering_pages import PageShape, TriedPages, usual_page_rows
-from parquetry.runtime.clustering_sample import SampleLimits
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.parquet.page_index import ORDERED_PAGE_ROWS

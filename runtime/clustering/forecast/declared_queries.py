@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.schema import arrow_schema
+from parquetry.runtime.clustering.forecast.compression_ratio import Shrinkage, TriedRows
+from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files
+from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, draw, regrouped
 from parquetry.runtime.clustering.rewrite.order import RowOrder
-from parquetry.runtime.clustering_prediction import arranged_files, stitched_files
-from parquetry.runtime.clustering_sample import GroupSample, SampleLimits, draw, regrouped
-from parquetry.runtime.clustering_shrinkage import Shrinkage, TriedRows
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite
 from parquetry.runtime.layout.clustering.model import ClusteringFile, FileKey, PlannedGroup
 from parquetry.runtime.layout.model import FileSlice
