@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import table, verdict
+from parquetry.runtime.clustering.plan.avro import avro_plan
+from parquetry.runtime.clustering.plan.survey import observe
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.services.clustering_avro import avro_plan
-from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.table_spec import Column, TableSpec

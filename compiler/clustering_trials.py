@@ -14,6 +14,8 @@ from parquetry.runtime.clustering.forecast.declared_queries import Forecaster, d
 from parquetry.runtime.clustering.forecast.dry_run import Rehearsal
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
+from parquetry.runtime.clustering.plan.history import pace
+from parquetry.runtime.clustering.plan.survey import observe
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import debt
@@ -21,8 +23,6 @@ from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGro
 from parquetry.runtime.layout.skipping.files import Touched, column_types, columns_of, touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
-from parquetry.runtime.services.clustering_past import pace
-from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.open import TableHandle

@@ -12,7 +12,7 @@ from typing import Final
 from parquetry.compiler.masking import personal_in_either
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import ExcludedFiles, ExcludedPath
-from parquetry.runtime.clustering_due import due_by_statistics, trigger_of
+from parquetry.runtime.clustering.plan.due import due_by_statistics, trigger_of
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_path
 from parquetry.runtime.spec.table_spec import TableSpec

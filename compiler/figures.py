@@ -16,6 +16,9 @@ from parquetry.runtime.clustering.forecast.declared_queries import GroupForecast
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
+from parquetry.runtime.clustering.plan.forecast import foresee_under
+from parquetry.runtime.clustering.plan.history import pace
+from parquetry.runtime.clustering.plan.survey import clustering_file, further_steps, situation_of
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import MOST_FILES
 from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
@@ -29,9 +32,6 @@ from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.services.clean_plan import clean_horizon, plan_expiry
-from parquetry.runtime.services.clustering_foreseen import foresee_under
-from parquetry.runtime.services.clustering_past import pace
-from parquetry.runtime.services.clustering_survey import clustering_file, further_steps, situation_of
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import ObjectStore

@@ -12,6 +12,12 @@ from typing import Any
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.masking import masked_by
 from parquetry.runtime.apply.property_warnings import property_warnings
+from parquetry.runtime.clustering.plan.history import (
+    Hindsight,
+    PastClustering,
+    hindsight,
+    past_clusterings,
+)
 from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_files, refuse_damage
 from parquetry.runtime.layout.clustering.overlap import overlap_depth
 from parquetry.runtime.layout.model import FileSlice
@@ -27,12 +33,6 @@ from parquetry.runtime.layout.skipping.files import (
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
-from parquetry.runtime.services.clustering_past import (
-    Hindsight,
-    PastClustering,
-    hindsight,
-    past_clusterings,
-)
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.masking import masked_partition

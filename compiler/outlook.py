@@ -16,7 +16,7 @@ from parquetry.compiler.plan_outlook import ForeseenQuery, RunForecast, WaitingP
 from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast, read_prediction
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
-from parquetry.runtime.clustering_due import QueryForecasts, due_clustering, outlook, trigger_of
+from parquetry.runtime.clustering.plan.due import QueryForecasts, due_clustering, outlook, trigger_of
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message

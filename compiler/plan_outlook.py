@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from parquetry.runtime.clustering.plan.history import Hindsight
 from parquetry.runtime.layout.clustering.model import ScopeChoice
 from parquetry.runtime.layout.skipping.files import Touched
-from parquetry.runtime.services.clustering_past import Hindsight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

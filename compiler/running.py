@@ -18,7 +18,7 @@ from parquetry.compiler.workspace import Workspace, job, spec_of
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
-from parquetry.runtime.clustering_due import is_time, trigger_of
+from parquetry.runtime.clustering.plan.due import is_time, trigger_of
 from parquetry.runtime.errors import CorruptTableError, PartialFailureError
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.clustering import Trigger

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parquetry.declared import Plan, Project, load
     from parquetry.project.project_file import UndeclaredVariableError
     from parquetry.project.selection import SelectionError
-    from parquetry.runtime.clustering_execution import PartlyClusteredError
+    from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
     from parquetry.runtime.commit.outcome import CommitResult
     from parquetry.runtime.errors import (
         ConflictError,

@@ -49,7 +49,7 @@ HOMES = {
         ),
         "parquetry.runtime.errors",
     ),
-    "PartlyClusteredError": "parquetry.runtime.clustering_execution",
+    "PartlyClusteredError": "parquetry.runtime.clustering.plan.execution",
     **dict.fromkeys(
         (
             "BlockedPlanError",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from parquetry.compiler.inspection import LayoutReport
     from parquetry.compiler.instants import TimelineReport
     from parquetry.runtime.arrow.local_rows import ArrowStream
-    from parquetry.runtime.clustering_execution import ClusteringResult
+    from parquetry.runtime.clustering.plan.execution import ClusteringResult
 
     Rows: TypeAlias = DataFrame | pd.DataFrame | pa.RecordBatch | ArrowStream
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parquetry.runtime.clustering_execution import ClusteringResult
+from parquetry.runtime.clustering.plan.execution import ClusteringResult
+from parquetry.runtime.clustering.plan.schedule import check_waiting
 from parquetry.runtime.redaction import secrets_of
-from parquetry.runtime.services.clustering_plans import check_waiting
 from parquetry.runtime.spark_log import LogRules
 from parquetry.runtime.spec.job import SparkSettings
 from parquetry.runtime.spec.masking import failures_masked, has_personal_columns

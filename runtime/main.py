@@ -14,8 +14,8 @@ from parquetry.errors import ParquetryError
 from parquetry.printable import visible, without_commands
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
-from parquetry.runtime.clustering_due import is_due
-from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
+from parquetry.runtime.clustering.plan.due import is_due
+from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
 from parquetry.runtime.redaction import without_secrets

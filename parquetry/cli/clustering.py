@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from parquetry.cli.options import ProjectRequest
 
 if TYPE_CHECKING:
-    from parquetry.runtime.clustering_due import DueClustering, ScheduledClustering
-    from parquetry.runtime.clustering_execution import ClusteringResult
+    from parquetry.runtime.clustering.plan.due import DueClustering, ScheduledClustering
+    from parquetry.runtime.clustering.plan.execution import ClusteringResult
     from parquetry.runtime.spec.table_spec import TableSpec
     from parquetry.runtime.table.open import TableHandle
 
@@ -34,14 +34,14 @@ def schedulable(request: ProjectRequest, table: str, *, applied: bool) -> TableH
 
 def due_of(request: ProjectRequest, table: str, handle: TableHandle) -> DueClustering:
     """What a run would rewrite now, within the target's budget; nothing is written, no JVM starts."""
-    from parquetry.runtime.clustering_due import due_clustering
+    from parquetry.runtime.clustering.plan.due import due_clustering
 
     return due_clustering(handle, budget_bytes=_budget(request, table))
 
 
 def schedule(request: ProjectRequest, table: str, handle: TableHandle) -> ScheduledClustering:
     """The plan that was left on the timeline, within the target's budget; no JVM starts."""
-    from parquetry.runtime.clustering_due import schedule_clustering
+    from parquetry.runtime.clustering.plan.due import schedule_clustering
 
     return schedule_clustering(handle, budget_bytes=_budget(request, table))
 
@@ -63,8 +63,8 @@ def run_clustering(
     from parquetry.cli.workspaces import is_location, workspace_of
     from parquetry.compiler.launch import hide_pandas_warnings, launcher_for, new_run_id
     from parquetry.compiler.running import cluster_job
+    from parquetry.runtime.clustering.plan.execution import ClusteringResult
     from parquetry.runtime.clustering_by_hand import cluster_by_hand
-    from parquetry.runtime.clustering_execution import ClusteringResult
     from parquetry.runtime.spark_log import NAME, keep_log
     from parquetry.runtime.spec.job import SparkSettings
 

@@ -10,8 +10,8 @@ from parquetry.cli.measured_view import foreseen_json, foreseen_lines, measured_
 from parquetry.cli.output import Paint
 from parquetry.cli.scope_choice_view import scope_lines, scopes_json
 from parquetry.cli.views import count, human_size
-from parquetry.runtime.clustering_due import DueClustering, QueryForecasts, ScheduledClustering
-from parquetry.runtime.clustering_execution import ClusteringResult, masked_clustering
+from parquetry.runtime.clustering.plan.due import DueClustering, QueryForecasts, ScheduledClustering
+from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
 from parquetry.runtime.layout.clustering.model import ClusteringFile, ExcludedFile, PlannedGroup
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.spec.masking import masked_partition, masked_path

@@ -10,8 +10,8 @@ from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
 from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
+from parquetry.runtime.clustering.plan.history import Hindsight
 from parquetry.runtime.layout.skipping.files import Touched
-from parquetry.runtime.services.clustering_past import Hindsight
 
 MEASURED_HEADER = ("query", "reads", "before", "expected", "after", "off by")
 _FORESEEN_HEADER = ("query", "reads", "now", "expected")

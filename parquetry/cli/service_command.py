@@ -143,7 +143,7 @@ def cluster_table(
     """
     from parquetry.cli import clustering
     from parquetry.cli.clustering_view import ClusteringView, DueClusteringView, ScheduledView
-    from parquetry.runtime.clustering_due import outlook
+    from parquetry.runtime.clustering.plan.due import outlook
 
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")

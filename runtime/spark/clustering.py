@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import FileResult, WriteResults, leaves_out, read_each
-from parquetry.runtime.clustering.rewrite.task import GroupWork, group_rewriter
-from parquetry.runtime.clustering_due import due_clustering
-from parquetry.runtime.clustering_execution import (
+from parquetry.runtime.clustering.plan.clustering_lost import note_lost
+from parquetry.runtime.clustering.plan.due import due_clustering
+from parquetry.runtime.clustering.plan.execution import (
     Clustered,
     ClusteringResult,
     PartlyClusteredError,
@@ -26,8 +26,10 @@ from parquetry.runtime.clustering_execution import (
     planned_work,
     summed,
 )
-from parquetry.runtime.clustering_measure import QueryMeasure
-from parquetry.runtime.clustering_standing import PublishableGroups, narrowed, replaced_by
+from parquetry.runtime.clustering.plan.measure import QueryMeasure
+from parquetry.runtime.clustering.plan.publishable import PublishableGroups, narrowed, replaced_by
+from parquetry.runtime.clustering.plan.schedule import begin_clustering, take_up
+from parquetry.runtime.clustering.rewrite.task import GroupWork, group_rewriter
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.publish import run_once
 from parquetry.runtime.commit.table_state import TableState
@@ -35,8 +37,6 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import in_batches
 from parquetry.runtime.layout.clustering.model import FileKey
-from parquetry.runtime.services.clustering_lost import note_lost
-from parquetry.runtime.services.clustering_plans import begin_clustering, take_up
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.spark.attempt import Attempt
 from parquetry.runtime.spark.clustering_shuffle import rewrite_by_ranges
@@ -93,7 +93,7 @@ def execute(
 ) -> ClusteringResult:
     """Carry out the pending clustering plan of an instant, of this project or of Hudi; what was done.
 
-    Errors are those of :func:`~parquetry.runtime.services.clustering_plans.take_up`, and for groups that
+    Errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.take_up`, and for groups that
     cannot be rewritten those of :func:`cluster`.
     """
     obey(LogRules(personal=has_personal_columns(table.spec)))

@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.clustering_due import is_time, trigger_of
-from parquetry.runtime.clustering_execution import PartlyClusteredError
+from parquetry.runtime.clustering.plan.clustering_look import note_look
+from parquetry.runtime.clustering.plan.due import is_time, trigger_of
+from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
-from parquetry.runtime.services.clustering_look import note_look
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message

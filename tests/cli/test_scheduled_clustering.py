@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.project import model
 from parquetry.runtime import clustering_by_hand
-from parquetry.runtime.clustering_execution import ClusteringResult
+from parquetry.runtime.clustering.plan.execution import ClusteringResult
 from parquetry.runtime.spec.clustering import PlanPolicy
 from parquetry.runtime.timeline.active import Timeline
 from tests.support.command_script import parquetry

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule, take_up
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.active import Timeline

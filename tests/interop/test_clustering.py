@@ -7,11 +7,11 @@ import random
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.clustering.plan.schedule import schedule
+from parquetry.runtime.clustering.plan.survey import observe
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.services.archive import archive
-from parquetry.runtime.services.clustering_plans import schedule
-from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table

@@ -14,9 +14,9 @@ from pyspark import cloudpickle
 
 import parquetry
 from parquetry.errors import ParquetryError
+from parquetry.runtime.clustering.plan.survey import RUN_KEY
 from parquetry.runtime.clustering.rewrite.task import group_rewriter
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.services.clustering_survey import RUN_KEY
 from parquetry.runtime.spark import clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.storage.open import open_store

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from parquetry.runtime.clustering_due import due_clustering
-from parquetry.runtime.services.clustering_survey import observe
+from parquetry.runtime.clustering.plan.due import due_clustering
+from parquetry.runtime.clustering.plan.survey import observe
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from tests.support.clustering import clustering_of, table_of_small_files

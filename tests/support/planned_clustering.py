@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from parquetry.runtime.clustering.plan.survey import observe
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import PlannedGroup
-from parquetry.runtime.services.clustering_survey import observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.table.applied import read_applied, write_applied

@@ -20,8 +20,8 @@ from parquetry.compiler.running import JobOutcome, RunResult
 from parquetry.runtime.apply.table_change import Applied
 from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
-from parquetry.runtime.clustering_due import ScheduledClustering
-from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup
+from parquetry.runtime.clustering.plan.due import ScheduledClustering
+from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.clustering_due import due_by_statistics, due_clustering
+from parquetry.runtime.clustering.plan.clustering_lost import lost_rounds
+from parquetry.runtime.clustering.plan.due import due_by_statistics, due_clustering
+from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.services.clustering_lost import lost_rounds
-from parquetry.runtime.services.clustering_plans import begin_clustering, schedule
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.table.open import open_table
 from tests.support.one_process_spark import OneProcessSpark

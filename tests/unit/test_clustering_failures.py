@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.base_file.result import failure_row, read_each
+from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.clustering.rewrite import strategies as clustering_strategies
 from parquetry.runtime.clustering.rewrite import task
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork
-from parquetry.runtime.clustering_execution import PartlyClusteredError
 from parquetry.runtime.errors import (
     CorruptTableError,
     InvalidDataError,

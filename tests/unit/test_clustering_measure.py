@@ -7,8 +7,8 @@ import pytest
 
 from parquetry.compiler.inspection import Share, inspect_table
 from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY, read_measured
-from parquetry.runtime.clustering_due import schedule_clustering
-from parquetry.runtime.clustering_measure import QueryMeasure
+from parquetry.runtime.clustering.plan.due import schedule_clustering
+from parquetry.runtime.clustering.plan.measure import QueryMeasure
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 from parquetry.runtime.timeline.sidecars import statistics_path

@@ -7,21 +7,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from parquetry.runtime.commit.claims import read_claim
-from parquetry.runtime.commit.transaction import begin
-from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
-from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
-from parquetry.runtime.layout.clustering.model import Left, PlannedGroup
-from parquetry.runtime.services.clean import clean
-from parquetry.runtime.services.clustering_avro import (
+from parquetry.runtime.clustering.plan.avro import (
     EXECUTION_KEY,
     STRATEGY_KEY,
     TARGET_KEY,
     avro_plan,
     execution_of,
 )
-from parquetry.runtime.services.clustering_plans import begin_clustering, schedule, take_up
-from parquetry.runtime.services.clustering_survey import RUN_KEY, commits_since_clustering, observe
+from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule, take_up
+from parquetry.runtime.clustering.plan.survey import RUN_KEY, commits_since_clustering, observe
+from parquetry.runtime.commit.claims import read_claim
+from parquetry.runtime.commit.transaction import begin
+from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
+from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
+from parquetry.runtime.layout.clustering.model import Left, PlannedGroup
+from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Existing
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.file_names import relative_path

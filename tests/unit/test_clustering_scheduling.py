@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from parquetry.runtime.clustering.plan.avro import avro_plan
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import strategies
 from parquetry.runtime.layout.clustering.debt import debt, within
@@ -19,7 +20,6 @@ from parquetry.runtime.layout.clustering.depth import depths_of, value_order
 from parquetry.runtime.layout.clustering.model import DueReason, Left, PlannedGroup
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.services.clustering_avro import avro_plan
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ClusteringSpec,

@@ -14,8 +14,8 @@ from parquetry.cli.main import command_line
 from parquetry.compiler.clustering_suggestion import try_layouts
 from parquetry.runtime.clustering.forecast.declared_queries import Forecaster, read_prediction
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, regrouped
+from parquetry.runtime.clustering.plan.due import due_clustering, is_due, outlook, schedule_clustering
 from parquetry.runtime.clustering.rewrite.order import RowOrder
-from parquetry.runtime.clustering_due import due_clustering, is_due, outlook, schedule_clustering
 from parquetry.runtime.layout.clustering.model import ChosenBy
 from parquetry.runtime.layout.clustering.scope import better_scope
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, RowGroupStatistics

@@ -7,10 +7,10 @@ from itertools import count
 
 import pytest
 
+from parquetry.runtime.clustering.plan.clustering_lost import lost_rounds
+from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.services.clustering_lost import lost_rounds
-from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint

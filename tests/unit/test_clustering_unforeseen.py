@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.rewrite import strategies
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder
-from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.clustering import cluster
 from parquetry.runtime.spark.clustering_inline import cluster_inline

@@ -8,11 +8,11 @@ import pytest
 
 from parquetry.compiler.changes import spec_changes
 from parquetry.compiler.plan import ChangeClass
+from parquetry.runtime.clustering.plan.survey import FurtherSteps, clustering_file
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import Left, Situation
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
-from parquetry.runtime.services.clustering_survey import FurtherSteps, clustering_file
 from parquetry.runtime.spec.clustering import (
     MIB,
     ClusteringSpec,

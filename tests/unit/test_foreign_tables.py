@@ -16,7 +16,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import cluster_job
 from parquetry.compiler.workspace import jobs_of, spec_of
 from parquetry.runtime.apply.table_change import TableChange, apply_change
-from parquetry.runtime.clustering_due import schedule_clustering
+from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.errors import ForeignTableError, RetryWrite
 from parquetry.runtime.main import execute, run_document
 from parquetry.runtime.services.archive import archive

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from parquetry.runtime.clustering.plan import schedule
 from parquetry.runtime.errors import StaleTimelineError, StorageError
-from parquetry.runtime.services import clustering_plans, savepoint
+from parquetry.runtime.services import savepoint
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 from tests.support.small_table import make_table
@@ -31,4 +32,4 @@ def test_a_plan_that_is_out_of_date_and_cannot_be_taken_back_fails():
     store = SimpleNamespace(uri="memory:", put_if_absent=lambda path, content: PutOutcome.WON, delete=delete)
     session = SimpleNamespace(store=store, instant="20260101000000000")
     with pytest.raises(StorageError, match="cannot delete"):
-        clustering_plans._put_plan(session, LOST, ClusteringPlan(groups=()))
+        schedule._put_plan(session, LOST, ClusteringPlan(groups=()))

@@ -32,7 +32,7 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_diff import diff_specs
 from parquetry.compiler.workspace import jobs_of
 from parquetry.runtime.base_file.task import write_bucket
-from parquetry.runtime.clustering_execution import ClusteringResult, UnpublishedGroup, masked_clustering
+from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup, masked_clustering
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import InvalidDataError, RetryWrite
 from parquetry.runtime.main import execute

@@ -29,9 +29,9 @@ from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.saved_layout import read_layouts
 from parquetry.compiler.spec_diff import diff_specs
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
-from parquetry.runtime.clustering_due import schedule_clustering
+from parquetry.runtime.clustering.plan.due import schedule_clustering
+from parquetry.runtime.clustering.plan.history import past_clusterings
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.services.clustering_past import past_clusterings
 from parquetry.runtime.spark.clustering import cluster, execute
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.rewrite import task
-from parquetry.runtime.clustering_due import schedule_clustering
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import pytest
 
 from parquetry.runtime.arrow.schema import arrow_schema
+from parquetry.runtime.clustering.plan import schedule as clustering_plans
+from parquetry.runtime.clustering.plan.due import due_clustering
+from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.clustering.rewrite.kept_sample import kept_sample
-from parquetry.runtime.clustering_due import due_clustering
 from parquetry.runtime.commit import publish, validation
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.commit.recovery import clustered_by_hudi
-from parquetry.runtime.services import clustering_plans
-from parquetry.runtime.services.clustering_plans import schedule
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
 from parquetry.runtime.spark import clustering

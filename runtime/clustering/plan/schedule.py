@@ -15,6 +15,12 @@ from parquetry import shell
 from parquetry.runtime.clustering.forecast.declared_queries import GroupForecast, QueryForecast
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.scope import Foreseen
+from parquetry.runtime.clustering.plan.avro import avro_plan
+from parquetry.runtime.clustering.plan.forecast import foresee_groups, keep_samples, with_forecast
+from parquetry.runtime.clustering.plan.survey import (
+    changed_groups,
+    reserved_groups,
+)
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, is_alive, open_session, read_claim
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import table_lock
@@ -23,12 +29,6 @@ from parquetry.runtime.commit.recovery import SCHEDULED, settled_timeline
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
-from parquetry.runtime.services.clustering_avro import avro_plan
-from parquetry.runtime.services.clustering_foreseen import foresee_groups, keep_samples, with_forecast
-from parquetry.runtime.services.clustering_survey import (
-    changed_groups,
-    reserved_groups,
-)
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import tidying

@@ -11,7 +11,7 @@ from parquetry.runtime.clustering.forecast.declared_queries import (
     read_prediction,
 )
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
-from parquetry.runtime.clustering_execution import RewrittenGroup
+from parquetry.runtime.clustering.plan.execution import RewrittenGroup
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.layout.model import FileSlice

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Final
 
+from parquetry.runtime.clustering.plan.clustering_lost import lost_rounds
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.conflicts import Work, conflicting_groups, work_of_commit
 from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions
@@ -21,7 +22,6 @@ from parquetry.runtime.layout.clustering.model import (
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import column_types, parse_where
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
-from parquetry.runtime.services.clustering_lost import lost_rounds
 from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, ClusteringSpec, Existing
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.paths import ColumnPath, types_by_path

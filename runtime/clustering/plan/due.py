@@ -8,13 +8,13 @@ from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.forecast.scope import Foreseen, ScopeBySample
+from parquetry.runtime.clustering.plan.clustering_look import commits_since_look
+from parquetry.runtime.clustering.plan.forecast import foresee_groups
+from parquetry.runtime.clustering.plan.history import Hindsight, hindsight, past_clusterings
+from parquetry.runtime.clustering.plan.schedule import schedule
+from parquetry.runtime.clustering.plan.survey import commits_since_clustering, observe
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import Debt, ScopeChoice
-from parquetry.runtime.services.clustering_foreseen import foresee_groups
-from parquetry.runtime.services.clustering_look import commits_since_look
-from parquetry.runtime.services.clustering_past import Hindsight, hindsight, past_clusterings
-from parquetry.runtime.services.clustering_plans import schedule
-from parquetry.runtime.services.clustering_survey import commits_since_clustering, observe
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.rereading import read_again
@@ -114,7 +114,7 @@ def schedule_clustering(
 ) -> ScheduledClustering:
     """What was planned for another process to carry out, as one plan: what a run would do now.
 
-    The errors are those of :func:`~parquetry.runtime.services.clustering_plans.schedule`.
+    The errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.schedule`.
     """
     due = due_clustering(table, budget_bytes=budget_bytes, timing=timing)
     groups = due.debt.groups

@@ -10,6 +10,12 @@ from typing import Final
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file.result import FileResult
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up
+from parquetry.runtime.clustering.plan.avro import (
+    LAYOUT_PARAM,
+    SCOPE_KEY,
+    SORT_COLUMNS_PARAM,
+    execution_of,
+)
 from parquetry.runtime.clustering.rewrite.kept_sample import kept_sample
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.clustering.rewrite.task import GroupWork
@@ -18,12 +24,6 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import PartialFailureError
 from parquetry.runtime.layout.clustering.scope import tasks_of
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.services.clustering_avro import (
-    LAYOUT_PARAM,
-    SCOPE_KEY,
-    SORT_COLUMNS_PARAM,
-    execution_of,
-)
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ExecutionPolicy,

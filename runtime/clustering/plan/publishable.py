@@ -10,13 +10,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up, in_commit
+from parquetry.runtime.clustering.plan.execution import (
+    RewrittenGroup,
+    UnpublishedGroup,
+    description,
+    lost_group,
+)
+from parquetry.runtime.clustering.plan.survey import RUN_KEY, changed_groups, reserved_groups
 from parquetry.runtime.clustering.rewrite.task import GroupWork
-from parquetry.runtime.clustering_execution import RewrittenGroup, UnpublishedGroup, description, lost_group
 from parquetry.runtime.commit.abandoned_buckets import give_up
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.layout.clustering.model import FileKey
-from parquetry.runtime.services.clustering_survey import RUN_KEY, changed_groups, reserved_groups
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.storage.parallel import for_each
 from parquetry.runtime.table.file_names import files_of_instant

@@ -1,0 +1,1 @@
+"""Clustering plans: what is due, scheduling, execution, history."""
