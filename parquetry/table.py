@@ -287,7 +287,7 @@ class Table:
         return self._store
 
     def _session(self, handle: TableHandle) -> SparkSession:
-        from parquetry.runtime.spark.start import start_session  # noqa: PLC0415 - heavy
+        from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
 
         rules = LogRules(personal=has_personal_columns(handle.spec))
         return start_session(SparkSettings(), name=f"parquetry {self.name}", rules=rules)

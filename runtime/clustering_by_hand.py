@@ -30,7 +30,7 @@ def cluster_by_hand(
     if instant is not None:
         check_waiting(table, instant, DEFAULT_TIMING)
     from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
-    from parquetry.runtime.spark.start import start_session  # noqa: PLC0415 - heavy
+    from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
 
     rules = LogRules(secrets=secrets_of(settings.conf), personal=has_personal_columns(table.spec))
     with failures_masked(table.spec, location=table.store.uri):

@@ -131,7 +131,7 @@ def start_spark(job: JobPlan, *, log: Path | None = None, rules: LogRules = ANYT
 
     What it may say of the job is a part of the ``rules``.
     """
-    from parquetry.runtime.spark.start import start_session  # noqa: PLC0415  # only jobs that read rows need it
+    from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415  # only jobs that read rows need it
 
     return start_session(
         job.spark, name=f"parquetry {job.table} {job.name}", log=log, rules=rules | log_rules(job)
@@ -147,7 +147,7 @@ def spark_ended() -> ParquetryError | None:
     """What to tell of any failure after the JVM of this process has gone: Py4J has many words for that."""
     if "pyspark" not in sys.modules:
         return None
-    from parquetry.runtime.spark.start import ended_error, has_ended  # noqa: PLC0415  # see start_spark
+    from parquetry.runtime.spark.session.start import ended_error, has_ended  # noqa: PLC0415  # see start_spark
 
     # A process that has just been killed may answer for a moment.
     return ended_error() if has_ended(patience_seconds=1.0) else None

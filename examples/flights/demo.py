@@ -26,7 +26,7 @@ import parquetry
 from examples.flights import batches
 from examples.flights.report import Check, Layout, Report, Step, print_report, reads, write_html
 from parquetry.cli.main import command_line
-from parquetry.runtime.spark.start import start_session
+from parquetry.runtime.spark.session.start import start_session
 from parquetry.runtime.spec.job import SparkSettings
 
 PROJECT = Path(__file__).resolve().parent

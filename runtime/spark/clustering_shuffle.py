@@ -33,7 +33,7 @@ from parquetry.runtime.clustering.rewrite.task import GroupWork, check_values, p
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.routing import one_bucket_per_task
-from parquetry.runtime.spark.session import arrow_settings, failures_translated, session_settings
+from parquetry.runtime.spark.session.settings import arrow_settings, failures_translated, session_settings
 from parquetry.runtime.table.statistics import look_up
 
 _SHARES_OF_A_TASK: Final = 4

@@ -17,10 +17,10 @@ from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.conversion import check_type, convert, type_of
-from parquetry.runtime.spark.keys import quoted
-from parquetry.runtime.spark.session import failures_translated
-from parquetry.runtime.spark.sql_guard import check_expression, shown_sql
+from parquetry.runtime.spark.session.conversion import check_type, convert, type_of
+from parquetry.runtime.spark.session.keys import quoted
+from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.sql_guard import check_expression, shown_sql
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, Map, Struct, parse_type

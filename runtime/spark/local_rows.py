@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.local_rows import LocalRows
 from parquetry.runtime.base_file.workers import spare_loaded_modules
-from parquetry.runtime.spark.session import TYPE_SETTINGS, session_settings
+from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings
 from parquetry.runtime.stage.place import StagePlace
 
 _PIECE_BYTES: Final = 16 * 1024 * 1024

@@ -24,8 +24,8 @@ from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup import KeyTotals
 from parquetry.runtime.spark.matching import key_columns
-from parquetry.runtime.spark.numbered import Task, run_numbered
-from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.session.numbered import Task, run_numbered
+from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.keys import BatchKeys, references
 from parquetry.runtime.stage.part import ORDERING, REFERENCE, hash_sum

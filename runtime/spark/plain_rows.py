@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.spark.session import ARROW_BATCH_BYTES
+from parquetry.runtime.spark.session.settings import ARROW_BATCH_BYTES
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type

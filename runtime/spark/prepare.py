@@ -17,12 +17,16 @@ from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.generated import with_generated
-from parquetry.runtime.spark.keys import literal, partition_path_sql, quoted, record_key_sql
 from parquetry.runtime.spark.row_hash import has_map, hashable, hashable_value
-from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, failures_translated, session_settings
-from parquetry.runtime.spark.sql_guard import check_expression
+from parquetry.runtime.spark.session.conversion import check_type, convert, type_of
+from parquetry.runtime.spark.session.keys import literal, partition_path_sql, quoted, record_key_sql
+from parquetry.runtime.spark.session.settings import (
+    EXPRESSION_SETTINGS,
+    failures_translated,
+    session_settings,
+)
+from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column

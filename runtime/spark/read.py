@@ -14,8 +14,8 @@ from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.pruning import Pruner
 from parquetry.runtime.spark.scan import scan_files
-from parquetry.runtime.spark.session import failures_translated
-from parquetry.runtime.spark.sql_guard import check_expression
+from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.parallel import map_each

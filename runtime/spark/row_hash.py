@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from parquetry.runtime.spark.keys import quoted
+from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_type
 

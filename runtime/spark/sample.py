@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
-from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.table_spec import FilesPolicy
 from parquetry.runtime.stage.part import StageSpec, rows_name
 from parquetry.runtime.stage.staged import StagedRows

@@ -20,7 +20,8 @@ from pyspark.sql import types as T  # noqa: N812
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.sources.listing import FoundFile, open_file
-from parquetry.runtime.spark.session import failures_translated, load_files
+from parquetry.runtime.spark.session.settings import failures_translated, load_files
+from parquetry.runtime.spark.session.sql_guard import check_query
 from parquetry.runtime.spark.source_failures import (
     UnreadableFileError,
     gone_file,
@@ -32,7 +33,6 @@ from parquetry.runtime.spark.source_failures import (
     unreadable_files,
 )
 from parquetry.runtime.spark.source_types import check_one_type, with_undeclared_fields
-from parquetry.runtime.spark.sql_guard import check_query
 from parquetry.runtime.spec.table_spec import Column, Operation, Source
 from parquetry.runtime.storage.parallel import map_each
 

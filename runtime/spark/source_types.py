@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.conversion import check_type, type_of
+from parquetry.runtime.spark.session.conversion import check_type, type_of
 
 
 def check_one_type(schemas: Sequence[tuple[T.StructType, str]]) -> None:

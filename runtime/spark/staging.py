@@ -12,8 +12,6 @@ from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources.ledger import Consumption
-from parquetry.runtime.spark.conversion import are_spelled_alike, type_of
-from parquetry.runtime.spark.keys import quoted
 from parquetry.runtime.spark.materialise import materialise, run_stage, stage_spec
 from parquetry.runtime.spark.plain_files import NOT_PLAIN, plain_files, stage_plain_rows
 from parquetry.runtime.spark.plain_rows import KEY_TYPES, PlainRows
@@ -26,7 +24,9 @@ from parquetry.runtime.spark.prepare import (
     prepare_matches,
     prepare_rows,
 )
-from parquetry.runtime.spark.session import failures_translated
+from parquetry.runtime.spark.session.conversion import are_spelled_alike, type_of
+from parquetry.runtime.spark.session.keys import quoted
+from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.spec.rules import DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column, Operation

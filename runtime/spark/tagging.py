@@ -15,7 +15,7 @@ from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.session import failures_translated, load_files
+from parquetry.runtime.spark.session.settings import failures_translated, load_files
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE, keys_name
 from parquetry.runtime.stage.staged import StagedRows

@@ -8,7 +8,7 @@ import pytest
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.session import session_settings
+from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spec.table_spec import Column, KeyScope, TableSpec
 
 pytestmark = pytest.mark.spark

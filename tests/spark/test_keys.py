@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.keys import partition_path_sql, record_key_sql
-from parquetry.runtime.spark.session import EXPRESSION_SETTINGS, session_settings
+from parquetry.runtime.spark.session.keys import partition_path_sql, record_key_sql
+from parquetry.runtime.spark.session.settings import EXPRESSION_SETTINGS, session_settings
 from parquetry.runtime.table.partition_path import KeyRules, check_partition_path, partition_path
 from tests.support.model import TableModel
 

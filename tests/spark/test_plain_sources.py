@@ -15,7 +15,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark import staging
 from parquetry.runtime.spark.plain_files import plain_files
 from parquetry.runtime.spark.plain_rows import partition_paths
-from parquetry.runtime.spark.session import session_settings
+from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spark.source_failures import source_failures
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.table.partition_path import KeyRules

@@ -21,7 +21,7 @@ from parquetry.runtime.main import execute
 from parquetry.runtime.sources.listing import list_files
 from parquetry.runtime.spark import ingest, source_reader
 from parquetry.runtime.spark.read import read_table
-from parquetry.runtime.spark.session import session_settings
+from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spark.source_failures import source_failures
 from parquetry.runtime.spark.source_reader import read_files, selected
 from parquetry.runtime.spec.codec import digest_of

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.prepare import prepare_matches, prepare_rows
-from parquetry.runtime.spark.session import failures_translated
-from parquetry.runtime.spark.sql_guard import check_expression, check_query
+from parquetry.runtime.spark.session.settings import failures_translated
+from parquetry.runtime.spark.session.sql_guard import check_expression, check_query
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.table.partition_path import KeyRules
 from tests.support.hostile_sql import (

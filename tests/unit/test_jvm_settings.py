@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.runtime.spark import jvm
+from parquetry.runtime.spark.session import jvm
 from parquetry.runtime.spark_log import ANYTHING
 
 ODD = {"spark.a": " x=y\\z\n#é😀 ", "spark.b c": "", "spark.driver.memory": "1g"}

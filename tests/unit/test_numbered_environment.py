@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from parquetry.runtime.spark.numbered import run_numbered
+from parquetry.runtime.spark.session.numbered import run_numbered
 
 
 class Session:

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from parquetry.runtime.spark.start import _quiet_start, _redaction
+from parquetry.runtime.spark.session.start import _quiet_start, _redaction
 from parquetry.runtime.spec.job import SparkSettings
 
 OPTIONS = "spark.driver.extraJavaOptions"

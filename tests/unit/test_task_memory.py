@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark import SparkConf
 
-from parquetry.runtime.spark.session import task_memory_bytes
+from parquetry.runtime.spark.session.settings import task_memory_bytes
 from tests.support.base_files import MIB
 
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from parquetry.runtime.errors import SparkEndedError, SparkStartError
 from parquetry.runtime.java import find_java
 from parquetry.runtime.redaction import secret_options
-from parquetry.runtime.spark.jvm import start_jvm
+from parquetry.runtime.spark.session.jvm import start_jvm
 from parquetry.runtime.spark_log import ANYTHING, LogRules, in_force, obey, see_log
 from parquetry.runtime.spec.job import SparkSettings, resolve_environment
 

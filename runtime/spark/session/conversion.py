@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import types as T  # noqa: N812  (the customary name)
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.keys import quoted
+from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.evolution import is_widening
 from parquetry.runtime.spec.types import (
     Array,

@@ -1,0 +1,1 @@
+"""Spark sessions: settings, start, numbered tasks, the SQL guard, conversion of types."""
