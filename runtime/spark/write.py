@@ -20,9 +20,9 @@ from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.attempt import Attempt
 from parquetry.runtime.spark.clustering_inline import cluster_inline
 from parquetry.runtime.spark.insert import insert_rows
-from parquetry.runtime.spark.local_rows import frame_of_local_rows
-from parquetry.runtime.spark.materialise import stage_place, stages_locally
-from parquetry.runtime.spark.staging import Incoming, Staged, WriteRequest, stage
+from parquetry.runtime.spark.prepare.local_rows import frame_of_local_rows
+from parquetry.runtime.spark.prepare.materialise import stage_place, stages_locally
+from parquetry.runtime.spark.prepare.staging import Incoming, Staged, WriteRequest, stage
 from parquetry.runtime.spark.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns

@@ -12,9 +12,9 @@ import pytest
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark import staging
-from parquetry.runtime.spark.plain_files import plain_files
-from parquetry.runtime.spark.plain_rows import partition_paths
+from parquetry.runtime.spark.prepare import staging
+from parquetry.runtime.spark.prepare.parquet_rows import partition_paths
+from parquetry.runtime.spark.prepare.parquet_scan import plain_files
 from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spark.source_failures import source_failures
 from parquetry.runtime.spec.table_spec import Column, TableSpec

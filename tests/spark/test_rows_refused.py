@@ -9,7 +9,7 @@ import pytest
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.prepare import prepare_rows
+from parquetry.runtime.spark.prepare.rows import prepare_rows
 from parquetry.runtime.spark.session.settings import session_settings
 from parquetry.runtime.spec.rules import CONTROL_COLUMNS
 from parquetry.runtime.spec.table_spec import Column, TableSpec

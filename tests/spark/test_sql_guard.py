@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.prepare import prepare_matches, prepare_rows
+from parquetry.runtime.spark.prepare.rows import prepare_matches, prepare_rows
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.session.sql_guard import check_expression, check_query
 from parquetry.runtime.spec.table_spec import Column

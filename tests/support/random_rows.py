@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parquetry.runtime.commit.outcome import CommitResult
-from parquetry.runtime.spark import staging
 from parquetry.runtime.spark import write as spark_write
+from parquetry.runtime.spark.prepare import staging
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, TableSpec
 from parquetry.runtime.stage.part import rows_name

@@ -12,10 +12,10 @@ from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.sources.ledger import Consumption
-from parquetry.runtime.spark.materialise import materialise, run_stage, stage_spec
-from parquetry.runtime.spark.plain_files import NOT_PLAIN, plain_files, stage_plain_rows
-from parquetry.runtime.spark.plain_rows import KEY_TYPES, PlainRows
-from parquetry.runtime.spark.prepare import (
+from parquetry.runtime.spark.prepare.materialise import materialise, run_stage, stage_spec
+from parquetry.runtime.spark.prepare.parquet_rows import KEY_TYPES, PlainRows
+from parquetry.runtime.spark.prepare.parquet_scan import NOT_PLAIN, plain_files, stage_plain_rows
+from parquetry.runtime.spark.prepare.rows import (
     PreparedRows,
     check_control_names,
     distinct_rows,

@@ -17,8 +17,8 @@ from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.generated import with_generated
-from parquetry.runtime.spark.row_hash import has_map, hashable, hashable_value
+from parquetry.runtime.spark.prepare.generated import with_generated
+from parquetry.runtime.spark.prepare.row_hash import has_map, hashable, hashable_value
 from parquetry.runtime.spark.session.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.session.keys import literal, partition_path_sql, quoted, record_key_sql
 from parquetry.runtime.spark.session.settings import (

@@ -1,0 +1,1 @@
+"""Incoming frames on their way to the stage: keys, generated columns, hashes."""
