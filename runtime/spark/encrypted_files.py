@@ -20,7 +20,7 @@ from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file
 from parquetry.runtime.base_file.workers import spare_loaded_modules
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.tagging import FILE
+from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spec.meta_columns import FILE_NAME, PARTITION_PATH
 from parquetry.runtime.storage.open import ObjectStore
 

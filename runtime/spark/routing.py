@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file.model import DELETE, POSITION
 from parquetry.runtime.base_file.worker import BUCKET
+from parquetry.runtime.spark.lookup.tagging import FILE
 from parquetry.runtime.spark.session.settings import spark_version
-from parquetry.runtime.spark.tagging import FILE
 from parquetry.runtime.stage.part import PARTITION, REFERENCE, REFERENCE_SHIFT
 
 _NUMBER, _TASK, _RUNS = "__number", "__task", "__runs"

@@ -20,10 +20,10 @@ from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 from parquetry.runtime.parquet.footer import read_metadata
 from parquetry.runtime.spark.encrypted_files import encrypted_frame
+from parquetry.runtime.spark.lookup.tagging import FILE, read_slices
 from parquetry.runtime.spark.session.conversion import convert
 from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings, spark_version
-from parquetry.runtime.spark.tagging import FILE, read_slices
 from parquetry.runtime.spec.avro import columns_from_avro
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Primitive, Struct, parse_type

@@ -13,14 +13,11 @@ from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.attempt import Attempt, check_results
 from parquetry.runtime.spark.deliver import write_deletes, write_placed, write_routed
-from parquetry.runtime.spark.lookup import FoundKeys, count_found
-from parquetry.runtime.spark.matching import StoredOrdering, is_small, matches
-from parquetry.runtime.spark.placing import PlacedKeys, place_keys
-from parquetry.runtime.spark.roaming import default_partition, roam
-from parquetry.runtime.spark.routing import route
-from parquetry.runtime.spark.scan import scan_files
-from parquetry.runtime.spark.session.keys import quoted
-from parquetry.runtime.spark.tagging import (
+from parquetry.runtime.spark.lookup.found import FoundKeys, count_found
+from parquetry.runtime.spark.lookup.key_match import StoredOrdering, is_small, matches
+from parquetry.runtime.spark.lookup.local_lookup import PlacedKeys, place_keys
+from parquetry.runtime.spark.lookup.partitionless_deletes import default_partition, roam
+from parquetry.runtime.spark.lookup.tagging import (
     BROADCAST_BYTES,
     FILE,
     STORED_KEY,
@@ -34,6 +31,9 @@ from parquetry.runtime.spark.tagging import (
     tag,
     winners,
 )
+from parquetry.runtime.spark.routing import route
+from parquetry.runtime.spark.scan import scan_files
+from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, KeyScope
 from parquetry.runtime.stage.keys import is_rankable

@@ -1,7 +1,7 @@
 """The keys of a small staged batch, as tasks read them: of each partition the rows that count.
 
 Nothing of Spark is imported. The rows that count are those of
-:func:`~parquetry.runtime.spark.tagging.winners`.
+:func:`~parquetry.runtime.spark.lookup.tagging.winners`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from parquetry.runtime.base_file import worker
 from parquetry.runtime.base_file.rows import ORIGIN
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.spark import tagging
+from parquetry.runtime.spark.lookup import tagging
 from parquetry.runtime.spec import rules
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema, with_meta_columns
 from parquetry.runtime.spec.table_spec import Column

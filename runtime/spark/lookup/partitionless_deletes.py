@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
-from parquetry.runtime.spark.tagging import FILE, STORED_PARTITION, tag
+from parquetry.runtime.spark.lookup.tagging import FILE, STORED_PARTITION, tag
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.part import ORDERING, PARTITION, REFERENCE
 from parquetry.runtime.stage.staged import StagedRows

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
+from parquetry.runtime.spark.lookup.tagging import FILE, STORED_PARTITION, key_rows, winners
 from parquetry.runtime.spark.session.settings import failures_translated, session_settings
-from parquetry.runtime.spark.tagging import FILE, STORED_PARTITION, key_rows, winners
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.part import PARTITION
 from parquetry.runtime.stage.staged import StagedRows

@@ -24,8 +24,8 @@ from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import open_parquet
 from parquetry.runtime.parquet.small_files import read_parquet
+from parquetry.runtime.spark.lookup.tagging import FILE, STORED_KEY, STORED_ORDERING, STORED_PARTITION
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings
-from parquetry.runtime.spark.tagging import FILE, STORED_KEY, STORED_ORDERING, STORED_PARTITION
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.part import PARTITION, keys_name
 from parquetry.runtime.stage.place import StagePlace

@@ -22,8 +22,8 @@ from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.base_file.workers import spare_loaded_modules
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.lookup import KeyTotals
-from parquetry.runtime.spark.matching import key_columns
+from parquetry.runtime.spark.lookup.found import KeyTotals
+from parquetry.runtime.spark.lookup.key_match import key_columns
 from parquetry.runtime.spark.session.numbered import Task, run_numbered
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
