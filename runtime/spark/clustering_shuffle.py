@@ -32,7 +32,7 @@ from parquetry.runtime.clustering.rewrite.ranges import (
 from parquetry.runtime.clustering.rewrite.task import GroupWork, check_values, planned_sample, run_bytes_of
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.routing import one_bucket_per_task
+from parquetry.runtime.spark.attempt.routing import one_bucket_per_task
 from parquetry.runtime.spark.session.settings import arrow_settings, failures_translated, session_settings
 from parquetry.runtime.table.statistics import look_up
 

@@ -17,13 +17,13 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.services.due import run_due_services
 from parquetry.runtime.sources.ledger import Consumption
-from parquetry.runtime.spark.attempt import Attempt
+from parquetry.runtime.spark.attempt.common import Attempt
+from parquetry.runtime.spark.attempt.insert import insert_rows
+from parquetry.runtime.spark.attempt.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spark.clustering_inline import cluster_inline
-from parquetry.runtime.spark.insert import insert_rows
 from parquetry.runtime.spark.prepare.local_rows import frame_of_local_rows
 from parquetry.runtime.spark.prepare.materialise import stage_place, stages_locally
 from parquetry.runtime.spark.prepare.staging import Incoming, Staged, WriteRequest, stage
-from parquetry.runtime.spark.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from parquetry.runtime.errors import LockHeldError
-from parquetry.runtime.spark import upsert
+from parquetry.runtime.spark.attempt import upsert
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store

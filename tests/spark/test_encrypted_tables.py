@@ -12,7 +12,7 @@ import pytest
 
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import KeyUnavailableError
-from parquetry.runtime.spark import upsert
+from parquetry.runtime.spark.attempt import upsert
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.job import Requirements

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parquetry
-from parquetry.runtime.spark import upsert
+from parquetry.runtime.spark.attempt import upsert
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
 from tests.support.judges import HudiRs, assert_history

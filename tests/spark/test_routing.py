@@ -12,9 +12,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from parquetry.runtime.base_file.model import DELETE, POSITION
 from parquetry.runtime.base_file.worker import BUCKET
-from parquetry.runtime.spark import routing
+from parquetry.runtime.spark.attempt import routing
+from parquetry.runtime.spark.attempt.routing import (
+    bucket_salts,
+    numbered,
+    one_bucket_per_task,
+    quota_runs,
+    route,
+)
 from parquetry.runtime.spark.lookup.tagging import FILE
-from parquetry.runtime.spark.routing import bucket_salts, numbered, one_bucket_per_task, quota_runs, route
 from parquetry.runtime.stage.part import PARTITION, REFERENCE, REFERENCE_SHIFT
 
 pytestmark = pytest.mark.spark

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import parquetry
-from parquetry.runtime.spark import upsert
+from parquetry.runtime.spark.attempt import upsert
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from tests.support.base_file_memory import COLUMNS, peak_mib, rows_of

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from parquetry.runtime.commit.damaged_files import lost_groups
 from parquetry.runtime.commit.outcome import Footprint, WriteOutcome
-from parquetry.runtime.spark.attempt import Attempt, check_results
-from parquetry.runtime.spark.deliver import write_routed, write_slices
+from parquetry.runtime.spark.attempt.common import Attempt, check_results
+from parquetry.runtime.spark.attempt.deliver import write_routed, write_slices
+from parquetry.runtime.spark.attempt.routing import route
 from parquetry.runtime.spark.lookup.found import FoundKeys, find_nothing
-from parquetry.runtime.spark.routing import route
 from parquetry.runtime.spec.table_spec import KeyScope, Operation
 from parquetry.runtime.stage.staged import StagedRows
 

@@ -11,8 +11,9 @@ from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.attempt import Attempt, check_results
-from parquetry.runtime.spark.deliver import write_deletes, write_placed, write_routed
+from parquetry.runtime.spark.attempt.common import Attempt, check_results
+from parquetry.runtime.spark.attempt.deliver import write_deletes, write_placed, write_routed
+from parquetry.runtime.spark.attempt.routing import route
 from parquetry.runtime.spark.lookup.found import FoundKeys, count_found
 from parquetry.runtime.spark.lookup.key_match import StoredOrdering, is_small, matches
 from parquetry.runtime.spark.lookup.local_lookup import PlacedKeys, place_keys
@@ -31,7 +32,6 @@ from parquetry.runtime.spark.lookup.tagging import (
     tag,
     winners,
 )
-from parquetry.runtime.spark.routing import route
 from parquetry.runtime.spark.scan import scan_files
 from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY

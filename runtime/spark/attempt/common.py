@@ -18,7 +18,7 @@ from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 from parquetry.runtime.sources.ledger import Consumption, record
-from parquetry.runtime.spark.sample import sampled_record_size
+from parquetry.runtime.spark.attempt.record_size import sampled_record_size
 from parquetry.runtime.spark.session.settings import task_memory_bytes
 from parquetry.runtime.spec.avro import with_meta_columns
 from parquetry.runtime.stage.staged import StagedRows

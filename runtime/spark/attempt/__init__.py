@@ -1,0 +1,1 @@
+"""One attempt of a write: upsert, insert, routing to buckets."""
