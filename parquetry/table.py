@@ -152,7 +152,7 @@ class Table:
         datetimes. ``where`` is SQL; files that cannot hold such a row are not opened. ``meta`` adds
         Hudi's five columns.
         """
-        from parquetry.runtime.spark.read import read_table  # noqa: PLC0415 - heavy
+        from parquetry.runtime.spark.read.table import read_table  # noqa: PLC0415 - heavy
 
         handle = self._handle()
         return read_table(

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.sources.due import DueBatch
-from parquetry.runtime.spark.read import read_table
+from parquetry.runtime.spark.read.source import read_files, selected
+from parquetry.runtime.spark.read.source_failures import explained, source_failures
+from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.spark.session.sql_guard import check_expression
-from parquetry.runtime.spark.source_failures import explained, source_failures
-from parquetry.runtime.spark.source_reader import read_files, selected
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.table_spec import Column, Source
 from parquetry.runtime.table.open import TableHandle

@@ -6,7 +6,7 @@ import pytest
 
 import parquetry
 from parquetry.runtime.errors import CorruptTableError
-from parquetry.runtime.spark import read as reading
+from parquetry.runtime.spark.read import table as reading
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table

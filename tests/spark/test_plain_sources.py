@@ -15,8 +15,8 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.prepare import staging
 from parquetry.runtime.spark.prepare.parquet_rows import partition_paths
 from parquetry.runtime.spark.prepare.parquet_scan import plain_files
+from parquetry.runtime.spark.read.source_failures import source_failures
 from parquetry.runtime.spark.session.settings import session_settings
-from parquetry.runtime.spark.source_failures import source_failures
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.table.partition_path import KeyRules
 from tests.support.judges import HudiRs

@@ -15,7 +15,7 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.main import execute
-from parquetry.runtime.spark.read import read_table
+from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.open import open_table

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import parquetry
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark import scan
 from parquetry.runtime.spark.lookup.tagging import read_files
-from parquetry.runtime.spark.read import instant_of
+from parquetry.runtime.spark.read import scan
+from parquetry.runtime.spark.read.table import instant_of
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import open_store
@@ -136,7 +136,7 @@ def test_history(spark, tmp_path):
 
 
 def scan_table(spark, handle, **options):
-    from parquetry.runtime.spark.read import read_table
+    from parquetry.runtime.spark.read.table import read_table
 
     return read_table(spark, handle, **options)
 

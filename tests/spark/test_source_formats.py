@@ -19,11 +19,12 @@ from parquetry.compiler.workspace import avro_package
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, StalePlanError
 from parquetry.runtime.main import execute
 from parquetry.runtime.sources.listing import list_files
-from parquetry.runtime.spark import ingest, source_reader
-from parquetry.runtime.spark.read import read_table
+from parquetry.runtime.spark import ingest
+from parquetry.runtime.spark.read import source as source_reader
+from parquetry.runtime.spark.read.source import read_files, selected
+from parquetry.runtime.spark.read.source_failures import source_failures
+from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.spark.session.settings import session_settings
-from parquetry.runtime.spark.source_failures import source_failures
-from parquetry.runtime.spark.source_reader import read_files, selected
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements
 from parquetry.runtime.spec.table_spec import Column, Operation, Source, TableSpec

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.spark.read import read_table
+from parquetry.runtime.spark.read.table import read_table
 from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.storage.paths import finished_name

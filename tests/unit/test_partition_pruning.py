@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from parquetry.runtime.spark.pruning import Pruner
+from parquetry.runtime.spark.read.pruning import Pruner
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.config import TableConfig

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812
 
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.source_types import check_one_type, with_undeclared_fields
+from parquetry.runtime.spark.read.source_types import check_one_type, with_undeclared_fields
 
 
 def in_files(*types):

@@ -9,8 +9,8 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.quoting import with_quotes, without_quotes
 from parquetry.runtime.sources.ledger import SourceFile
 from parquetry.runtime.sources.listing import FoundFile
+from parquetry.runtime.spark.read.source_failures import explained, source_failures
 from parquetry.runtime.spark.session.settings import failures_translated
-from parquetry.runtime.spark.source_failures import explained, source_failures
 from parquetry.runtime.spec.table_spec import Column, Source
 
 CALLED = "An error occurred while calling o9.collectToPython.\n: org.apache.spark.SparkException: "

@@ -32,7 +32,7 @@ from parquetry.runtime.spark.lookup.tagging import (
     tag,
     winners,
 )
-from parquetry.runtime.spark.scan import scan_files
+from parquetry.runtime.spark.read.scan import scan_files
 from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spec.meta_columns import PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.table_spec import Column, KeyScope

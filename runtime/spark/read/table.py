@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.commit.damaged_files import check_read, damaged_files, refuse_damage
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.pruning import Pruner
-from parquetry.runtime.spark.scan import scan_files
+from parquetry.runtime.spark.read.pruning import Pruner
+from parquetry.runtime.spark.read.scan import scan_files
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS

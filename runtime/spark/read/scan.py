@@ -1,6 +1,6 @@
 """Base files as one DataFrame of the table's columns, read by Spark's own vectorised reader.
 
-Encrypted files are read by :mod:`parquetry.runtime.spark.encrypted_files`.
+Encrypted files are read by :mod:`parquetry.runtime.spark.read.encrypted`.
 Files of older schemas are read as what they are: missing columns are null, and types that the
 running Spark cannot widen while reading are cast afterwards, file by file schema.
 """
@@ -19,8 +19,8 @@ from parquetry.runtime.base_file.model import POSITION
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.encryption import ENCRYPTION
 from parquetry.runtime.parquet.footer import read_metadata
-from parquetry.runtime.spark.encrypted_files import encrypted_frame
 from parquetry.runtime.spark.lookup.tagging import FILE, read_slices
+from parquetry.runtime.spark.read.encrypted import encrypted_frame
 from parquetry.runtime.spark.session.conversion import convert
 from parquetry.runtime.spark.session.keys import quoted
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings, spark_version

@@ -20,9 +20,7 @@ from pyspark.sql import types as T  # noqa: N812
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.sources.listing import FoundFile, open_file
-from parquetry.runtime.spark.session.settings import failures_translated, load_files
-from parquetry.runtime.spark.session.sql_guard import check_query
-from parquetry.runtime.spark.source_failures import (
+from parquetry.runtime.spark.read.source_failures import (
     UnreadableFileError,
     gone_file,
     is_gone,
@@ -32,7 +30,9 @@ from parquetry.runtime.spark.source_failures import (
     unreadable_file,
     unreadable_files,
 )
-from parquetry.runtime.spark.source_types import check_one_type, with_undeclared_fields
+from parquetry.runtime.spark.read.source_types import check_one_type, with_undeclared_fields
+from parquetry.runtime.spark.session.settings import failures_translated, load_files
+from parquetry.runtime.spark.session.sql_guard import check_query
 from parquetry.runtime.spec.table_spec import Column, Operation, Source
 from parquetry.runtime.storage.parallel import map_each
 

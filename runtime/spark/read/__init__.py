@@ -1,0 +1,1 @@
+"""Reading tables and sources as DataFrames."""
