@@ -268,7 +268,7 @@ class Table:
         When a part of it cannot be done, a PartialFailureError says what of it stands; when nothing could
         be, the failure itself is raised.
         """
-        from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
+        from parquetry.runtime.spark.cluster import cluster, execute  # noqa: PLC0415 - heavy
 
         handle = self._handle()
         session = spark or self._session(handle)

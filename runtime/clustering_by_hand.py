@@ -25,11 +25,11 @@ def cluster_by_hand(
     """What was done: what is due within the budget, or the pending plan of ``instant``.
 
     What Spark says goes into ``log``.
-    Errors are those of :func:`parquetry.runtime.spark.clustering.cluster` and ``execute``.
+    Errors are those of :func:`parquetry.runtime.spark.cluster.cluster` and ``execute``.
     """
     if instant is not None:
         check_waiting(table, instant, DEFAULT_TIMING)
-    from parquetry.runtime.spark.clustering import cluster, execute  # noqa: PLC0415 - heavy
+    from parquetry.runtime.spark.cluster import cluster, execute  # noqa: PLC0415 - heavy
     from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
 
     rules = LogRules(secrets=secrets_of(settings.conf), personal=has_personal_columns(table.spec))

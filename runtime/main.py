@@ -188,7 +188,7 @@ def _cluster(job: JobPlan, store: ObjectStore, session: Callable[[JobPlan], Spar
     if not is_due(handle, budget_bytes=job.budget_bytes):
         return JobResult(table=job.table, job=job.name)
     spark = session(job)
-    from parquetry.runtime.spark.clustering import cluster  # noqa: PLC0415  # see start_spark
+    from parquetry.runtime.spark.cluster import cluster  # noqa: PLC0415  # see start_spark
 
     result = cluster(spark, handle, budget_bytes=job.budget_bytes)
     return JobResult(table=job.table, job=job.name, clustering=result)

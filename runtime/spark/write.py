@@ -20,7 +20,7 @@ from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.attempt.common import Attempt
 from parquetry.runtime.spark.attempt.insert import insert_rows
 from parquetry.runtime.spark.attempt.upsert import delete_keys, delete_matches, upsert_rows
-from parquetry.runtime.spark.clustering_inline import cluster_inline
+from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spark.prepare.local_rows import frame_of_local_rows
 from parquetry.runtime.spark.prepare.materialise import stage_place, stages_locally
 from parquetry.runtime.spark.prepare.staging import Incoming, Staged, WriteRequest, stage

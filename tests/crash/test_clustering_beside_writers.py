@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from tests.support import writer_process

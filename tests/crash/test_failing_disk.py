@@ -15,7 +15,7 @@ from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, read_lock
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StorageError
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.spark.clustering_inline import cluster_inline
+from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.timeline.instant import Action

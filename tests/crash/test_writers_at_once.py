@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.storage.open import open_store
 from tests.support import writer_process
 from tests.support.one_process_spark import OneProcessSpark

@@ -17,7 +17,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.clustering.plan.survey import RUN_KEY
 from parquetry.runtime.clustering.rewrite.task import group_rewriter
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark import clustering
+from parquetry.runtime.spark import cluster as clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
-from parquetry.runtime.spark import clustering
+from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
@@ -25,7 +25,7 @@ def test_partitions_in_one_order_beside_an_upsert(spark, tmp_path, monkeypatch):
     section = replace(section, execution=replace(section.execution, scope=ClusteringScope.PARTITION))
     ours = table_of_small_files(spark, tmp_path / "table", section, inserts=4, rows=48)
     tasks = []
-    shuffled = clustering.rewrite_by_ranges
+    shuffled = cluster.rewrite_by_ranges
 
     def rewrite(spark, context, work):
         tasks.append(work.tasks)
@@ -34,7 +34,7 @@ def test_partitions_in_one_order_beside_an_upsert(spark, tmp_path, monkeypatch):
             ours.upsert(ours.rows(random.Random(7), range(0, 48, 4), 5))
         return results
 
-    monkeypatch.setattr(clustering, "rewrite_by_ranges", rewrite)
+    monkeypatch.setattr(cluster, "rewrite_by_ranges", rewrite)
     result = ours.table.cluster(spark)
     assert tasks == [2, 2, 2, 2]
     assert (result.groups, [(lost.partition, lost.files) for lost in result.left_out]) == (

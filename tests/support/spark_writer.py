@@ -181,7 +181,7 @@ class _Server:
         fault: Mapping[str, Any] | None,
         timing: Mapping[str, float] | None = None,
     ) -> dict[str, Any]:
-        from parquetry.runtime.spark.clustering import cluster
+        from parquetry.runtime.spark.cluster import cluster
         from parquetry.runtime.table.open import open_table
 
         store = FaultStore(open_store(path), Path(scratch), Fault(**fault) if fault else None)

@@ -19,7 +19,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
-from parquetry.runtime.spark.clustering import cluster, execute
+from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.open import open_store

@@ -11,7 +11,7 @@ from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.table.open import open_table
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import SORTED, apply_clustering

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.apply.table_change import TableChange, apply_change
-from parquetry.runtime.spark import clustering
+from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column
@@ -71,8 +71,8 @@ def cluster_beside(table, monkeypatch, moment, body):
         case "behind the spec":
             behind(TableHandle, "reopen")
         case "behind the tasks":
-            behind(clustering, "_rewrite")
-    result = clustering.cluster(OneProcessSpark(), opened, timing=FAST)
+            behind(cluster, "_rewrite")
+    result = cluster.cluster(OneProcessSpark(), opened, timing=FAST)
     monkeypatch.undo()
     assert not bodies
     return result
@@ -103,7 +103,7 @@ def test_a_column_that_is_dropped_beside_a_clustering_is_pruned(table, path, mon
     )
     assert bool(result.instants) == (moment == "before the plan")
     assert live_names(table) == kept
-    clustering.cluster(OneProcessSpark(), table.handle, timing=FAST)
+    cluster.cluster(OneProcessSpark(), table.handle, timing=FAST)
     assert columns_on_disk(table, path) == kept
     assert groups_owed(table) == ()
 
@@ -137,12 +137,12 @@ def test_a_field_that_is_dropped_within_a_column_is_pruned(table, path, within):
         return {str(pq.read_schema(path / part.path).field("secret").type) for part in slices}
 
     apply_columns(table, (*COLUMNS, secret("name:string,email:string")))
-    clustering.cluster(OneProcessSpark(), table.handle, timing=FAST)
+    cluster.cluster(OneProcessSpark(), table.handle, timing=FAST)
     (kind,) = kinds_on_disk()
     assert "email" in kind
     assert groups_owed(table) == ()
     apply_columns(table, (*COLUMNS, secret("name:string")))
     assert len(groups_owed(table)) == 2
-    clustering.cluster(OneProcessSpark(), table.handle, timing=FAST)
+    cluster.cluster(OneProcessSpark(), table.handle, timing=FAST)
     assert kinds_on_disk() == {kind.replace(", email: string", "")}
     assert groups_owed(table) == ()

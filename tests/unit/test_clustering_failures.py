@@ -24,8 +24,9 @@ from parquetry.runtime.errors import (
     UnknownOutcomeError,
 )
 from parquetry.runtime.layout.clustering import strategies
-from parquetry.runtime.spark import clustering, clustering_inline
-from parquetry.runtime.spark.clustering_inline import cluster_inline
+from parquetry.runtime.spark import cluster
+from parquetry.runtime.spark import cluster_inline as clustering_inline
+from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spec.clustering import PlanPolicy, Trigger
 from tests.support.base_files import context
 from tests.support.one_process_spark import OneProcessSpark
@@ -67,12 +68,12 @@ def poison(path, partition):
 
 
 def clustered(table):
-    return clustering.cluster(OneProcessSpark(), table.handle, timing=FAST)
+    return cluster.cluster(OneProcessSpark(), table.handle, timing=FAST)
 
 
 def failing_at(monkeypatch, call):
     """Let the rewrite of that batch fail as a store does."""
-    rewrite, calls = clustering._rewrite, []
+    rewrite, calls = cluster._rewrite, []
 
     def rewritten(*arguments):
         calls.append(arguments)
@@ -80,7 +81,7 @@ def failing_at(monkeypatch, call):
             raise StorageError("no space left on device")
         return rewrite(*arguments)
 
-    monkeypatch.setattr(clustering, "_rewrite", rewritten)
+    monkeypatch.setattr(cluster, "_rewrite", rewritten)
 
 
 def test_a_group_that_cannot_be_rewritten_is_left_out_told_and_waits(table, path):
@@ -110,13 +111,13 @@ def test_a_group_of_several_tasks_fails_alone_unless_the_store_does(tmp_path, mo
     def fail(*_):
         raise failure
 
-    monkeypatch.setattr(clustering, "rewrite_by_ranges", fail)
+    monkeypatch.setattr(cluster, "rewrite_by_ranges", fail)
     work = GroupWork(index=3, partition="", slices=(), target_bytes=1, order=None, tasks=2)
     if isinstance(failure, StorageError):
         with pytest.raises(StorageError):
-            clustering._rewrite(OneProcessSpark(), context(tmp_path, ()), [work])
+            cluster._rewrite(OneProcessSpark(), context(tmp_path, ()), [work])
     else:
-        results = clustering._rewrite(OneProcessSpark(), context(tmp_path, ()), [work])
+        results = cluster._rewrite(OneProcessSpark(), context(tmp_path, ()), [work])
         assert results.failures == {3: failure, 4: failure}
         assert not results.buckets
 
@@ -158,9 +159,9 @@ def test_outages_of_the_store_make_no_group_wait(table, monkeypatch):
 
 def test_a_batch_that_fails_does_not_hide_what_was_published(table, path, monkeypatch):
     rows = view_rows(path)
-    services, run = [], clustering.run_due_services
+    services, run = [], cluster.run_due_services
     monkeypatch.setattr(
-        clustering, "run_due_services", lambda *a, **k: services.append(a[1].instant) or run(*a, **k)
+        cluster, "run_due_services", lambda *a, **k: services.append(a[1].instant) or run(*a, **k)
     )
     failing_at(monkeypatch, 2)
     with pytest.raises(PartlyClusteredError, match="no space left on device") as told:
@@ -264,7 +265,7 @@ def test_a_bug_in_clustering_fails_no_write(table, monkeypatch):
         raise ZeroDivisionError("of nobody's making")
 
     written = table.insert({"new": (9, "a")})
-    monkeypatch.setattr("parquetry.runtime.spark.clustering_inline.cluster", fail)
+    monkeypatch.setattr("parquetry.runtime.spark.cluster_inline.cluster", fail)
     result = cluster_inline(OneProcessSpark(), table.handle, written, timing=FAST)
     assert result.warnings == ("clustering: ZeroDivisionError: of nobody's making",)
 

@@ -13,7 +13,7 @@ from parquetry.runtime.errors import ConflictError, CorruptTableError
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.services.rollback import rollback
-from parquetry.runtime.spark import clustering
+from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.table.file_names import files_of_instant
 from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER
@@ -35,7 +35,7 @@ def table(path):
 
 def overtaken(table, monkeypatch, *, by_clean=False):
     """The instant of a clustering that lost ``p=a`` alone, and how to rewrite a partition's group again."""
-    rewrite, seen = clustering._rewrite, []
+    rewrite, seen = cluster._rewrite, []
 
     def rewritten(spark, context, works):
         results = rewrite(spark, context, works)
@@ -48,8 +48,8 @@ def overtaken(table, monkeypatch, *, by_clean=False):
         return replace(results, buckets=kept, files=tuple(f for f in results.files if f.bucket != gone))
 
     with monkeypatch.context() as patched:
-        patched.setattr(clustering, "_rewrite", rewritten)
-        result = clustering.cluster(OneProcessSpark(), table.handle, timing=FAST)
+        patched.setattr(cluster, "_rewrite", rewritten)
+        result = cluster.cluster(OneProcessSpark(), table.handle, timing=FAST)
     assert [lost.partition for lost in result.left_out] == ["p=a"]
     (instant,), ((context, works),) = result.instants, seen
     return instant, lambda partition: rewrite_group(context, works[partition])
@@ -120,7 +120,7 @@ def test_the_note_stays_as_long_as_the_clustering(table, path, monkeypatch):
 
 
 def test_a_clustering_that_loses_nothing_leaves_no_note(table, path):
-    assert clustering.cluster(OneProcessSpark(), table.handle, timing=FAST).groups == 2
+    assert cluster.cluster(OneProcessSpark(), table.handle, timing=FAST).groups == 2
     assert not (path / GIVEN_UP_FOLDER).exists()
 
 

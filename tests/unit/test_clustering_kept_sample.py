@@ -7,7 +7,7 @@ import pytest
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.rewrite import task
 from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY
-from parquetry.runtime.spark.clustering import execute
+from parquetry.runtime.spark.cluster import execute
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.timeline.sidecars import sample_path
 from tests.support.one_process_spark import OneProcessSpark

@@ -9,7 +9,7 @@ from parquetry.compiler.inspection import Share, inspect_table
 from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY, read_measured
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.plan.measure import QueryMeasure
-from parquetry.runtime.spark.clustering import cluster, execute
+from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.timeline.clustering_plan import ClusteringPlan
 from parquetry.runtime.timeline.sidecars import statistics_path
 from tests.support.one_process_spark import OneProcessSpark
@@ -108,7 +108,7 @@ def test_only_columns_of_queries_are_looked_up_and_nothing_of_files_that_are_gon
 
 
 def test_a_group_that_was_left_out_does_not_count(table, monkeypatch):
-    from parquetry.runtime.spark import clustering
+    from parquetry.runtime.spark import cluster as clustering
 
     apply_queries(table, {"name": "few", "where": "v >= 0"})
     rewrite = clustering._rewrite

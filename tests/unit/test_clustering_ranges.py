@@ -30,7 +30,7 @@ from parquetry.runtime.clustering.rewrite.ranges import (
     scatterer,
 )
 from parquetry.runtime.clustering.rewrite.task import readers_of, rewrite_group
-from parquetry.runtime.spark.clustering_shuffle import checked, shares_of
+from parquetry.runtime.spark.shuffle import checked, shares_of
 from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, read, write
 from tests.support.stores import CountingStore, Kind

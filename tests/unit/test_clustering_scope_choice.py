@@ -19,7 +19,7 @@ from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.layout.clustering.model import ChosenBy
 from parquetry.runtime.layout.clustering.scope import better_scope
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, RowGroupStatistics
-from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ClusteringSpec,

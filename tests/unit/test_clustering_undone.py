@@ -14,8 +14,8 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint
-from parquetry.runtime.spark import clustering
-from parquetry.runtime.spark.clustering import cluster, execute
+from parquetry.runtime.spark import cluster as clustering
+from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.timeline.sidecars import LOST_FOLDER
 from tests.support.one_process_spark import OneProcessSpark

@@ -12,8 +12,8 @@ from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.rewrite import strategies
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spark.clustering import cluster
-from parquetry.runtime.spark.clustering_inline import cluster_inline
+from parquetry.runtime.spark.cluster import cluster
+from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_queries, table_in_debt

@@ -13,7 +13,7 @@ from parquetry.cli.output_schema import answer_schema
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
 from parquetry.runtime.clustering.plan.history import PastClustering, bytes_per_second, hindsight
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched
-from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spark.cluster import cluster
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.planned_clustering import apply_queries, table_in_debt
 from tests.support.small_table import FAST

@@ -32,7 +32,7 @@ from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.plan.history import past_clusterings
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.spark.clustering import cluster, execute
+from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.instant import parse_instant_ms

@@ -9,7 +9,7 @@ from parquetry.compiler.changes import spec_changes
 from parquetry.compiler.plan import ChangeClass
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.returning import with_returning
-from parquetry.runtime.spark import clustering
+from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import open_store
@@ -77,7 +77,7 @@ def test_with_its_old_values_it_is_back_only_where_that_is_allowed(folder):
 
 def test_the_name_is_free_when_the_files_were_rewritten(folder):
     table = SmallTable(store=open_store(folder.root / "warehouse/events"))
-    assert clustering.cluster(OneProcessSpark(), table.handle, timing=FAST).groups == 1
+    assert cluster.cluster(OneProcessSpark(), table.handle, timing=FAST).groups == 1
     declare(folder, ID, P, {"name": "v", "type": "string"})
     (action,) = plan(folder).intent.actions
     assert (action.code, action.change_class) == ("SC301", ChangeClass.EVOLVE)

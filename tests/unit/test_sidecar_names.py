@@ -19,7 +19,7 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.ledger import Consumption, SourceFile, fold
-from parquetry.runtime.spark.clustering import cluster, execute
+from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store, probe_put_if_absent

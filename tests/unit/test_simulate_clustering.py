@@ -13,7 +13,7 @@ from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
 from parquetry.compiler.clustering_suggestion import suggest, suggestion_of, try_layouts
 from parquetry.runtime.clustering.plan.due import schedule_clustering
-from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import (
     ClusteringScope,
     ClusteringSpec,

@@ -21,7 +21,7 @@ from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.commit.recovery import clustered_by_hudi
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources.ledger import Consumption, SourceFile
-from parquetry.runtime.spark import clustering
+from parquetry.runtime.spark import cluster as clustering
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.file_names import files_of_instant

@@ -15,7 +15,7 @@ from parquetry.runtime.clustering.plan.clustering_look import note_look
 from parquetry.runtime.clustering.plan.due import is_time, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
-from parquetry.runtime.spark.clustering import cluster
+from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.storage.os_errors import FAILURES
