@@ -20,7 +20,7 @@ from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
-from parquetry.project.diagnostics import Diagnostic, Severity
+from parquetry.project.diagnostics.model import Diagnostic, Severity
 from parquetry.project.locations import LocationProblem, contains, normalised
 from parquetry.runtime.apply.adoption import adopt_table, check_adoptable
 from parquetry.runtime.errors import TableNotFoundError

@@ -20,7 +20,7 @@ from parquetry.compiler.words import elapsed
 from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
-from parquetry.project.diagnostics import errors
+from parquetry.project.diagnostics.model import errors
 from parquetry.runtime.apply.property_warnings import property_warnings
 from parquetry.runtime.commit.damaged_files import damage_warnings
 from parquetry.runtime.errors import CorruptTableError, LockHeldError, UnsupportedTableError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from parquetry.errors import ParquetryError
-from parquetry.project.diagnostics import Diagnostic, render_text
+from parquetry.project.diagnostics.model import Diagnostic, render_text
 
 
 class SpecError(ParquetryError):

@@ -10,7 +10,7 @@ from parquetry.compiler.changes import CODES as CHANGES
 from parquetry.compiler.code_texts import TEXTS
 from parquetry.compiler.drift import CODES as DRIFTS
 from parquetry.errors import ParquetryError
-from parquetry.project.codes import CODES as FINDINGS
+from parquetry.project.diagnostics.codes import CODES as FINDINGS
 
 
 class UnknownCodeError(ParquetryError):

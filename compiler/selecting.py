@@ -11,7 +11,7 @@ from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.observation import observe
 from parquetry.compiler.revisions import files_at, load_before, load_known
 from parquetry.project import ResolvedTable, SelectionError
-from parquetry.project.diagnostics import errors
+from parquetry.project.diagnostics.model import errors
 from parquetry.project.loading import LoadResult
 from parquetry.project.selection import Method
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError

@@ -20,7 +20,7 @@ from parquetry.compiler.git import object_named, repository_root
 from parquetry.compiler.revisions import RevisionError, files_at, load_known
 from parquetry.compiler.secrets import revealed, templates
 from parquetry.project import ResolvedProject
-from parquetry.project.diagnostics import errors
+from parquetry.project.diagnostics.model import errors
 from parquetry.project.folder import PROJECT_FILE
 from parquetry.project.interpolate import DeclaredVariables
 from parquetry.project.locations import LocationProblem, absolute, contains, normalised

@@ -18,7 +18,7 @@ from parquetry.compiler.selecting import changed_since, changed_state
 from parquetry.compiler.target_settings import check_values_allowed, recorded_settings, unallowed
 from parquetry.compiler.untrusted import Base, shown_to_strangers
 from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
-from parquetry.project.diagnostics import one_of
+from parquetry.project.diagnostics.model import one_of
 from parquetry.project.model import Budget, TargetSetting
 from parquetry.project.model import SparkSettings as SparkTarget
 from parquetry.runtime.spec.codec import digest_of

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from parquetry.project.diagnostics import Diagnostic, Severity
+    from parquetry.project.diagnostics.model import Diagnostic, Severity
     from parquetry.project.interpolate import Secret
     from parquetry.project.loading import LoadResult, load
     from parquetry.project.model import AllowEntry, Origin, ResolvedProject, ResolvedTable, Target
@@ -36,14 +36,14 @@ __all__ = [
 
 _HOMES = {
     "AllowEntry": "model",
-    "Diagnostic": "diagnostics",
+    "Diagnostic": "diagnostics.model",
     "LoadResult": "loading",
     "Origin": "model",
     "ResolvedProject": "model",
     "ResolvedTable": "model",
     "Secret": "interpolate",
     "SelectionError": "selection",
-    "Severity": "diagnostics",
+    "Severity": "diagnostics.model",
     "Target": "model",
     "UndeclaredVariableError": "project_file",
     "load": "loading",

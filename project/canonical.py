@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import yaml
 
+from parquetry.project.diagnostics.source import LINE_END, SourceText
 from parquetry.project.document import parse_text
-from parquetry.project.source import LINE_END, SourceText
 from parquetry.project.syntax import Alias, Collection, Entry, Remark, ScalarNode, Tree, read_tree
 
 WIDTH = 120

@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.project import settings
-from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.resolve import Resolution
 
 PLAN_STRATEGIES = ("size", "overlap", "commits")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from parquetry.project.diagnostics import did_you_mean, some
+from parquetry.project.diagnostics.model import did_you_mean, some
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql_guard import SqlProblem, check_expression, check_select

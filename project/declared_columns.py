@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.project import settings
 from parquetry.project.avro_columns import AvroProblem, columns_of
-from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
+from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.document import parse
 from parquetry.project.locations import LocationProblem, is_relative, joined
 from parquetry.project.schema_errors import is_cut_off

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from parquetry.project.diagnostics import Diagnostic, diagnostic
+from parquetry.project.diagnostics.model import Diagnostic, diagnostic
+from parquetry.project.diagnostics.source import Position, SourceText, Span
 from parquetry.project.scalar import NotUsable, scalar
-from parquetry.project.source import Position, SourceText, Span
 
 Path: TypeAlias = tuple[str | int, ...]
 """The way from a document's root to a value: keys and indices."""

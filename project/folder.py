@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from parquetry import shell
-from parquetry.project.diagnostics import Diagnostic, diagnostic
+from parquetry.project.diagnostics.model import Diagnostic, diagnostic
+from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.document import MAX_BYTES
-from parquetry.project.source import SourceText
 
 PROJECT_FILE = "parquetry.yml"
 TABLES = "tables"

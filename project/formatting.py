@@ -7,7 +7,7 @@ from pathlib import Path
 
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.canonical import NotCanonicalError, canonical
-from parquetry.project.diagnostics import Diagnostic, diagnostic, errors, in_order
+from parquetry.project.diagnostics.model import Diagnostic, diagnostic, errors, in_order
 from parquetry.project.document import decode, parse_text
 from parquetry.project.folder import PROJECT_FILE, FilesOnDisk, read_project_file, scan
 

@@ -18,7 +18,7 @@ from jinja2.environment import TemplateExpression
 from jinja2.exceptions import SecurityError
 
 from parquetry import shell
-from parquetry.project.diagnostics import did_you_mean
+from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.template_syntax import (
     MAX_TEXT,
     TemplateProblem,

@@ -13,7 +13,14 @@ from typing import Any
 from parquetry.project.checks_columns import check_columns
 from parquetry.project.checks_settings import check_settings
 from parquetry.project.checks_sources import check_sources
-from parquetry.project.diagnostics import Diagnostic, Severity, diagnostic, did_you_mean, errors, in_order
+from parquetry.project.diagnostics.model import (
+    Diagnostic,
+    Severity,
+    diagnostic,
+    did_you_mean,
+    errors,
+    in_order,
+)
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.document import parse
 from parquetry.project.folder import PROJECT_FILE, FilesInMemory, FilesOnDisk, read_project_file, scan

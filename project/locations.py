@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from parquetry.project.diagnostics import Problem
+from parquetry.project.diagnostics.model import Problem
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _OBJECT_STORES = frozenset({"s3", "s3a"})

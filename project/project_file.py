@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from parquetry.errors import ParquetryError
 from parquetry.project import settings
-from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean, errors, one_of
+from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, errors, one_of
+from parquetry.project.diagnostics.source import START, Span
 from parquetry.project.document import Document, Node
 from parquetry.project.document import Path as DocumentPath
 from parquetry.project.interpolate import DeclaredVariables, Secret, Site, TargetView, TemplateScope, render
@@ -29,7 +30,6 @@ from parquetry.project.model import (
 from parquetry.project.resolve import section
 from parquetry.project.scalar import NotUsable, scalar
 from parquetry.project.schema import Kind
-from parquetry.project.source import START, Span
 from parquetry.project.spec_file import SpecFile, masked, spec_file
 from parquetry.project.target_settings import target_settings
 from parquetry.project.template_syntax import TemplateProblem, is_template

@@ -10,10 +10,10 @@ from typing import Any
 
 from jsonschema import ValidationError
 
-from parquetry.project.diagnostics import Diagnostic, diagnostic, did_you_mean
+from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
+from parquetry.project.diagnostics.source import SourceText, Span
 from parquetry.project.document import Node, Path
 from parquetry.project.schema import Kind, validator
-from parquetry.project.source import SourceText, Span
 from parquetry.project.template_syntax import is_template
 from parquetry.project.units import unit_hint
 

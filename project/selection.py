@@ -9,7 +9,7 @@ from posixpath import normpath
 from typing import ClassVar
 
 from parquetry.errors import ParquetryError
-from parquetry.project.diagnostics import did_you_mean, one_of
+from parquetry.project.diagnostics.model import did_you_mean, one_of
 from parquetry.project.model import ResolvedTable
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parquetry.project.diagnostics import Diagnostic, diagnostic
+from parquetry.project.diagnostics.model import Diagnostic, diagnostic
+from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.document import Document, Node, Path
 from parquetry.project.interpolate import Rendered, Secret, Site, TemplateScope, render
 from parquetry.project.schema import Kind
 from parquetry.project.schema_errors import violations
-from parquetry.project.source import SourceText
 from parquetry.project.template_syntax import TemplateProblem, is_template
 from parquetry.project.unseen import unseen
 

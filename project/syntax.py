@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from parquetry.project.source import LINE_END, SourceText
+from parquetry.project.diagnostics.source import LINE_END, SourceText
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _COMMENT = re.compile(r"(?:(?<=[ \t\r\n\x85\u2028\u2029])|\A)#[^\r\n\x85\u2028\u2029]*")

@@ -14,7 +14,7 @@ from jinja2 import StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from parquetry.project.diagnostics import Problem, did_you_mean
+from parquetry.project.diagnostics.model import Problem, did_you_mean
 
 MAX_TEXT = 100_000
 TARGET_ATTRIBUTES = frozenset({"name", "warehouse"})

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from parquetry.project.codes import CODES
 from parquetry.project.description import described
+from parquetry.project.diagnostics.codes import CODES
 from parquetry.project.schema import Kind, inlined
 from tools.wrap_markdown import wrapped
 
@@ -86,7 +86,7 @@ def diagnostics_page() -> str:
     lines = [
         "# Diagnostics",
         "",
-        "<!-- Written by `python -m tools.spec_reference`; edit project/codes.py instead. -->",
+        "<!-- Written by `python -m tools.spec_reference`; edit project/diagnostics/codes.py instead. -->",
         "",
         "`parquetry validate` prints one line per finding: `file:line:column: CODE message`. This page explains",
         "each code and what to do. A warning stops nothing. To silence it, add an `allow` entry to",

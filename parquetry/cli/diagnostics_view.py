@@ -9,7 +9,7 @@ from typing import Any
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
 from parquetry.project import LoadResult
-from parquetry.project.diagnostics import errors, render_json, render_text
+from parquetry.project.diagnostics.model import errors, render_json, render_text
 
 
 class DiagnosticsView:

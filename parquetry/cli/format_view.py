@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
-from parquetry.project.diagnostics import render_json, render_text
+from parquetry.project.diagnostics.model import render_json, render_text
 from parquetry.project.formatting import FormatResult
 
 

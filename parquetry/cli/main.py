@@ -67,7 +67,7 @@ class CommandLine(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from parquetry.project.diagnostics import did_you_mean
+            from parquetry.project.diagnostics.model import did_you_mean
 
             hint = did_you_mean(args[0], COMMANDS)
             if hint is None:

@@ -8,7 +8,7 @@ from parquetry.cli.plan_commands import carried_by, told
 from parquetry.cli.plan_words import kind_of, shown_actions, summary, value_text
 from parquetry.compiler.plan import Change, PlanDocument
 from parquetry.compiler.target_settings import target_name
-from parquetry.project.workflow_commands import workflow_command
+from parquetry.project.diagnostics.github import workflow_command
 
 _PARTS = 3
 

@@ -19,7 +19,7 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     """
     from parquetry.cli.declarations import validated
     from parquetry.cli.diagnostics_view import DiagnosticsView, path_in_repository
-    from parquetry.project.diagnostics import errors, render_github
+    from parquetry.project.diagnostics.model import errors, render_github
 
     result = validated(request)
     if output.format == "github":

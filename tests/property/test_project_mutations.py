@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from parquetry import project
 from parquetry.cli.main import command_line
-from parquetry.project.codes import CODES
-from parquetry.project.diagnostics import render_github, render_json, render_text
+from parquetry.project.diagnostics.codes import CODES
+from parquetry.project.diagnostics.model import render_github, render_json, render_text
 from parquetry.project.document import parse
 from tests.support.spec_cases import CASES, POLICY, PROJECT, TABLE, Case, write_project
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.project.diagnostics import errors
+from parquetry.project.diagnostics.model import errors
 from tests.support.spec_cases import CASES, diagnostics_of, name_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from parquetry.project.diagnostics import Problem
+from parquetry.project.diagnostics.model import Problem
 from parquetry.project.sql_grammar import misfit
 from parquetry.project.sql_guard import tokens
 from tests.support.spark_sql import EXPRESSIONS, QUERIES, combined, mistaken

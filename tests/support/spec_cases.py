@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parquetry import project
-from parquetry.project.diagnostics import Diagnostic
+from parquetry.project.diagnostics.model import Diagnostic
 from tests.support.repository import TESTS
 
 SPECS = TESTS / "schemas"

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.compiler.code_texts import TEXTS
-from parquetry.project.codes import CODES
+from parquetry.project.diagnostics.codes import CODES
 from tests.support.spec_cases import TABLE, write_project
 
 

@@ -23,7 +23,7 @@ from parquetry.cli.telling import tell
 from parquetry.cli.values import shown_values
 from parquetry.errors import ParquetryError
 from parquetry.printable import json_text
-from parquetry.project.workflow_commands import workflow_command
+from parquetry.project.diagnostics.github import workflow_command
 from parquetry.runtime.table.applied import AppliedRef
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 from tests.unit.test_plan_views import FULL, action, blocked, change, plan

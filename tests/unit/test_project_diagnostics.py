@@ -10,8 +10,8 @@ from click.testing import CliRunner
 import parquetry.project
 from parquetry import project
 from parquetry.cli.main import command_line
-from parquetry.project.codes import CODES
-from parquetry.project.diagnostics import (
+from parquetry.project.diagnostics.codes import CODES
+from parquetry.project.diagnostics.model import (
     diagnostic,
     did_you_mean,
     in_order,
@@ -19,7 +19,7 @@ from parquetry.project.diagnostics import (
     render_json,
     render_text,
 )
-from parquetry.project.source import Position, SourceText, Span
+from parquetry.project.diagnostics.source import Position, SourceText, Span
 from tests.support.repository import TESTS
 from tests.support.spec_cases import CASES, TABLE, write_project
 

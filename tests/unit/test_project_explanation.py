@@ -11,8 +11,8 @@ from parquetry.compiler.changes import CODES as CHANGES
 from parquetry.compiler.code_texts import TEXTS
 from parquetry.compiler.drift import CODES as DRIFTS
 from parquetry.compiler.explaining import UnknownCodeError, explain_code, is_code
-from parquetry.project.codes import CODES
-from parquetry.project.diagnostics import errors
+from parquetry.project.diagnostics.codes import CODES
+from parquetry.project.diagnostics.model import errors
 from parquetry.project.explanation import UnknownSettingError, explain_table
 from tests.support.spec_cases import CASES, POLICY, PROJECT, TABLE, diagnostics_of, write_project
 

@@ -5,8 +5,8 @@ import stat
 import pytest
 
 from parquetry.project.canonical import NotCanonicalError, canonical
+from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.formatting import format_project
-from parquetry.project.source import SourceText
 from tests.support.repository import ROOT
 from tests.support.spec_cases import CASES, PROJECT, TABLE, write_project
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from parquetry import project
-from parquetry.project.diagnostics import render_github, render_text
+from parquetry.project.diagnostics.model import render_github, render_text
 from parquetry.project.schema import Kind, bundled, validator
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
 

@@ -14,7 +14,7 @@ import parquetry
 import parquetry.errors
 from parquetry.compiler import errors as compiler_errors
 from parquetry.in_python import in_python
-from parquetry.project.diagnostics import errors
+from parquetry.project.diagnostics.model import errors
 from parquetry.runtime import errors as runtime_errors
 from parquetry.runtime.errors import StalePlanError, StaleTimelineError
 from parquetry.runtime.timeline.rereading import read_again

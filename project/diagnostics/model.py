@@ -10,9 +10,9 @@ from enum import IntEnum
 from typing import Any
 
 from parquetry.printable import one_line, visible
-from parquetry.project.codes import CODES
-from parquetry.project.source import SQL_KEY, START, SourceText, Span
-from parquetry.project.workflow_commands import workflow_command
+from parquetry.project.diagnostics.codes import CODES
+from parquetry.project.diagnostics.github import workflow_command
+from parquetry.project.diagnostics.source import SQL_KEY, START, SourceText, Span
 
 _MOST_CANDIDATES = 200
 _SHOWN = 10

@@ -1,0 +1,1 @@
+"""Findings: codes, places in files, rendering of source lines."""
