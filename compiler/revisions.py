@@ -15,8 +15,8 @@ from parquetry import project
 from parquetry.compiler.git import GitAnswer, git, object_named
 from parquetry.errors import ParquetryError
 from parquetry.project import LoadResult, UndeclaredVariableError
-from parquetry.project.document import MAX_BYTES
-from parquetry.project.folder import POLICIES, PROJECT_FILE, TABLES
+from parquetry.project.yaml.document import MAX_BYTES
+from parquetry.project.yaml.folder import POLICIES, PROJECT_FILE, TABLES
 from parquetry.runtime.spec.git_commit import commit_named
 
 _FILES: Final = frozenset({"100644", "100664", "100755"})

@@ -8,7 +8,7 @@ from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.spec_yaml import column_entry
 from parquetry.compiler.words import flow
 from parquetry.project.diagnostics.source import LINE_END, Position, SourceText
-from parquetry.project.document import Node, parse_text
+from parquetry.project.yaml.document import Node, parse_text
 from parquetry.runtime.spec.table_spec import Column
 
 

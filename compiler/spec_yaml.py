@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from parquetry.compiler.words import document as words
 from parquetry.compiler.words import flatten, flow, format_size
-from parquetry.project.canonical import canonical
 from parquetry.project.diagnostics.source import SourceText
+from parquetry.project.yaml.canonical import canonical
 from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
 
 _LINE: Final = 100

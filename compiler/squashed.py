@@ -15,7 +15,7 @@ from parquetry.compiler.observation import Observation
 from parquetry.compiler.revisions import RevisionError, files_at
 from parquetry.compiler.workspace import Workspace, spec_of
 from parquetry.project import UndeclaredVariableError
-from parquetry.project.folder import POLICIES, PROJECT_FILE, TABLES
+from parquetry.project.yaml.folder import POLICIES, PROJECT_FILE, TABLES
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.applied import applied_history
 

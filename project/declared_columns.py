@@ -9,10 +9,10 @@ from typing import Any
 from parquetry.project import settings
 from parquetry.project.avro_columns import AvroProblem, columns_of
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
-from parquetry.project.document import parse
 from parquetry.project.locations import LocationProblem, is_relative, joined
 from parquetry.project.schema_errors import is_cut_off
 from parquetry.project.spec_file import SpecFile
+from parquetry.project.yaml.document import parse
 from parquetry.runtime.spec.rules import broken_type
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import TYPE_NAMES, ColumnType, TypeSyntaxError, parse_type

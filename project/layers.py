@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from parquetry.project.diagnostics.source import SourceText, Span
-from parquetry.project.document import Node
 from parquetry.project.model import BUILT_IN, History, Layer, LayerValue, Origin
+from parquetry.project.yaml.document import Node
 
 Note = Callable[[str, Span, Span], None]
 """Takes a dotted path and the places of its key and its value."""

@@ -21,9 +21,6 @@ from parquetry.project.diagnostics.model import (
     errors,
     in_order,
 )
-from parquetry.project.document import Path as DocumentPath
-from parquetry.project.document import parse
-from parquetry.project.folder import PROJECT_FILE, FilesInMemory, FilesOnDisk, read_project_file, scan
 from parquetry.project.interpolate import DeclaredVariables, Site, TemplateScope
 from parquetry.project.locations import absolute, contains
 from parquetry.project.model import AllowEntry, ResolvedProject, ResolvedTable
@@ -32,6 +29,9 @@ from parquetry.project.resolve import Resolution, Surroundings, resolve
 from parquetry.project.schema import Kind
 from parquetry.project.spec_file import SpecFile, spec_file
 from parquetry.project.template_syntax import is_template
+from parquetry.project.yaml.document import Path as DocumentPath
+from parquetry.project.yaml.document import parse
+from parquetry.project.yaml.folder import PROJECT_FILE, FilesInMemory, FilesOnDisk, read_project_file, scan
 
 _LITERAL = frozenset({"apiVersion", "kind", "name"})
 

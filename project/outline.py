@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from parquetry.project.folder import PROJECT_FILE, TABLES, FilesOnDisk
+from parquetry.project.yaml.folder import PROJECT_FILE, TABLES, FilesOnDisk
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -12,8 +12,6 @@ from parquetry.errors import ParquetryError
 from parquetry.project import settings
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, errors, one_of
 from parquetry.project.diagnostics.source import START, Span
-from parquetry.project.document import Document, Node
-from parquetry.project.document import Path as DocumentPath
 from parquetry.project.interpolate import DeclaredVariables, Secret, Site, TargetView, TemplateScope, render
 from parquetry.project.layers import merge
 from parquetry.project.locations import LocationProblem, absolute, normalised
@@ -28,11 +26,13 @@ from parquetry.project.model import (
     TargetSettings,
 )
 from parquetry.project.resolve import section
-from parquetry.project.scalar import NotUsable, scalar
 from parquetry.project.schema import Kind
 from parquetry.project.spec_file import SpecFile, masked, spec_file
 from parquetry.project.target_settings import target_settings
 from parquetry.project.template_syntax import TemplateProblem, is_template
+from parquetry.project.yaml.document import Document, Node
+from parquetry.project.yaml.document import Path as DocumentPath
+from parquetry.project.yaml.scalar import NotUsable, scalar
 from parquetry.secret_names import is_secret_name
 
 _UNKNOWN_WAREHOUSE = "${warehouse}"

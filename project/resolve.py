@@ -12,13 +12,13 @@ from parquetry.project import settings
 from parquetry.project.declared_columns import declared_columns
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, one_of
 from parquetry.project.diagnostics.source import Span
-from parquetry.project.document import Node
-from parquetry.project.document import Path as DocumentPath
 from parquetry.project.layers import Layered, LayerValues, entry_name, history, leaves, merge
 from parquetry.project.locations import LocationProblem, absolute, is_relative, joined
 from parquetry.project.model import Layer, ResolvedTable
 from parquetry.project.spec_file import SpecFile
 from parquetry.project.template_syntax import is_template
+from parquetry.project.yaml.document import Node
+from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.runtime.spec.table_spec import KeyScope, Source
 from parquetry.runtime.spec.types import ColumnType
 

@@ -12,10 +12,10 @@ from jsonschema import ValidationError
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.diagnostics.source import SourceText, Span
-from parquetry.project.document import Node, Path
 from parquetry.project.schema import Kind, validator
 from parquetry.project.template_syntax import is_template
 from parquetry.project.units import unit_hint
+from parquetry.project.yaml.document import Node, Path
 
 MOST_VIOLATIONS = 200
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from parquetry.project.document import Node
-from parquetry.project.document import Path as DocumentPath
 from parquetry.project.model import AllowedSetting, Launcher, Layer, Origin, TargetSetting, TargetSettings
 from parquetry.project.spec_file import SpecFile, masked
 from parquetry.project.template_syntax import calls, is_template, parsed
+from parquetry.project.yaml.document import Node
+from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.secret_names import MASK, holds_secret_alone, masked_secret, without_assigned_secrets
 
 _CONF: Final = "spark.conf."

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from parquetry.project.diagnostics.model import diagnostic
 from parquetry.project.diagnostics.source import SourceText
-from parquetry.project.document import Node, Path
 from parquetry.project.interpolate import Secret
 from parquetry.project.schema_errors import Violation, spoken
+from parquetry.project.yaml.document import Node, Path
 
 _NEVER: Final = "\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f"
 _INVISIBLE: Final = "\x00-\x1f\xad\u061c\u180e\u200b-\u200f\u2060-\u206f\ufeff\ufff9-\ufffb"

@@ -39,7 +39,7 @@ def validated(request: ProjectRequest) -> LoadResult:
     A file that could not be understood counts as selected, as it may hold any table.
     """
     from parquetry.project import SelectionError
-    from parquetry.project.folder import TABLES
+    from parquetry.project.yaml.folder import TABLES
 
     result = _loaded(request)
     if not request.select and not request.exclude:

@@ -19,7 +19,7 @@ def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     become those of one style. A file that is no YAML is reported and left as it is.
     """
     from parquetry.cli.format_view import FormatView
-    from parquetry.project.formatting import format_project
+    from parquetry.project.yaml.fmt import format_project
 
     result = format_project(request.directory, write=not check)
     output.show(FormatView(check=check), result, verbatim=True)

@@ -8,7 +8,7 @@ from typing import Any
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
 from parquetry.project.diagnostics.model import render_json, render_text
-from parquetry.project.formatting import FormatResult
+from parquetry.project.yaml.fmt import FormatResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

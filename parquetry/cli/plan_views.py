@@ -14,7 +14,7 @@ from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.plan import PlanDocument
-from parquetry.project.folder import PROJECT_FILE
+from parquetry.project.yaml.folder import PROJECT_FILE
 
 
 def show_plan(plan: PlanDocument, output: Output, *, saved: Path, max_bytes: int) -> None:

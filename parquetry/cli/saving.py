@@ -9,7 +9,7 @@ import click
 
 from parquetry.compiler.git import repository_root
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.project.folder import PROJECT_FILE
+from parquetry.project.yaml.folder import PROJECT_FILE
 
 
 def save(file: Path, text: str, *, option: str, project: Path) -> None:

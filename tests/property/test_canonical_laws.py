@@ -7,9 +7,9 @@ import json
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from parquetry.project.canonical import WIDTH, NotCanonicalError, canonical
 from parquetry.project.diagnostics.source import SourceText
-from parquetry.project.document import parse_text
+from parquetry.project.yaml.canonical import WIDTH, NotCanonicalError, canonical
+from parquetry.project.yaml.document import parse_text
 from tests.property.test_project_mutations import mutated_texts, without_deadline
 
 PLAIN = ["a", "b c", "auto", "120MiB", "1", "1.5", "true", "null", "~", "x#y", "a: b", "- z", "é", "'", '"', "", " lead", "tail ", "#", "&a"]  # fmt: skip

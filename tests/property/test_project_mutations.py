@@ -19,7 +19,7 @@ from parquetry import project
 from parquetry.cli.main import command_line
 from parquetry.project.diagnostics.codes import CODES
 from parquetry.project.diagnostics.model import render_github, render_json, render_text
-from parquetry.project.document import parse
+from parquetry.project.yaml.document import parse
 from tests.support.spec_cases import CASES, POLICY, PROJECT, TABLE, Case, write_project
 
 PLACES = {"project": "parquetry.yml", "table": "tables/flights.yml", "policy": "policies/standard.yml"}

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.project.document import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, MAX_NODES, parse
-from parquetry.project.scalar import NOT_USABLE, scalar
+from parquetry.project.yaml.document import MAX_ALIASES, MAX_BYTES, MAX_DEPTH, MAX_NODES, parse
+from parquetry.project.yaml.scalar import NOT_USABLE, scalar
 
 
 def codes(data: bytes) -> list[str]:

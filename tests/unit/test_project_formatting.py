@@ -4,9 +4,9 @@ import stat
 
 import pytest
 
-from parquetry.project.canonical import NotCanonicalError, canonical
 from parquetry.project.diagnostics.source import SourceText
-from parquetry.project.formatting import format_project
+from parquetry.project.yaml.canonical import NotCanonicalError, canonical
+from parquetry.project.yaml.fmt import format_project
 from tests.support.repository import ROOT
 from tests.support.spec_cases import CASES, PROJECT, TABLE, write_project
 

@@ -1,6 +1,6 @@
 """YAML text as a tree that keeps what values do not say: styles, anchors, comments, blank lines.
 
-For rewriting a file, see :mod:`parquetry.project.canonical`. Every comment is attached to an entry
+For rewriting a file, see :mod:`parquetry.project.yaml.canonical`. Every comment is attached to an entry
 of a mapping or list: above it, or at the end of its first line; the last ones of a collection
 may stand below its entries.
 """

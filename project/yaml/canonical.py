@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import yaml
 
 from parquetry.project.diagnostics.source import LINE_END, SourceText
-from parquetry.project.document import parse_text
-from parquetry.project.syntax import Alias, Collection, Entry, Remark, ScalarNode, Tree, read_tree
+from parquetry.project.yaml.document import parse_text
+from parquetry.project.yaml.syntax import Alias, Collection, Entry, Remark, ScalarNode, Tree, read_tree
 
 WIDTH = 120
 _STEP = 2
@@ -30,7 +30,7 @@ class NotCanonicalError(Exception):
 def canonical(source: SourceText) -> str:
     """The text in canonical form: the same values and the same comments.
 
-    The text must parse without findings, see :func:`parquetry.project.document.parse_text`.
+    The text must parse without findings, see :func:`parquetry.project.yaml.document.parse_text`.
 
     Raises:
         NotCanonicalError: the file uses YAML in a way that has no canonical form.

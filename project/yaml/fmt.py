@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.project.canonical import NotCanonicalError, canonical
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, errors, in_order
-from parquetry.project.document import decode, parse_text
-from parquetry.project.folder import PROJECT_FILE, FilesOnDisk, read_project_file, scan
+from parquetry.project.yaml.canonical import NotCanonicalError, canonical
+from parquetry.project.yaml.document import decode, parse_text
+from parquetry.project.yaml.folder import PROJECT_FILE, FilesOnDisk, read_project_file, scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

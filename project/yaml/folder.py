@@ -12,7 +12,7 @@ from typing import Protocol
 from parquetry import shell
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic
 from parquetry.project.diagnostics.source import SourceText
-from parquetry.project.document import MAX_BYTES
+from parquetry.project.yaml.document import MAX_BYTES
 
 PROJECT_FILE = "parquetry.yml"
 TABLES = "tables"

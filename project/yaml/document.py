@@ -18,7 +18,7 @@ import yaml
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic
 from parquetry.project.diagnostics.source import Position, SourceText, Span
-from parquetry.project.scalar import NotUsable, scalar
+from parquetry.project.yaml.scalar import NotUsable, scalar
 
 Path: TypeAlias = tuple[str | int, ...]
 """The way from a document's root to a value: keys and indices."""

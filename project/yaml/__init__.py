@@ -1,0 +1,1 @@
+"""YAML with places: parsing, canonical form, formatting, project folders."""
