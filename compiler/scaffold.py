@@ -14,7 +14,7 @@ from parquetry.compiler.git import published_at, repository_root
 from parquetry.compiler.templating import environment
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
-from parquetry.project.schema import Kind, bundled, write_schemas
+from parquetry.project.schema.validators import Kind, bundled, write_schemas
 from parquetry.project.yaml.scalar import scalar
 from parquetry.version import VERSION
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from parquetry.errors import UsageError
-from parquetry.project.interpolate import Secret
 from parquetry.project.model import SparkSettings
+from parquetry.project.schema.interpolate import Secret
 from parquetry.runtime.redaction import secret_options
 
 _PY_FILES = "--py-files"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from parquetry.project.diagnostics.model import Diagnostic, Severity
-    from parquetry.project.interpolate import Secret
     from parquetry.project.loading import LoadResult, load
     from parquetry.project.model import AllowEntry, Origin, ResolvedProject, ResolvedTable, Target
     from parquetry.project.project_file import UndeclaredVariableError
+    from parquetry.project.schema.interpolate import Secret
     from parquetry.project.selection import SelectionError, select
     from parquetry.project.spec_fields import spec_fields
 
@@ -41,7 +41,7 @@ _HOMES = {
     "Origin": "model",
     "ResolvedProject": "model",
     "ResolvedTable": "model",
-    "Secret": "interpolate",
+    "Secret": "schema.interpolate",
     "SelectionError": "selection",
     "Severity": "diagnostics.model",
     "Target": "model",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from parquetry.project.unseen import refused
+from parquetry.project.schema.unseen import refused
 
 _PRIMITIVES = {
     "boolean": "boolean",

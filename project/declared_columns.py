@@ -10,8 +10,8 @@ from parquetry.project import settings
 from parquetry.project.avro_columns import AvroProblem, columns_of
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.locations import LocationProblem, is_relative, joined
-from parquetry.project.schema_errors import is_cut_off
-from parquetry.project.spec_file import SpecFile
+from parquetry.project.schema.errors import is_cut_off
+from parquetry.project.schema.spec_file import SpecFile
 from parquetry.project.yaml.document import parse
 from parquetry.runtime.spec.rules import broken_type
 from parquetry.runtime.spec.table_spec import Column

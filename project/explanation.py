@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from parquetry.errors import ParquetryError
-from parquetry.project.description import Description, described
 from parquetry.project.diagnostics.model import nearest, some
 from parquetry.project.model import LayerValue, Origin, ResolvedTable
-from parquetry.project.schema import Kind, inlined
+from parquetry.project.schema.description import Description, described
+from parquetry.project.schema.validators import Kind, inlined
 
 _UNITED = "tags"
 

@@ -21,14 +21,14 @@ from parquetry.project.diagnostics.model import (
     errors,
     in_order,
 )
-from parquetry.project.interpolate import DeclaredVariables, Site, TemplateScope
 from parquetry.project.locations import absolute, contains
 from parquetry.project.model import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
 from parquetry.project.resolve import Resolution, Surroundings, resolve
-from parquetry.project.schema import Kind
-from parquetry.project.spec_file import SpecFile, spec_file
-from parquetry.project.template_syntax import is_template
+from parquetry.project.schema.interpolate import DeclaredVariables, Site, TemplateScope
+from parquetry.project.schema.spec_file import SpecFile, spec_file
+from parquetry.project.schema.template_syntax import is_template
+from parquetry.project.schema.validators import Kind
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.document import parse
 from parquetry.project.yaml.folder import PROJECT_FILE, FilesInMemory, FilesOnDisk, read_project_file, scan

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from parquetry.project.interpolate import Secret
+from parquetry.project.schema.interpolate import Secret
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy, Source
 

@@ -12,7 +12,6 @@ from parquetry.errors import ParquetryError
 from parquetry.project import settings
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, errors, one_of
 from parquetry.project.diagnostics.source import START, Span
-from parquetry.project.interpolate import DeclaredVariables, Secret, Site, TargetView, TemplateScope, render
 from parquetry.project.layers import merge
 from parquetry.project.locations import LocationProblem, absolute, normalised
 from parquetry.project.model import (
@@ -26,10 +25,18 @@ from parquetry.project.model import (
     TargetSettings,
 )
 from parquetry.project.resolve import section
-from parquetry.project.schema import Kind
-from parquetry.project.spec_file import SpecFile, masked, spec_file
+from parquetry.project.schema.interpolate import (
+    DeclaredVariables,
+    Secret,
+    Site,
+    TargetView,
+    TemplateScope,
+    render,
+)
+from parquetry.project.schema.spec_file import SpecFile, masked, spec_file
+from parquetry.project.schema.template_syntax import TemplateProblem, is_template
+from parquetry.project.schema.validators import Kind
 from parquetry.project.target_settings import target_settings
-from parquetry.project.template_syntax import TemplateProblem, is_template
 from parquetry.project.yaml.document import Document, Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.scalar import NotUsable, scalar

@@ -15,8 +15,8 @@ from parquetry.project.diagnostics.source import Span
 from parquetry.project.layers import Layered, LayerValues, entry_name, history, leaves, merge
 from parquetry.project.locations import LocationProblem, absolute, is_relative, joined
 from parquetry.project.model import Layer, ResolvedTable
-from parquetry.project.spec_file import SpecFile
-from parquetry.project.template_syntax import is_template
+from parquetry.project.schema.spec_file import SpecFile
+from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.yaml.document import Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.runtime.spec.table_spec import KeyScope, Source

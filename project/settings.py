@@ -15,8 +15,8 @@ from parquetry.project.model import (
     PartitionFilter,
     Query,
 )
-from parquetry.project.schema import Kind, built_in
-from parquetry.project.units import duration_seconds, size_bytes
+from parquetry.project.schema.units import duration_seconds, size_bytes
+from parquetry.project.schema.validators import Kind, built_in
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     BloomFilter,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from parquetry.project.model import AllowedSetting, Launcher, Layer, Origin, TargetSetting, TargetSettings
-from parquetry.project.spec_file import SpecFile, masked
-from parquetry.project.template_syntax import calls, is_template, parsed
+from parquetry.project.schema.spec_file import SpecFile, masked
+from parquetry.project.schema.template_syntax import calls, is_template, parsed
 from parquetry.project.yaml.document import Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.secret_names import MASK, holds_secret_alone, masked_secret, without_assigned_secrets

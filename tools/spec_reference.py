@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from parquetry.project.description import described
 from parquetry.project.diagnostics.codes import CODES
-from parquetry.project.schema import Kind, inlined
+from parquetry.project.schema.description import described
+from parquetry.project.schema.validators import Kind, inlined
 from tools.wrap_markdown import wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"

@@ -34,7 +34,7 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
     """
     from parquetry.cli.output_schema import answer_schema
     from parquetry.cli.schema_view import SchemaView, WrittenSchemasView
-    from parquetry.project.schema import Kind, bundled, write_schemas
+    from parquetry.project.schema.validators import Kind, bundled, write_schemas
 
     if kind is None and directory is None:
         raise click.UsageError(f"name a KIND ({', '.join((*_FILES, *ANSWERS))}), or give --write DIR")

@@ -7,7 +7,7 @@ import click
 
 def size(value: str) -> int:
     """Bytes of a text such as ``120MiB`` or ``1000B``; a bare number other than 0 is an error."""
-    from parquetry.project.units import size_bytes
+    from parquetry.project.schema.units import size_bytes
 
     try:
         return size_bytes(value)

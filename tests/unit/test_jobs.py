@@ -18,7 +18,7 @@ from parquetry.compiler.scripts import render_job
 from parquetry.compiler.secrets import reference, references, revealed
 from parquetry.compiler.workspace import jobs_of
 from parquetry.errors import UsageError
-from parquetry.project.interpolate import Secret
+from parquetry.project.schema.interpolate import Secret
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.spec.codec import digest_of

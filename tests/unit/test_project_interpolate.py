@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.project.interpolate import (
+from parquetry.project.schema.interpolate import (
     DeclaredVariables,
     Secret,
     Site,
@@ -12,7 +12,7 @@ from parquetry.project.interpolate import (
     TemplateScope,
     render,
 )
-from parquetry.project.template_syntax import TemplateProblem
+from parquetry.project.schema.template_syntax import TemplateProblem
 from parquetry.secret_names import MASK
 
 DECLARED = DeclaredVariables(names=frozenset({"HOME", "NONE", "BUCKET", "N"}))

@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 from parquetry import project
 from parquetry.project import settings
 from parquetry.project.model import Origin, ResolvedTable
-from parquetry.project.schema import Kind, bundled, inlined, schema, validator
-from parquetry.project.template_syntax import is_template
+from parquetry.project.schema.template_syntax import is_template
+from parquetry.project.schema.validators import Kind, bundled, inlined, schema, validator
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import FilesPolicy, RetentionPolicy, TableSpec
 from tests.support.repository import ROOT

@@ -1,7 +1,7 @@
 """Jinja inside string scalars: ``var``, ``env_var`` and ``target``.
 
 A scalar that is one expression keeps the expression's type: ``"{{ var('n') }}"`` may be a
-number. What is accepted at all is decided in :mod:`parquetry.project.template_syntax`.
+number. What is accepted at all is decided in :mod:`parquetry.project.schema.template_syntax`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jinja2.exceptions import SecurityError
 
 from parquetry import shell
 from parquetry.project.diagnostics.model import did_you_mean
-from parquetry.project.template_syntax import (
+from parquetry.project.schema.template_syntax import (
     MAX_TEXT,
     TemplateProblem,
     calls,

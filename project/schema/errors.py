@@ -12,9 +12,9 @@ from jsonschema import ValidationError
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.diagnostics.source import SourceText, Span
-from parquetry.project.schema import Kind, validator
-from parquetry.project.template_syntax import is_template
-from parquetry.project.units import unit_hint
+from parquetry.project.schema.template_syntax import is_template
+from parquetry.project.schema.units import unit_hint
+from parquetry.project.schema.validators import Kind, validator
 from parquetry.project.yaml.document import Node, Path
 
 MOST_VIOLATIONS = 200

@@ -8,11 +8,11 @@ from typing import Any
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic
 from parquetry.project.diagnostics.source import SourceText
-from parquetry.project.interpolate import Rendered, Secret, Site, TemplateScope, render
-from parquetry.project.schema import Kind
-from parquetry.project.schema_errors import violations
-from parquetry.project.template_syntax import TemplateProblem, is_template
-from parquetry.project.unseen import unseen
+from parquetry.project.schema.errors import violations
+from parquetry.project.schema.interpolate import Rendered, Secret, Site, TemplateScope, render
+from parquetry.project.schema.template_syntax import TemplateProblem, is_template
+from parquetry.project.schema.unseen import unseen
+from parquetry.project.schema.validators import Kind
 from parquetry.project.yaml.document import Document, Node, Path
 
 

@@ -1,0 +1,1 @@
+"""JSON Schema of specs, units, interpolation, column types."""
