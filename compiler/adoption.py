@@ -21,7 +21,7 @@ from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import Diagnostic, Severity
-from parquetry.project.locations import LocationProblem, contains, normalised
+from parquetry.project.model.locations import LocationProblem, contains, normalised
 from parquetry.runtime.apply.adoption import adopt_table, check_adoptable
 from parquetry.runtime.errors import TableNotFoundError
 from parquetry.runtime.spec.table_spec import TableSpec

@@ -9,7 +9,7 @@ from parquetry.compiler.known_locations import known_locations
 from parquetry.compiler.observation import observe
 from parquetry.compiler.plan_inputs import Undeclared
 from parquetry.compiler.workspace import Workspace
-from parquetry.project.locations import contains
+from parquetry.project.model.locations import contains
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.spec.source_paths import join_base
 from parquetry.runtime.storage.open import ObjectStore

@@ -15,7 +15,7 @@ from parquetry.compiler.running import Launch
 from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace import Workspace
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.project.model import Launcher
+from parquetry.project.model.resolved import Launcher
 from parquetry.runtime.main import execute, log_rules, start_spark
 from parquetry.runtime.spark_log import ANYTHING, NAME, LogRules, keep_log
 from parquetry.runtime.spec.job import JobPlan

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, Final
 
-from parquetry.project.explanation import Explanation
+from parquetry.project.model.explanation import Explanation
 from parquetry.runtime.layout.clustering.model import ScopeChoice
 from parquetry.runtime.spec.masking import masked_partition, pii_columns
 from parquetry.runtime.spec.table_spec import Source, TableSpec

@@ -11,7 +11,7 @@ from parquetry.compiler.git import GitWorkTree
 from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import JobReference
 from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
-from parquetry.project.model import NO_SETTINGS, TargetSettings
+from parquetry.project.model.resolved import NO_SETTINGS, TargetSettings
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.paths import ColumnPath
 from parquetry.runtime.spec.table_spec import Column, TableSpec

@@ -19,7 +19,7 @@ from parquetry.compiler.target_changes import CHANGED, setting_change
 from parquetry.compiler.target_settings import recorded_settings
 from parquetry.compiler.workspace import spec_of
 from parquetry.project import ResolvedProject, ResolvedTable
-from parquetry.project.model import TargetSettings
+from parquetry.project.model.resolved import TargetSettings
 from parquetry.project.yaml.folder import PROJECT_FILE
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, Partitioning, Situation

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from parquetry.errors import UsageError
-from parquetry.project.model import SparkSettings
+from parquetry.project.model.resolved import SparkSettings
 from parquetry.project.schema.interpolate import Secret
 from parquetry.runtime.redaction import secret_options
 

@@ -14,7 +14,7 @@ from parquetry.compiler.target_settings import (
     unallowed,
     unallowed_text,
 )
-from parquetry.project.model import TargetSettings
+from parquetry.project.model.resolved import TargetSettings
 from parquetry.runtime.spec.target_settings import (
     EXECUTES,
     SettingDifference,

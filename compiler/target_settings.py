@@ -6,7 +6,7 @@ import json
 
 from parquetry.compiler.errors import UnappliedError
 from parquetry.printable import quoted
-from parquetry.project.model import AllowedSetting, TargetSetting, TargetSettings
+from parquetry.project.model.resolved import AllowedSetting, TargetSetting, TargetSettings
 from parquetry.runtime.spec.target_settings import (
     EXECUTES,
     executes,

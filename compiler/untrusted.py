@@ -21,7 +21,7 @@ from parquetry.compiler.revisions import RevisionError, files_at, load_known
 from parquetry.compiler.secrets import revealed, templates
 from parquetry.project import ResolvedProject
 from parquetry.project.diagnostics.model import errors
-from parquetry.project.locations import LocationProblem, absolute, contains, normalised
+from parquetry.project.model.locations import LocationProblem, absolute, contains, normalised
 from parquetry.project.schema.interpolate import DeclaredVariables
 from parquetry.project.yaml.folder import PROJECT_FILE
 from parquetry.runtime.clustering.rewrite.strategies import BUILT_IN as EXECUTION_STRATEGIES

@@ -19,8 +19,8 @@ from parquetry.compiler.target_settings import check_values_allowed, recorded_se
 from parquetry.compiler.untrusted import Base, shown_to_strangers
 from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics.model import one_of
-from parquetry.project.model import Budget, TargetSetting
-from parquetry.project.model import SparkSettings as SparkTarget
+from parquetry.project.model.resolved import Budget, TargetSetting
+from parquetry.project.model.resolved import SparkSettings as SparkTarget
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, JobPlan, Requirements, SparkSettings, TableOwner, rules_digest
 from parquetry.runtime.spec.source_paths import join_base

@@ -65,7 +65,7 @@ HOMES = {
         "parquetry.compiler.errors",
     ),
     "LinkInTheWayError": "parquetry.confined_folder",
-    "SelectionError": "parquetry.project.selection",
+    "SelectionError": "parquetry.project.model.selection",
     "UndeclaredVariableError": "parquetry.project.project_file",
     "RevisionError": "parquetry.compiler.revisions",
 }

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from parquetry.project.diagnostics.model import Diagnostic, Severity
     from parquetry.project.loading import LoadResult, load
-    from parquetry.project.model import AllowEntry, Origin, ResolvedProject, ResolvedTable, Target
+    from parquetry.project.model.resolved import AllowEntry, Origin, ResolvedProject, ResolvedTable, Target
+    from parquetry.project.model.selection import SelectionError, select
+    from parquetry.project.model.spec_fields import spec_fields
     from parquetry.project.project_file import UndeclaredVariableError
     from parquetry.project.schema.interpolate import Secret
-    from parquetry.project.selection import SelectionError, select
-    from parquetry.project.spec_fields import spec_fields
 
 __all__ = [
     "AllowEntry",
@@ -35,20 +35,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AllowEntry": "model",
+    "AllowEntry": "model.resolved",
     "Diagnostic": "diagnostics.model",
     "LoadResult": "loading",
-    "Origin": "model",
-    "ResolvedProject": "model",
-    "ResolvedTable": "model",
+    "Origin": "model.resolved",
+    "ResolvedProject": "model.resolved",
+    "ResolvedTable": "model.resolved",
     "Secret": "schema.interpolate",
-    "SelectionError": "selection",
+    "SelectionError": "model.selection",
     "Severity": "diagnostics.model",
-    "Target": "model",
+    "Target": "model.resolved",
     "UndeclaredVariableError": "project_file",
     "load": "loading",
-    "select": "selection",
-    "spec_fields": "spec_fields",
+    "select": "model.selection",
+    "spec_fields": "model.spec_fields",
 }
 
 

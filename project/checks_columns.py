@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parquetry.project.diagnostics.model import did_you_mean
-from parquetry.project.model import ResolvedTable
+from parquetry.project.model.resolved import ResolvedTable
 from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import columns_read
 from parquetry.project.sql_guard import SqlProblem, tokens

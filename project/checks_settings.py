@@ -6,8 +6,8 @@ import re
 from importlib.metadata import entry_points
 
 from parquetry.linear_regex import LinearRegex, RegexError
-from parquetry.project import settings
 from parquetry.project.diagnostics.model import did_you_mean
+from parquetry.project.model import settings
 from parquetry.project.resolve import Resolution
 
 PLAN_STRATEGIES = ("size", "overlap", "commits")

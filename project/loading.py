@@ -21,8 +21,8 @@ from parquetry.project.diagnostics.model import (
     errors,
     in_order,
 )
-from parquetry.project.locations import absolute, contains
-from parquetry.project.model import AllowEntry, ResolvedProject, ResolvedTable
+from parquetry.project.model.locations import absolute, contains
+from parquetry.project.model.resolved import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
 from parquetry.project.resolve import Resolution, Surroundings, resolve
 from parquetry.project.schema.interpolate import DeclaredVariables, Site, TemplateScope

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from parquetry.errors import ParquetryError
-from parquetry.project import settings
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, errors, one_of
 from parquetry.project.diagnostics.source import START, Span
-from parquetry.project.layers import merge
-from parquetry.project.locations import LocationProblem, absolute, normalised
-from parquetry.project.model import (
+from parquetry.project.model import settings
+from parquetry.project.model.layers import merge
+from parquetry.project.model.locations import LocationProblem, absolute, normalised
+from parquetry.project.model.resolved import (
     AllowEntry,
     Budget,
     Launcher,
@@ -24,6 +24,7 @@ from parquetry.project.model import (
     Target,
     TargetSettings,
 )
+from parquetry.project.model.target_settings import target_settings
 from parquetry.project.resolve import section
 from parquetry.project.schema.interpolate import (
     DeclaredVariables,
@@ -36,7 +37,6 @@ from parquetry.project.schema.interpolate import (
 from parquetry.project.schema.spec_file import SpecFile, masked, spec_file
 from parquetry.project.schema.template_syntax import TemplateProblem, is_template
 from parquetry.project.schema.validators import Kind
-from parquetry.project.target_settings import target_settings
 from parquetry.project.yaml.document import Document, Node
 from parquetry.project.yaml.document import Path as DocumentPath
 from parquetry.project.yaml.scalar import NotUsable, scalar

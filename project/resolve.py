@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from parquetry.project import settings
-from parquetry.project.declared_columns import declared_columns
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, one_of
 from parquetry.project.diagnostics.source import Span
-from parquetry.project.layers import Layered, LayerValues, entry_name, history, leaves, merge
-from parquetry.project.locations import LocationProblem, absolute, is_relative, joined
-from parquetry.project.model import Layer, ResolvedTable
+from parquetry.project.model import settings
+from parquetry.project.model.columns import declared_columns
+from parquetry.project.model.layers import Layered, LayerValues, entry_name, history, leaves, merge
+from parquetry.project.model.locations import LocationProblem, absolute, is_relative, joined
+from parquetry.project.model.resolved import Layer, ResolvedTable
 from parquetry.project.schema.spec_file import SpecFile
 from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.yaml.document import Node

@@ -49,7 +49,7 @@ def schedule(request: ProjectRequest, table: str, handle: TableHandle) -> Schedu
 def _budget(request: ProjectRequest, table: str) -> int:
     """Of a table that is named by its place, that of a target that declares none."""
     from parquetry.cli.workspaces import is_location, workspace_of
-    from parquetry.project.model import SERVICES_BYTES
+    from parquetry.project.model.resolved import SERVICES_BYTES
 
     if is_location(table):
         return SERVICES_BYTES

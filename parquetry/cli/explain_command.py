@@ -25,7 +25,7 @@ def command(*, request: ProjectRequest, output: Output, subject: str) -> int:
     from parquetry.compiler.explaining import explain_code, is_code
     from parquetry.compiler.masking import masked_explanation
     from parquetry.compiler.workspace import table_named
-    from parquetry.project.explanation import explain_table
+    from parquetry.project.model.explanation import explain_table
 
     if is_code(subject):
         output.show(CodeView(), explain_code(subject))

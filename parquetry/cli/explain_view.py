@@ -9,8 +9,8 @@ from typing import Any
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, wrapped
 from parquetry.compiler.explaining import CodeExplanation
-from parquetry.project.explanation import Explanation
-from parquetry.project.model import Layer, Origin
+from parquetry.project.model.explanation import Explanation
+from parquetry.project.model.resolved import Layer, Origin
 
 _ORDER = tuple(Layer)
 _PLACE_WIDTH = 8

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.project import model
+from parquetry.project.model import resolved
 from parquetry.runtime import clustering_by_hand
 from parquetry.runtime.clustering.plan.execution import ClusteringResult
 from parquetry.runtime.spec.clustering import PlanPolicy
@@ -76,7 +76,7 @@ def test_a_table_at_a_place_has_the_budget_of_a_target_that_declares_none(table,
         budgets.append(budget_bytes)
         return ClusteringResult()
 
-    monkeypatch.setattr(model, "SERVICES_BYTES", 1)
+    monkeypatch.setattr(resolved, "SERVICES_BYTES", 1)
     monkeypatch.setattr(clustering_by_hand, "cluster_by_hand", by_hand)
     planned = CliRunner().invoke(command_line, ["service", "cluster", path, "--plan-only"])
     assert "Nothing is due." in planned.stdout

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.project.avro_columns import AvroProblem, columns_of
+from parquetry.project.model.avro_columns import AvroProblem, columns_of
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.rules import broken_type

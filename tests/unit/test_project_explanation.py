@@ -13,7 +13,7 @@ from parquetry.compiler.drift import CODES as DRIFTS
 from parquetry.compiler.explaining import UnknownCodeError, explain_code, is_code
 from parquetry.project.diagnostics.codes import CODES
 from parquetry.project.diagnostics.model import errors
-from parquetry.project.explanation import UnknownSettingError, explain_table
+from parquetry.project.model.explanation import UnknownSettingError, explain_table
 from tests.support.spec_cases import CASES, POLICY, PROJECT, TABLE, diagnostics_of, write_project
 
 LAYERED = {

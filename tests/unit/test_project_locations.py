@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.project.locations import LocationProblem, absolute, contains, joined
+from parquetry.project.model.locations import LocationProblem, absolute, contains, joined
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from parquetry import project
-from parquetry.project import settings
-from parquetry.project.model import Origin, ResolvedTable
+from parquetry.project.model import settings
+from parquetry.project.model.resolved import Origin, ResolvedTable
 from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.schema.validators import Kind, bundled, inlined, schema, validator
 from parquetry.runtime.spec.sizing import SizingPolicy

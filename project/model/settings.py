@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from parquetry.project.model import (
+from parquetry.project.model.resolved import (
     Budget,
     Clustering,
     ClusteringExecution,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from parquetry.project.model import ResolvedTable
+from parquetry.project.model.resolved import ResolvedTable
 
 
 def spec_fields(table: ResolvedTable) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from parquetry.project.model import AllowedSetting, Launcher, Layer, Origin, TargetSetting, TargetSettings
+from parquetry.project.model.resolved import (
+    AllowedSetting,
+    Launcher,
+    Layer,
+    Origin,
+    TargetSetting,
+    TargetSettings,
+)
 from parquetry.project.schema.spec_file import SpecFile, masked
 from parquetry.project.schema.template_syntax import calls, is_template, parsed
 from parquetry.project.yaml.document import Node

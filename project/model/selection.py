@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from parquetry.errors import ParquetryError
 from parquetry.project.diagnostics.model import did_you_mean, one_of
-from parquetry.project.model import ResolvedTable
+from parquetry.project.model.resolved import ResolvedTable
 
 
 class SelectionError(ParquetryError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from parquetry.project.diagnostics.source import SourceText, Span
-from parquetry.project.model import BUILT_IN, History, Layer, LayerValue, Origin
+from parquetry.project.model.resolved import BUILT_IN, History, Layer, LayerValue, Origin
 from parquetry.project.yaml.document import Node
 
 Note = Callable[[str, Span, Span], None]

@@ -153,7 +153,7 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSetting:
-    """A setting of a target that acts on jobs, as it is recorded: see ``project.target_settings``.
+    """A setting of a target that acts on jobs, as it is recorded: see ``project.model.target_settings``.
 
     ``written`` is the value for a copy in YAML; ``exact`` is the one with its passwords: to be compared,
     never to be shown or written down.

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parquetry.project import settings
-from parquetry.project.avro_columns import AvroProblem, columns_of
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
-from parquetry.project.locations import LocationProblem, is_relative, joined
+from parquetry.project.model import settings
+from parquetry.project.model.avro_columns import AvroProblem, columns_of
+from parquetry.project.model.locations import LocationProblem, is_relative, joined
 from parquetry.project.schema.errors import is_cut_off
 from parquetry.project.schema.spec_file import SpecFile
 from parquetry.project.yaml.document import parse

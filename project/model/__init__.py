@@ -1,0 +1,1 @@
+"""A project as resolved values: tables, targets, policies."""
