@@ -10,7 +10,7 @@ from parquetry.compiler.columns import column_changes
 from parquetry.compiler.masking import masked_for, masked_sql
 from parquetry.compiler.plan import Change, ChangeClass
 from parquetry.compiler.words import document, flatten, format_size
-from parquetry.project.checks_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
+from parquetry.project.loading.check_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.clustering import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec

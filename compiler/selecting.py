@@ -12,7 +12,7 @@ from parquetry.compiler.observation import observe
 from parquetry.compiler.revisions import files_at, load_before, load_known
 from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics.model import errors
-from parquetry.project.loading import LoadResult
+from parquetry.project.loading.load import LoadResult
 from parquetry.project.model.selection import Method
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.codec import digest_of

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from parquetry.compiler.running import RunResult
     from parquetry.confined_folder import LinkInTheWayError
     from parquetry.declared import Plan, Project, load
+    from parquetry.project.loading.project_file import UndeclaredVariableError
     from parquetry.project.model.selection import SelectionError
-    from parquetry.project.project_file import UndeclaredVariableError
     from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
     from parquetry.runtime.commit.outcome import CommitResult
     from parquetry.runtime.errors import (

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from parquetry.project.diagnostics.model import Diagnostic, Severity
-    from parquetry.project.loading import LoadResult, load
+    from parquetry.project.loading.load import LoadResult, load
+    from parquetry.project.loading.project_file import UndeclaredVariableError
     from parquetry.project.model.resolved import AllowEntry, Origin, ResolvedProject, ResolvedTable, Target
     from parquetry.project.model.selection import SelectionError, select
     from parquetry.project.model.spec_fields import spec_fields
-    from parquetry.project.project_file import UndeclaredVariableError
     from parquetry.project.schema.interpolate import Secret
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 _HOMES = {
     "AllowEntry": "model.resolved",
     "Diagnostic": "diagnostics.model",
-    "LoadResult": "loading",
+    "LoadResult": "loading.load",
     "Origin": "model.resolved",
     "ResolvedProject": "model.resolved",
     "ResolvedTable": "model.resolved",
@@ -45,8 +45,8 @@ _HOMES = {
     "SelectionError": "model.selection",
     "Severity": "diagnostics.model",
     "Target": "model.resolved",
-    "UndeclaredVariableError": "project_file",
-    "load": "loading",
+    "UndeclaredVariableError": "loading.project_file",
+    "load": "loading.load",
     "select": "model.selection",
     "spec_fields": "model.spec_fields",
 }

@@ -18,7 +18,7 @@ from parquetry import shell
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from parquetry.project.outline import Outline
+    from parquetry.project.loading.outline import Outline
 
 
 def tables(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -52,7 +52,7 @@ def selectors(context: click.Context, _parameter: click.Parameter, incomplete: s
 
 
 def _outline(context: click.Context) -> Outline:
-    from parquetry.project.outline import outline
+    from parquetry.project.loading.outline import outline
 
     typed = context.params.get("project_directory") or os.environ.get("PARQUETRY_PROJECT") or "."
     return outline(Path(typed))

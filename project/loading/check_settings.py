@@ -7,8 +7,8 @@ from importlib.metadata import entry_points
 
 from parquetry.linear_regex import LinearRegex, RegexError
 from parquetry.project.diagnostics.model import did_you_mean
+from parquetry.project.loading.resolve import Resolution
 from parquetry.project.model import settings
-from parquetry.project.resolve import Resolution
 
 PLAN_STRATEGIES = ("size", "overlap", "commits")
 EXECUTION_STRATEGIES = ("sort", "zorder", "hilbert", "stitch")

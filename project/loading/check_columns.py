@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parquetry.project.diagnostics.model import did_you_mean
+from parquetry.project.loading.resolve import Resolution
 from parquetry.project.model.resolved import ResolvedTable
-from parquetry.project.resolve import Resolution
 from parquetry.project.sql_grammar import columns_read
 from parquetry.project.sql_guard import SqlProblem, tokens
 from parquetry.runtime.spec.rules import DELETE_FLAG, Rule, broken_flag, broken_names

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from parquetry.project.diagnostics.model import did_you_mean, some
-from parquetry.project.resolve import Resolution
+from parquetry.project.loading.resolve import Resolution
 from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
 from parquetry.project.sql_guard import SqlProblem, check_expression, check_select
 from parquetry.runtime.spec.meta_columns import META_COLUMNS

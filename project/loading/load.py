@@ -10,9 +10,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from parquetry.project.checks_columns import check_columns
-from parquetry.project.checks_settings import check_settings
-from parquetry.project.checks_sources import check_sources
 from parquetry.project.diagnostics.model import (
     Diagnostic,
     Severity,
@@ -21,10 +18,13 @@ from parquetry.project.diagnostics.model import (
     errors,
     in_order,
 )
+from parquetry.project.loading.check_columns import check_columns
+from parquetry.project.loading.check_settings import check_settings
+from parquetry.project.loading.check_sources import check_sources
+from parquetry.project.loading.project_file import ProjectFile, allow_entries, build_target, load_project_file
+from parquetry.project.loading.resolve import Resolution, Surroundings, resolve
 from parquetry.project.model.locations import absolute, contains
 from parquetry.project.model.resolved import AllowEntry, ResolvedProject, ResolvedTable
-from parquetry.project.project_file import ProjectFile, allow_entries, build_target, load_project_file
-from parquetry.project.resolve import Resolution, Surroundings, resolve
 from parquetry.project.schema.interpolate import DeclaredVariables, Site, TemplateScope
 from parquetry.project.schema.spec_file import SpecFile, spec_file
 from parquetry.project.schema.template_syntax import is_template

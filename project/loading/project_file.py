@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from parquetry.errors import ParquetryError
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, errors, one_of
 from parquetry.project.diagnostics.source import START, Span
+from parquetry.project.loading.resolve import section
 from parquetry.project.model import settings
 from parquetry.project.model.layers import merge
 from parquetry.project.model.locations import LocationProblem, absolute, normalised
@@ -25,7 +26,6 @@ from parquetry.project.model.resolved import (
     TargetSettings,
 )
 from parquetry.project.model.target_settings import target_settings
-from parquetry.project.resolve import section
 from parquetry.project.schema.interpolate import (
     DeclaredVariables,
     Secret,

@@ -1,0 +1,1 @@
+"""Loading a project: resolution and checks across files."""
