@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.project.loading.resolve import Resolution
 from parquetry.project.model.resolved import ResolvedTable
-from parquetry.project.sql_grammar import columns_read
-from parquetry.project.sql_guard import SqlProblem, tokens
+from parquetry.project.sql.grammar import columns_read
+from parquetry.project.sql.guard import SqlProblem, tokens
 from parquetry.runtime.spec.rules import DELETE_FLAG, Rule, broken_flag, broken_names
 from parquetry.runtime.spec.table_spec import KeyScope, Operation
 from parquetry.runtime.spec.types import (

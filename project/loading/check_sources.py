@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from parquetry.project.diagnostics.model import did_you_mean, some
 from parquetry.project.loading.resolve import Resolution
-from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
-from parquetry.project.sql_guard import SqlProblem, check_expression, check_select
+from parquetry.project.sql.grammar import Effort, columns_read, selected_names, unknown_columns
+from parquetry.project.sql.guard import SqlProblem, check_expression, check_select
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.rules import DELETE_FLAG
 from parquetry.runtime.spec.table_spec import Operation, Source

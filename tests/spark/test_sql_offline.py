@@ -6,8 +6,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from parquetry.project.diagnostics.model import Problem
-from parquetry.project.sql_grammar import misfit
-from parquetry.project.sql_guard import tokens
+from parquetry.project.sql.grammar import misfit
+from parquetry.project.sql.guard import tokens
 from tests.support.spark_sql import EXPRESSIONS, QUERIES, combined, mistaken
 
 pytestmark = pytest.mark.spark

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from parquetry.project.sql_grammar import Effort, columns_read, selected_names, unknown_columns
-from parquetry.project.sql_guard import SqlProblem, check_expression, check_select, tokens
+from parquetry.project.sql.grammar import Effort, columns_read, selected_names, unknown_columns
+from parquetry.project.sql.guard import SqlProblem, check_expression, check_select, tokens
 from tests.support.hostile_sql import (
     HOSTILE_EXPRESSIONS,
     HOSTILE_QUERIES,

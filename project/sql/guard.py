@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from parquetry.project.diagnostics.model import Problem
-from parquetry.project.sql_grammar import Effort, misfit, stray_relation
+from parquetry.project.sql.grammar import Effort, misfit, stray_relation
 from parquetry.sql_rules import MOST_CHARACTERS, SOURCE, shown_name, why_function_is_refused
 from parquetry.sql_tokens import Token, TokenKind, lexed
 

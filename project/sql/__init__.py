@@ -1,0 +1,1 @@
+"""SQL in specs, checked offline: tokens, grammar, guard."""
