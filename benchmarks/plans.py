@@ -24,7 +24,7 @@ import yaml
 
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
-from parquetry.compiler.workspace import Workspace, open_workspace
+from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from parquetry.compiler.drift import Drift, table_drift
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.spec_edit import with_column, with_nullable, with_type
-from parquetry.compiler.target_settings import recorded_settings
-from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable

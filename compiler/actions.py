@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from parquetry.compiler.allowing import with_allowance
 from parquetry.compiler.changes import plugin_changes, rewrites
-from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, Step, TableAction
 from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, Undeclared
 from parquetry.compiler.refusals import refuse_unallowed
 from parquetry.compiler.signatures import SIGNATURE_PATH
-from parquetry.compiler.target_settings import recorded_settings
+from parquetry.compiler.workspace.observation import Observation
+from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import SettingDifference, setting_differences

@@ -11,12 +11,12 @@ from typing import Any
 from parquetry.compiler.acceptance import Acceptance, accept_drift
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.hudi_options import settings_of
-from parquetry.compiler.known_locations import remember
-from parquetry.compiler.observation import Observation, observe
 from parquetry.compiler.settings_in_force import check_allowed
 from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, table_text, with_settings
-from parquetry.compiler.target_settings import recorded_settings
-from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.compiler.workspace.known_locations import remember
+from parquetry.compiler.workspace.observation import Observation, observe
+from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.project import ResolvedTable

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import BlockedPlanError
-from parquetry.compiler.git import GitWorkTree
-from parquetry.compiler.known_locations import remember
 from parquetry.compiler.plan import PlanDocument, Step, TableAction
-from parquetry.compiler.target_settings import recorded_settings
-from parquetry.compiler.workspace import Workspace, job
+from parquetry.compiler.workspace.git import GitWorkTree
+from parquetry.compiler.workspace.known_locations import remember
+from parquetry.compiler.workspace.opened import Workspace, job
+from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
 from parquetry.runtime.errors import PartialFailureError, StalePlanError

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from parquetry.compiler.columns import column_changes
-from parquetry.compiler.masking import masked_for, masked_sql
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.compiler.words import document, flatten, format_size
+from parquetry.compiler.workspace.masking import masked_for, masked_sql
+from parquetry.compiler.workspace.spec_words import document, flatten, format_size
 from parquetry.project.loading.check_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
 from parquetry.runtime.spec.clustering import ClusteringSpec, Existing, Trigger
 from parquetry.runtime.spec.masking import pii_columns

@@ -14,10 +14,10 @@ from parquetry import shell
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.instants import pending_seconds
 from parquetry.compiler.locks import held_lock
-from parquetry.compiler.masking import masked_by
-from parquetry.compiler.observation import admit, observe
-from parquetry.compiler.words import elapsed
-from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.compiler.workspace.masking import masked_by
+from parquetry.compiler.workspace.observation import admit, observe
+from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import errors

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from parquetry.compiler.changes import spec_changes
-from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import ChangeClass
+from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.job import rules_digest
 from parquetry.runtime.spec.table_spec import TableSpec

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from parquetry.compiler.observation import Observation, observe
-from parquetry.compiler.workspace import Workspace
+from parquetry.compiler.workspace.observation import Observation, observe
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.properties import differing_properties
 from parquetry.runtime.commit.damaged_files import damaged_files, remedy

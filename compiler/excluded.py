@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from parquetry.compiler.masking import personal_in_either
-from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import ExcludedFiles, ExcludedPath
+from parquetry.compiler.workspace.masking import personal_in_either
+from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.clustering.plan.due import due_by_statistics, trigger_of
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_path

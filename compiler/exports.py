@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parquetry.compiler.ddl import create_statement
 from parquetry.compiler.hudi_options import HudiOptions, hudi_options
-from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.compiler.workspace.opened import Workspace, spec_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from parquetry.compiler.known_locations import known_locations
-from parquetry.compiler.observation import observe
 from parquetry.compiler.plan_inputs import Undeclared
-from parquetry.compiler.workspace import Workspace
+from parquetry.compiler.workspace.known_locations import known_locations
+from parquetry.compiler.workspace.observation import observe
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.project.model.locations import contains
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, UnsupportedTableError
 from parquetry.runtime.spec.source_paths import join_base

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from parquetry.compiler.figures import figures_of
-from parquetry.compiler.masking import masked_by
+from parquetry.compiler.workspace.masking import masked_by
 from parquetry.runtime.apply.property_warnings import property_warnings
 from parquetry.runtime.clustering.plan.history import (
     Hindsight,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from parquetry.compiler.masking import masked_by
+from parquetry.compiler.workspace.masking import masked_by
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, read_measured
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError

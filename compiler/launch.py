@@ -13,7 +13,7 @@ from typing import Any
 
 from parquetry.compiler.running import Launch
 from parquetry.compiler.submit import SparkSubmit
-from parquetry.compiler.workspace import Workspace
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.model.resolved import Launcher
 from parquetry.runtime.main import execute, log_rules, start_spark

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from parquetry.compiler.drift import Drift
-from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Change, ChangeClass
+from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.apply.properties import differing_properties
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Struct, parse_type

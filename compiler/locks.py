@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from parquetry.compiler.observation import observe
-from parquetry.compiler.workspace import Workspace
+from parquetry.compiler.workspace.observation import observe
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.project import ResolvedTable
 from parquetry.runtime.commit.lock import lock_path, read_lock
 from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError

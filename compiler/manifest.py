@@ -11,7 +11,7 @@ from typing import Any
 from parquetry.compiler.scripts import render_job
 from parquetry.compiler.settings_in_force import check_allowed
 from parquetry.compiler.shipping import write_package
-from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
+from parquetry.compiler.workspace.opened import Workspace, jobs_of, spec_of
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.codec import digest_of

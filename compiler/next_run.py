@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from parquetry.compiler.masking import personal_in_either
-from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import DueSource
+from parquetry.compiler.workspace.masking import personal_in_either
+from parquetry.compiler.workspace.observation import Observation
 from parquetry.errors import ParquetryError
 from parquetry.runtime.sources.due import DueBatch, DueSize, look_for_due, size_of
 from parquetry.runtime.spec.masking import masked_message

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from parquetry.compiler.masking import masked_choice, personal_in_either
-from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan_outlook import ForeseenQuery, RunForecast, WaitingPlan
+from parquetry.compiler.workspace.masking import masked_choice, personal_in_either
+from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast, read_prediction
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW

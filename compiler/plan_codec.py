@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from parquetry import shell
-from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import (
     EXPIRES_AFTER_MS,
     Blocked,
@@ -21,8 +20,9 @@ from parquetry.compiler.plan import (
     PlanDocument,
     TableAction,
 )
-from parquetry.compiler.target_settings import target_name
-from parquetry.compiler.words import document as words_of
+from parquetry.compiler.workspace.masking import masked
+from parquetry.compiler.workspace.spec_words import document as words_of
+from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.codec import (

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from parquetry.compiler.allowing import Allowance
 from parquetry.compiler.drift import Drift
-from parquetry.compiler.git import GitWorkTree
-from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import JobReference
 from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
+from parquetry.compiler.workspace.git import GitWorkTree
+from parquetry.compiler.workspace.observation import Observation
 from parquetry.project.model.resolved import NO_SETTINGS, TargetSettings
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.paths import ColumnPath

@@ -11,7 +11,6 @@ from parquetry.compiler.actions import action, creation, forgetting, resettings
 from parquetry.compiler.allowing import unused, with_allowance
 from parquetry.compiler.changes import highest, spec_changes
 from parquetry.compiler.live import restoring, restoring_columns, retargeting, with_live
-from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import (
     Blocked,
     Change,
@@ -40,7 +39,8 @@ from parquetry.compiler.refusals import (
 from parquetry.compiler.returning import with_returning
 from parquetry.compiler.signatures import refuse_wrong, resigning, unchecked
 from parquetry.compiler.target_changes import CHANGED, AppliedSettings, TargetPlan, target_plan
-from parquetry.compiler.target_settings import recorded_settings, unallowed
+from parquetry.compiler.workspace.observation import Observation
+from parquetry.compiler.workspace.target_settings import recorded_settings, unallowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import EXECUTES

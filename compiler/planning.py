@@ -12,18 +12,18 @@ from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.excluded import excluded_files
 from parquetry.compiler.figures import figures_of
 from parquetry.compiler.forgetting import find_undeclared
-from parquetry.compiler.known_locations import former_locations
-from parquetry.compiler.masking import masked_by
-from parquetry.compiler.measuring import Measuring
 from parquetry.compiler.next_run import due_sources
-from parquetry.compiler.observation import Observation, admit, check_files, observe
 from parquetry.compiler.outlook import outlook_of
 from parquetry.compiler.plan import Change, ChangeClass, JobReference, PlanDocument, PlanOptions
 from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
 from parquetry.compiler.plan_outlook import DueFigures
 from parquetry.compiler.planner import make_plan
-from parquetry.compiler.squashed import is_declared_since
-from parquetry.compiler.workspace import Workspace, jobs_of, spec_of
+from parquetry.compiler.workspace.known_locations import former_locations
+from parquetry.compiler.workspace.masking import masked_by
+from parquetry.compiler.workspace.measuring import Measuring
+from parquetry.compiler.workspace.observation import Observation, admit, check_files, observe
+from parquetry.compiler.workspace.opened import Workspace, jobs_of, spec_of
+from parquetry.compiler.workspace.squashed import is_declared_since
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.masking import masked_message, pii_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parquetry import shell
 from parquetry.compiler.plan import Change, RecipeStep
-from parquetry.compiler.words import flow
+from parquetry.compiler.workspace.spec_words import flow
 from parquetry.runtime.spec.table_spec import TableSpec
 
 REMEDY = "this never changes in place: make a new table from the old one, then swap"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from parquetry.compiler.masking import masked
 from parquetry.compiler.plan import Blocked, Change, Step, TableAction
-from parquetry.compiler.words import document, flatten, scalar
+from parquetry.compiler.workspace.masking import masked
+from parquetry.compiler.workspace.spec_words import document, flatten, scalar
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.table_spec import TableSpec
 

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 
 from parquetry.compiler.declared_rules import check_declared
 from parquetry.compiler.errors import UnexpectedError, UnsavedResultsError
-from parquetry.compiler.observation import Observation, check_files, observe
 from parquetry.compiler.settings_in_force import check_allowed, check_in_force
-from parquetry.compiler.workspace import Workspace, job, spec_of
+from parquetry.compiler.workspace.observation import Observation, check_files, observe
+from parquetry.compiler.workspace.opened import Workspace, job, spec_of
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable

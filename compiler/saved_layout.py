@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.compiler.inspection import LayoutReport, PartitionReport
-from parquetry.compiler.named_file import read_named
+from parquetry.compiler.workspace.named_file import read_named
 from parquetry.errors import UsageError
 from parquetry.runtime.spec.codec import parsed_json
 

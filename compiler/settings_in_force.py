@@ -5,9 +5,9 @@ from __future__ import annotations
 from parquetry import shell
 from parquetry.compiler.errors import UnappliedError
 from parquetry.compiler.target_changes import setting_change
-from parquetry.compiler.target_settings import check_values_allowed, recorded_settings, unallowed
-from parquetry.compiler.words import scalar
-from parquetry.compiler.workspace import Workspace
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.compiler.workspace.spec_words import scalar
+from parquetry.compiler.workspace.target_settings import check_values_allowed, recorded_settings, unallowed
 from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.target_settings import EXECUTES, setting_differences
 from parquetry.runtime.table.applied import AppliedRef

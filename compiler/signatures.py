@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from parquetry.compiler.observation import Observation
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning
 from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable
+from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.errors import KeyUnavailableError
 from parquetry.runtime.table.signing import SIGNATURE_CODE, Signed, wrong_text
 

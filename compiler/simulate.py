@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from parquetry import shell
-from parquetry.compiler.masking import masked_by
+from parquetry.compiler.workspace.masking import masked_by
 from parquetry.errors import UsageError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.record_size import FileSample, learn

@@ -14,10 +14,10 @@ from parquetry.compiler.changes import highest, spec_changes
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.inspection import LayoutReport
 from parquetry.compiler.plan import Change, ChangeClass
-from parquetry.compiler.revisions import files_at, load_before, load_known
 from parquetry.compiler.target_changes import CHANGED, setting_change
-from parquetry.compiler.target_settings import recorded_settings
-from parquetry.compiler.workspace import spec_of
+from parquetry.compiler.workspace.opened import spec_of
+from parquetry.compiler.workspace.revisions import files_at, load_before, load_known
+from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.project import ResolvedProject, ResolvedTable
 from parquetry.project.model.resolved import TargetSettings
 from parquetry.project.yaml.folder import PROJECT_FILE

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.spec_yaml import column_entry
-from parquetry.compiler.words import flow
+from parquetry.compiler.workspace.spec_words import flow
 from parquetry.project.diagnostics.source import LINE_END, Position, SourceText
 from parquetry.project.yaml.document import Node, parse_text
 from parquetry.runtime.spec.table_spec import Column

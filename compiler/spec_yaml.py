@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from parquetry.compiler.words import document as words
-from parquetry.compiler.words import flatten, flow, format_size
+from parquetry.compiler.workspace.spec_words import document as words
+from parquetry.compiler.workspace.spec_words import flatten, flow, format_size
 from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.yaml.canonical import canonical
 from parquetry.runtime.spec.table_spec import Column, Source, TableSpec

@@ -13,10 +13,10 @@ from typing import Any
 from parquetry import shell
 from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.scripts import render_job
-from parquetry.compiler.secrets import references
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.submit_arguments import submit_arguments
-from parquetry.compiler.workspace import Workspace
+from parquetry.compiler.workspace.opened import Workspace
+from parquetry.compiler.workspace.secrets import references
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, log_rules, report_path

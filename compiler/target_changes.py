@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning, TargetChange
-from parquetry.compiler.target_settings import (
+from parquetry.compiler.workspace.target_settings import (
     allowing,
     recorded_settings,
     target_name,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from parquetry.compiler.masking import is_masked, masked
-from parquetry.compiler.observation import observe
 from parquetry.compiler.plan import PlanDocument, Step, TableAction
 from parquetry.compiler.planning import job_references
-from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.compiler.workspace.masking import is_masked, masked
+from parquetry.compiler.workspace.observation import observe
+from parquetry.compiler.workspace.opened import Workspace, spec_of
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.table_spec import TableSpec

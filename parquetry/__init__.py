@@ -28,8 +28,8 @@ if TYPE_CHECKING:
         UnnamedPlaceError,
         UnsavedResultsError,
     )
-    from parquetry.compiler.revisions import RevisionError
     from parquetry.compiler.running import RunResult
+    from parquetry.compiler.workspace.revisions import RevisionError
     from parquetry.confined_folder import LinkInTheWayError
     from parquetry.declared import Plan, Project, load
     from parquetry.project.loading.project_file import UndeclaredVariableError

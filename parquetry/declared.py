@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from parquetry.compiler.applying import ApplyResult, apply_plan
 from parquetry.compiler.errors import UnexpectedError
 from parquetry.compiler.launch import launcher_for, new_run_id
-from parquetry.compiler.observation import is_there
 from parquetry.compiler.plan import Intent, PlanDocument
 from parquetry.compiler.plan_codec import encode, plan_json
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import JobOutcome, Only, RunResult, run_tables
 from parquetry.compiler.settings_in_force import check_allowed, check_in_force
-from parquetry.compiler.workspace import Workspace, open_workspace
+from parquetry.compiler.workspace.observation import is_there
+from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.errors import ParquetryError, UsageError
 from parquetry.in_python import worded
 from parquetry.runtime.main import execute, spark_ended

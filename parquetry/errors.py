@@ -67,7 +67,7 @@ HOMES = {
     "LinkInTheWayError": "parquetry.confined_folder",
     "SelectionError": "parquetry.project.model.selection",
     "UndeclaredVariableError": "parquetry.project.loading.project_file",
-    "RevisionError": "parquetry.compiler.revisions",
+    "RevisionError": "parquetry.compiler.workspace.revisions",
 }
 """Where the other errors that Python meets are defined; a module is imported when its error is asked for."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:
     """The table of that name in the project, or at that path or URI; and the spec to mask its values by."""
     from parquetry.cli.workspaces import table_named
-    from parquetry.compiler.masking import masked_by
+    from parquetry.compiler.workspace.masking import masked_by
 
     named = table_named(request, table, applied=applied)
     handle = named.open()

@@ -65,7 +65,7 @@ def _loaded(request: ProjectRequest) -> LoadResult:
 
 
 def _selected(request: ProjectRequest, tables: tuple[ResolvedTable, ...]) -> tuple[ResolvedTable, ...]:
-    from parquetry.compiler.selecting import changed_since, unknown_state
+    from parquetry.compiler.workspace.selecting import changed_since, unknown_state
     from parquetry.project import select
 
     since = changed_since(request.directory, target=request.target, variables=request.variables)

@@ -12,7 +12,7 @@ from parquetry.cli.views import count, human_size
 from parquetry.compiler.plan import Change
 from parquetry.compiler.plan_codec import changes_json
 from parquetry.compiler.spec_diff import Estimate, Fate, SpecDiff, TableDiff, TargetDiff
-from parquetry.compiler.target_settings import target_name
+from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.runtime.spec.codec import to_json_value
 
 

@@ -52,7 +52,7 @@ def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, 
     """Say what is lost, ask, and give it up."""
     from parquetry.cli.loss_view import Loss, LossView, loss_lines
     from parquetry.cli.workspaces import table_in_force
-    from parquetry.compiler.masking import masked_by
+    from parquetry.compiler.workspace.masking import masked_by
     from parquetry.runtime.services.accepted_loss import accept_loss, lost_rows
 
     if table is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parquetry.cli.plan_commands import carried_by, told
 from parquetry.cli.plan_words import kind_of, shown_actions, summary, value_text
 from parquetry.compiler.plan import Change, PlanDocument
-from parquetry.compiler.target_settings import target_name
+from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.project.diagnostics.github import workflow_command
 
 _PARTS = 3

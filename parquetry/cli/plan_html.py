@@ -26,7 +26,7 @@ from parquetry.compiler.changes import highest
 from parquetry.compiler.plan import Blocked, Change, PlanDocument, TableAction
 from parquetry.compiler.plan_page import Card, bars, plan_page, render_page
 from parquetry.compiler.review import settings_diff, yaml_diff
-from parquetry.compiler.target_settings import target_name
+from parquetry.compiler.workspace.target_settings import target_name
 
 
 def render_html(plan: PlanDocument) -> str:

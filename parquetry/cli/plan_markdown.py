@@ -36,7 +36,7 @@ from parquetry.compiler.changes import highest
 from parquetry.compiler.plan import Blocked, Change, PlanDocument, TableAction
 from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.review import settings_diff, yaml_diff
-from parquetry.compiler.target_settings import target_name
+from parquetry.compiler.workspace.target_settings import target_name
 
 _ROOM_FOR_NOTE = 200
 _NOT_IN_MARKERS = re.compile(r"[^\w-]+")

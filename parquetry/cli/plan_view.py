@@ -37,7 +37,7 @@ from parquetry.cli.scope_choice_view import scope_lines
 from parquetry.compiler.plan import Blocked, Change, PlanDocument, PlanWarning, RecipeStep, Step, TableAction
 from parquetry.compiler.plan_codec import plan_json
 from parquetry.compiler.plan_outlook import TableFigures
-from parquetry.compiler.target_settings import target_name
+from parquetry.compiler.workspace.target_settings import target_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from parquetry.cli.views import count, human_size
 from parquetry.compiler.changes import CODES, highest
 from parquetry.compiler.plan import Change, ChangeClass, PlanDocument, Step, TableAction
 from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, TableFigures
-from parquetry.compiler.words import format_size
+from parquetry.compiler.workspace.spec_words import format_size
 from parquetry.printable import quoted
 
 _ABSENT = "(none)"

@@ -8,7 +8,7 @@ from typing import Any
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size, short_names
 from parquetry.compiler.simulate import Simulation
-from parquetry.compiler.words import format_size
+from parquetry.compiler.workspace.spec_words import format_size
 from parquetry.runtime.layout.simulation import sizing_json
 from parquetry.runtime.layout.sizing import Assignment, SliceDecision
 from parquetry.runtime.spec.sizing import SizingPolicy

@@ -10,7 +10,7 @@ from parquetry.cli.measured_view import measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, short_count
 from parquetry.compiler.instants import InstantReport, TimelineReport
-from parquetry.compiler.words import elapsed
+from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.timeline.instant import State

@@ -13,7 +13,7 @@ from parquetry.errors import UsageError
 
 if TYPE_CHECKING:
     from parquetry.compiler.plan import PlanDocument
-    from parquetry.compiler.workspace import Workspace
+    from parquetry.compiler.workspace.opened import Workspace
     from parquetry.runtime.spec.job import TableOwner
     from parquetry.runtime.spec.table_spec import TableSpec
     from parquetry.runtime.storage.open import ObjectStore
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def workspace_of(request: ProjectRequest) -> Workspace:
     """The project at its target; SpecError when it is invalid, UsageError where nothing is to be trusted."""
-    from parquetry.compiler.workspace import open_workspace
+    from parquetry.compiler.workspace.opened import open_workspace
 
     _refuse_untrusted()
     return open_workspace(
@@ -48,8 +48,8 @@ def _refuse_untrusted() -> None:
 
 def untrusted_workspace(request: ProjectRequest, *, base: str | None) -> Workspace:
     """The project as a branch that nobody trusts declares it: looked at as far as its base names things."""
-    from parquetry.compiler.untrusted import base_at
-    from parquetry.compiler.workspace import open_workspace
+    from parquetry.compiler.workspace.opened import open_workspace
+    from parquetry.compiler.workspace.untrusted import base_at
 
     found = base_at(
         request.directory,
@@ -71,7 +71,7 @@ def untrusted_workspace(request: ProjectRequest, *, base: str | None) -> Workspa
 
 def reloader(request: ProjectRequest) -> Callable[[], Workspace]:
     """What gives the request's whole project as its files are then; SpecError when they are invalid."""
-    from parquetry.compiler.workspace import open_workspace
+    from parquetry.compiler.workspace.opened import open_workspace
 
     _refuse_untrusted()
     return lambda: open_workspace(
@@ -117,8 +117,8 @@ def table_named(
 
         place = table if ":" in table else os.path.abspath(table)  # noqa: PTH100  # keeps URIs out
         return NamedTable(store=open_store(place), declared=None)
-    from parquetry.compiler.observation import is_there
-    from parquetry.compiler.workspace import spec_of
+    from parquetry.compiler.workspace.observation import is_there
+    from parquetry.compiler.workspace.opened import spec_of
     from parquetry.runtime.table.applied import check_owned
 
     workspace = workspace_of(request)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.untrusted import base_at
+from parquetry.compiler.workspace.untrusted import base_at
 from tests.support.command_script import parquetry
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.s3_server import BUCKET, s3_server

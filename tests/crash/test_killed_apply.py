@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.observation import observe
 from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.workspace.observation import observe
 from parquetry.errors import ParquetryError
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.open import open_store

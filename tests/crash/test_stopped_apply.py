@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from parquetry.compiler.observation import observe
+from parquetry.compiler.workspace.observation import observe
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import Column, TableSpec

@@ -15,7 +15,7 @@ import pytest
 from fastavro import parse_schema, writer
 from pyarrow import orc
 
-from parquetry.compiler.workspace import avro_package
+from parquetry.compiler.workspace.opened import avro_package
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, StalePlanError
 from parquetry.runtime.main import execute
 from parquetry.runtime.sources.listing import list_files
@@ -633,7 +633,7 @@ def test_a_job_of_another_spec_stops_before_it_acts(world):
     ],
 )
 def test_the_avro_reader_is_of_sparks_version_or_the_newest_there_is(monkeypatch, spark, package):
-    monkeypatch.setattr("parquetry.compiler.workspace.version", lambda _: spark)
+    monkeypatch.setattr("parquetry.compiler.workspace.opened.version", lambda _: spark)
     assert avro_package() == f"org.apache.spark:{package}"
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
-from parquetry.compiler.workspace import open_workspace
+from parquetry.compiler.workspace.opened import open_workspace
 from parquetry.runtime.storage.open import open_store
 from tests.support.no_fsync import skip_fsync
 from tests.support.processes import die_with_parent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from parquetry.compiler.workspace import Workspace, open_workspace
+from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.runtime.spec.target_settings import executes
 
 PROJECT = {

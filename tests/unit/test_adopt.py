@@ -22,7 +22,7 @@ from parquetry.compiler.errors import SpecError, UnacceptableDriftError
 from parquetry.compiler.plan import Step
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_edit import with_column
-from parquetry.compiler.workspace import spec_of
+from parquetry.compiler.workspace.opened import spec_of
 from parquetry.errors import UsageError
 from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.apply.properties import restore_properties

@@ -6,7 +6,7 @@ import parquetry
 from parquetry.compiler.errors import UnappliedError, UnexpectedError
 from parquetry.compiler.running import Only, cluster_job, run_tables
 from parquetry.compiler.scripts import render_job
-from parquetry.compiler.workspace import jobs_of
+from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.job import JobKind
 from tests.support.project_folder import PROJECT, ProjectFolder

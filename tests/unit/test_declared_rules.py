@@ -11,7 +11,7 @@ import parquetry
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import Only, cluster_job, run_tables
-from parquetry.compiler.workspace import jobs_of
+from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.errors import StalePlanError

@@ -8,7 +8,7 @@ import pytest
 
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
-from parquetry.compiler.workspace import open_workspace
+from parquetry.compiler.workspace.opened import open_workspace
 from tests.support.repository import ROOT
 
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/parquetry.yml"))

@@ -11,7 +11,7 @@ from parquetry.cli.output import Paint
 from parquetry.compiler.ddl import create_statement
 from parquetry.compiler.exports import export_tables
 from parquetry.compiler.hudi_options import hudi_options, settings_of
-from parquetry.compiler.words import document, flatten
+from parquetry.compiler.workspace.spec_words import document, flatten
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy
 from parquetry.runtime.table.properties import parse_properties

@@ -14,7 +14,7 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.instants import report_timeline
 from parquetry.compiler.planning import plan_workspace
-from parquetry.compiler.workspace import jobs_of
+from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.main import execute

@@ -14,7 +14,7 @@ from parquetry.cli.main import command_line
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import cluster_job
-from parquetry.compiler.workspace import jobs_of, spec_of
+from parquetry.compiler.workspace.opened import jobs_of, spec_of
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.errors import ForeignTableError, RetryWrite

@@ -8,7 +8,7 @@ import pytest
 
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
-from parquetry.compiler.workspace import open_workspace
+from parquetry.compiler.workspace.opened import open_workspace
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.timeline.sidecars import IDENTITY_PATH
 from tests.support.project_folder import ORDERS, ProjectFolder

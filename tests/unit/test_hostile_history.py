@@ -11,10 +11,10 @@ import yaml
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler import git as git_module
-from parquetry.compiler.git import git as asked
-from parquetry.compiler.git import work_tree
-from parquetry.compiler.revisions import RevisionError, files_at
+from parquetry.compiler.workspace import git as git_module
+from parquetry.compiler.workspace.git import git as asked
+from parquetry.compiler.workspace.git import work_tree
+from parquetry.compiler.workspace.revisions import RevisionError, files_at
 from parquetry.runtime.spec.git_commit import commit_named
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, record_digest

@@ -15,8 +15,8 @@ import pytest
 import parquetry
 from parquetry.compiler.manifest import compile_project
 from parquetry.compiler.scripts import render_job
-from parquetry.compiler.secrets import reference, references, revealed
-from parquetry.compiler.workspace import jobs_of
+from parquetry.compiler.workspace.opened import jobs_of
+from parquetry.compiler.workspace.secrets import reference, references, revealed
 from parquetry.errors import UsageError
 from parquetry.project.schema.interpolate import Secret
 from parquetry.runtime.apply.requirements import check_requirements

@@ -26,11 +26,11 @@ from parquetry.cli.plan_view import PlanView
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.inspection import inspect_table
 from parquetry.compiler.instants import report_timeline
-from parquetry.compiler.masking import masked_sql
 from parquetry.compiler.plan_codec import encode
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.spec_diff import diff_specs
-from parquetry.compiler.workspace import jobs_of
+from parquetry.compiler.workspace.masking import masked_sql
+from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup, masked_clustering
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit

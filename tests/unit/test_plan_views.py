@@ -44,7 +44,7 @@ from parquetry.compiler.plan_outlook import (
 )
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.review import yaml_diff
-from parquetry.compiler.words import scalar
+from parquetry.compiler.workspace.spec_words import scalar
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.spec.clustering import ClusteringScope

@@ -10,7 +10,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.planning import plan_workspace
-from parquetry.compiler.workspace import jobs_of
+from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.errors import SparkStartError
 from parquetry.runtime.main import execute
 from parquetry.runtime.redaction import secret_options, secrets_of, without_secrets

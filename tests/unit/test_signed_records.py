@@ -14,7 +14,7 @@ from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.running import Only, run_tables
-from parquetry.compiler.workspace import jobs_of
+from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.errors import ParquetryError
 from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.errors import CorruptTableError, KeyUnavailableError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from parquetry.compiler.changes import CODES, highest, spec_changes
 from parquetry.compiler.columns import column_changes
 from parquetry.compiler.plan import ChangeClass
-from parquetry.compiler.words import document, flatten, format_age, format_size
+from parquetry.compiler.workspace.spec_words import document, flatten, format_age, format_size
 from parquetry.project.schema.units import duration_seconds, size_bytes
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (

@@ -152,7 +152,7 @@ def test_nothing_is_looked_at(folder, monkeypatch):
         raise AssertionError("a store was opened")
 
     monkeypatch.setattr("parquetry.runtime.storage.open.open_store", forbidden)
-    monkeypatch.setattr("parquetry.compiler.workspace.open_store", forbidden)
+    monkeypatch.setattr("parquetry.compiler.workspace.opened.open_store", forbidden)
     folder.orders(description="Other words.")
     assert only(folder)["estimate"] is None
     assert not (folder.root / "warehouse").exists()

@@ -17,7 +17,7 @@ from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.submit import SparkSubmit
-from parquetry.compiler.workspace import jobs_of, open_workspace
+from parquetry.compiler.workspace.opened import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document
 from parquetry.runtime.spec.job import resolve_environment

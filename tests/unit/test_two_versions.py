@@ -7,7 +7,7 @@ import pytest
 from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.planning import plan_workspace
-from parquetry.compiler.workspace import jobs_of
+from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.table.applied import RECORD_FORMAT, read_applied

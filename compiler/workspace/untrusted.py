@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from parquetry import project
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.git import object_named, repository_root
-from parquetry.compiler.revisions import RevisionError, files_at, load_known
-from parquetry.compiler.secrets import revealed, templates
+from parquetry.compiler.workspace.git import object_named, repository_root
+from parquetry.compiler.workspace.revisions import RevisionError, files_at, load_known
+from parquetry.compiler.workspace.secrets import revealed, templates
 from parquetry.project import ResolvedProject
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.locations import LocationProblem, absolute, contains, normalised

@@ -8,8 +8,8 @@ from typing import Any
 
 from parquetry import project
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.observation import observe
-from parquetry.compiler.revisions import files_at, load_before, load_known
+from parquetry.compiler.workspace.observation import observe
+from parquetry.compiler.workspace.revisions import files_at, load_before, load_known
 from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.loading.load import LoadResult

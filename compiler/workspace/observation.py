@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from parquetry.compiler.masking import masked_by
+from parquetry.compiler.workspace.masking import masked_by
 from parquetry.runtime.commit.damaged_files import damaged_files, refuse_damage
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema

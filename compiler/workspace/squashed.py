@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from parquetry import project
-from parquetry.compiler.git import GitError
-from parquetry.compiler.observation import Observation
-from parquetry.compiler.revisions import RevisionError, files_at
-from parquetry.compiler.workspace import Workspace, spec_of
+from parquetry.compiler.workspace.git import GitError
+from parquetry.compiler.workspace.observation import Observation
+from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.revisions import RevisionError, files_at
 from parquetry.project import UndeclaredVariableError
 from parquetry.project.yaml.folder import POLICIES, PROJECT_FILE, TABLES
 from parquetry.runtime.spec.table_spec import TableSpec

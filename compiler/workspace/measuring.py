@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from parquetry.compiler.observation import Observation
+from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.storage.parallel import map_each
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from parquetry import project, shell
 from parquetry.compiler.errors import SpecError, UnappliedError, UnknownTableError, UnnamedPlaceError
-from parquetry.compiler.git import GitWorkTree, work_tree
-from parquetry.compiler.observation import Observation
-from parquetry.compiler.secrets import references, revealed
-from parquetry.compiler.selecting import changed_since, changed_state
-from parquetry.compiler.target_settings import check_values_allowed, recorded_settings, unallowed
-from parquetry.compiler.untrusted import Base, shown_to_strangers
+from parquetry.compiler.workspace.git import GitWorkTree, work_tree
+from parquetry.compiler.workspace.observation import Observation
+from parquetry.compiler.workspace.secrets import references, revealed
+from parquetry.compiler.workspace.selecting import changed_since, changed_state
+from parquetry.compiler.workspace.target_settings import check_values_allowed, recorded_settings, unallowed
+from parquetry.compiler.workspace.untrusted import Base, shown_to_strangers
 from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics.model import one_of
 from parquetry.project.model.resolved import Budget, TargetSetting
@@ -152,7 +152,7 @@ def open_workspace(
 ) -> Workspace:
     """The project in ``directory``; :class:`SpecError` carries its diagnostics.
 
-    With a ``base`` it is an untrusted branch's: see :mod:`parquetry.compiler.untrusted`.
+    With a ``base`` it is an untrusted branch's: see :mod:`parquetry.compiler.workspace.untrusted`.
     """
     declared = None
     if base is not None and environment is not None:

@@ -1,0 +1,1 @@
+"""A project with its target: git, secrets, observation of live tables."""
