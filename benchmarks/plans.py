@@ -22,8 +22,8 @@ from typing import Any
 
 import yaml
 
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.storage.open import open_store

@@ -11,7 +11,7 @@ from typing import Any
 from parquetry.compiler.acceptance import Acceptance, accept_drift
 from parquetry.compiler.errors import SpecError
 from parquetry.compiler.hudi_options import settings_of
-from parquetry.compiler.settings_in_force import check_allowed
+from parquetry.compiler.plan.settings_in_force import check_allowed
 from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, table_text, with_settings
 from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.observation import Observation, observe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from parquetry.compiler.plan import PlanDocument
+from parquetry.compiler.plan.model import PlanDocument
 from parquetry.compiler.review import DiffLine
 from parquetry.compiler.templating import environment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from parquetry.compiler.plan import Blocked, Change, Step, TableAction
+from parquetry.compiler.plan.model import Blocked, Change, Step, TableAction
 from parquetry.compiler.workspace.masking import masked
 from parquetry.compiler.workspace.spec_words import document, flatten, scalar
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger

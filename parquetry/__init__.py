@@ -16,7 +16,6 @@ from parquetry.errors import ParquetryError, UsageError
 from parquetry.version import VERSION
 
 if TYPE_CHECKING:
-    from parquetry.compiler.applying import ApplyResult
     from parquetry.compiler.errors import (
         BlockedPlanError,
         JobFailedError,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         UnnamedPlaceError,
         UnsavedResultsError,
     )
+    from parquetry.compiler.plan.apply import ApplyResult
     from parquetry.compiler.running import RunResult
     from parquetry.compiler.workspace.revisions import RevisionError
     from parquetry.confined_folder import LinkInTheWayError
@@ -117,7 +117,7 @@ __all__ = [
 
 _HOMES = {
     **_ERRORS,
-    "ApplyResult": "parquetry.compiler.applying",
+    "ApplyResult": "parquetry.compiler.plan.apply",
     "Column": "parquetry.runtime.spec.table_spec",
     "CommitResult": "parquetry.runtime.commit.outcome",
     "FilesPolicy": "parquetry.runtime.spec.table_spec",

@@ -40,8 +40,8 @@ def command(
     from parquetry.cli.approval import approved_plan, saved_plan
     from parquetry.cli.progress import one_by_one
     from parquetry.cli.workspaces import workspace_of
-    from parquetry.compiler.applying import apply_plan
     from parquetry.compiler.launch import launcher_for, new_run_id
+    from parquetry.compiler.plan.apply import apply_plan
 
     if planfile is not None:
         refuse_selection("a saved plan is applied as a whole")

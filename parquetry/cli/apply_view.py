@@ -9,7 +9,7 @@ from parquetry.cli.carried import Carried
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_words import kind_of
 from parquetry.cli.views import count, human_size
-from parquetry.compiler.applying import ActionResult, ApplyResult
+from parquetry.compiler.plan.apply import ActionResult, ApplyResult
 from parquetry.printable import one_line
 
 

@@ -12,11 +12,11 @@ from parquetry.cli.output import Output
 from parquetry.cli.plan_view import PlanView
 from parquetry.cli.values import shown_values
 from parquetry.cli.workspaces import now_ms
-from parquetry.compiler.applying import by_intent_alone, check_fits
-from parquetry.compiler.plan import PlanDocument
-from parquetry.compiler.plan_codec import check_age, decode, digest_in
-from parquetry.compiler.planning import plan_workspace
-from parquetry.compiler.unmasking import unmasked
+from parquetry.compiler.plan.apply import by_intent_alone, check_fits
+from parquetry.compiler.plan.codec import check_age, decode, digest_in
+from parquetry.compiler.plan.model import PlanDocument
+from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.plan.unmasking import unmasked
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.runtime.errors import StalePlanError

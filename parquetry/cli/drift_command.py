@@ -23,7 +23,7 @@ def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     """
     from parquetry.cli.drift_view import DriftView
     from parquetry.cli.workspaces import workspace_of
-    from parquetry.compiler.drift import drift_of_workspace
+    from parquetry.compiler.plan.drift import drift_of_workspace
     from parquetry.runtime.errors import ForeignTableError
 
     found = drift_of_workspace(workspace_of(request))

@@ -8,7 +8,7 @@ from typing import Any
 from parquetry import shell
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
-from parquetry.compiler.drift import CODES, Drift, TableDrift
+from parquetry.compiler.plan.drift import CODES, Drift, TableDrift
 from parquetry.runtime.spec.codec import to_json_value
 
 

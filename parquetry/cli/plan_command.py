@@ -59,7 +59,7 @@ def command(
     from parquetry.cli.plan_view import PlanView
     from parquetry.cli.saving import save
     from parquetry.cli.workspaces import plan_for
-    from parquetry.compiler.plan_codec import encode
+    from parquetry.compiler.plan.codec import encode
 
     if base is not None and not untrusted:
         raise click.UsageError("--base says what an untrusted branch is held against: add --untrusted")

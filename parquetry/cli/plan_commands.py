@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from parquetry import shell
 from parquetry.cli.carried import Carried
-from parquetry.compiler.plan import PlanDocument
+from parquetry.compiler.plan.model import PlanDocument
 
 
 def carried_by(plan: PlanDocument) -> Carried:

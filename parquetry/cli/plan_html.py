@@ -22,8 +22,8 @@ from parquetry.cli.plan_words import (
     target_kind,
     value_text,
 )
-from parquetry.compiler.changes import highest
-from parquetry.compiler.plan import Blocked, Change, PlanDocument, TableAction
+from parquetry.compiler.plan.changes import highest
+from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAction
 from parquetry.compiler.plan_page import Card, bars, plan_page, render_page
 from parquetry.compiler.review import settings_diff, yaml_diff
 from parquetry.compiler.workspace.target_settings import target_name

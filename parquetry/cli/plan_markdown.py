@@ -32,8 +32,8 @@ from parquetry.cli.plan_words import (
     value_text,
 )
 from parquetry.cli.views import count
-from parquetry.compiler.changes import highest
-from parquetry.compiler.plan import Blocked, Change, PlanDocument, TableAction
+from parquetry.compiler.plan.changes import highest
+from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAction
 from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.review import settings_diff, yaml_diff
 from parquetry.compiler.workspace.target_settings import target_name

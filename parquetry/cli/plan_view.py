@@ -34,8 +34,16 @@ from parquetry.cli.plan_words import (
     value_text,
 )
 from parquetry.cli.scope_choice_view import scope_lines
-from parquetry.compiler.plan import Blocked, Change, PlanDocument, PlanWarning, RecipeStep, Step, TableAction
-from parquetry.compiler.plan_codec import plan_json
+from parquetry.compiler.plan.codec import plan_json
+from parquetry.compiler.plan.model import (
+    Blocked,
+    Change,
+    PlanDocument,
+    PlanWarning,
+    RecipeStep,
+    Step,
+    TableAction,
+)
 from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.workspace.target_settings import target_name
 

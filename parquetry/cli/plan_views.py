@@ -13,7 +13,7 @@ from parquetry.cli.plan_github import render_github
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler.plan import PlanDocument
+from parquetry.compiler.plan.model import PlanDocument
 from parquetry.project.yaml.folder import PROJECT_FILE
 
 

@@ -26,7 +26,7 @@ _LEAST_BYTES = 2_000
 def command(*, file: Path, output: Output, max_bytes: int) -> int:
     """Print the plan saved in FILE: for a terminal, a script, a pull request, a browser, a workflow."""
     from parquetry.cli.plan_views import show_plan
-    from parquetry.compiler.plan_codec import decode
+    from parquetry.compiler.plan.codec import decode
     from parquetry.compiler.workspace.named_file import read_named
 
     plan = decode(read_named(file), name=str(file))

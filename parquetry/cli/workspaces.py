@@ -12,7 +12,7 @@ from parquetry.cli.options import SWITCH, UNTRUSTED, ProjectRequest
 from parquetry.errors import UsageError
 
 if TYPE_CHECKING:
-    from parquetry.compiler.plan import PlanDocument
+    from parquetry.compiler.plan.model import PlanDocument
     from parquetry.compiler.workspace.opened import Workspace
     from parquetry.runtime.spec.job import TableOwner
     from parquetry.runtime.spec.table_spec import TableSpec
@@ -137,7 +137,7 @@ def table_in_force(request: ProjectRequest, table: str, *, applied: bool) -> Nam
 
     UnappliedError where settings of the target execute and are not allowed, or not applied to the table.
     """
-    from parquetry.compiler.settings_in_force import check_allowed, check_in_force
+    from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
     from parquetry.runtime.table.applied import read_applied
 
     if is_location(table):
@@ -158,7 +158,7 @@ def plan_for(
     ``due`` adds what every table owes, ``excluded`` which files clustering would leave. ``untrusted`` is for
     a branch that nobody trusts, to be merged into ``base``.
     """
-    from parquetry.compiler.planning import plan_workspace
+    from parquetry.compiler.plan.planning import plan_workspace
 
     workspace = untrusted_workspace(request, base=base) if untrusted else workspace_of(request)
     return plan_workspace(workspace, now_ms=now_ms(), due=due, excluded=excluded)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.observation import observe
 from parquetry.errors import ParquetryError
 from parquetry.runtime.services.clean import clean

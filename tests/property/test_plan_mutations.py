@@ -20,8 +20,8 @@ from parquetry.cli.plan_github import render_github
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler.plan_codec import decode, encode
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.codec import decode, encode
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import canonical_json, digest_of
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
@@ -59,7 +59,7 @@ CORPUS = sorted((Path(__file__).parent / "corpus").glob("plan-*.json"))
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A project whose plan has an action of every kind that needs no Spark, and a blocked table."""
-    from parquetry.compiler.applying import apply_plan
+    from parquetry.compiler.plan.apply import apply_plan
 
     folder = ProjectFolder.create(tmp_path_factory.mktemp("plans") / "shop")
     for name in ("old", "other"):

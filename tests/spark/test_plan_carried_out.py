@@ -11,8 +11,8 @@ import yaml
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.main import execute
 from parquetry.runtime.spark.read.table import read_table
@@ -218,7 +218,7 @@ def edit_as_told(folder, text, select):
 
 
 def test_recipes_are_tried_for_every_change_that_has_one():
-    from parquetry.compiler.changes import IDENTITY_CODES
+    from parquetry.compiler.plan.changes import IDENTITY_CODES
 
     tried = {code for code, _, _ in RECIPES}
     assert IDENTITY_CODES | {"SC403"} <= tried

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.opened import open_workspace
 from parquetry.runtime.storage.open import open_store
 from tests.support.no_fsync import skip_fsync

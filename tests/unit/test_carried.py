@@ -20,8 +20,8 @@ from parquetry.cli.output import Paint
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler.plan import Blocked, Evidence, Intent, PlanOptions, RecipeStep
-from parquetry.compiler.plan_codec import decode, plan_of
+from parquetry.compiler.plan.codec import decode, plan_of
+from parquetry.compiler.plan.model import Blocked, Evidence, Intent, PlanOptions, RecipeStep
 from tests.support.project_folder import ORDERS, ProjectFolder
 
 PROD = {

@@ -14,7 +14,7 @@ import parquetry
 from parquetry import project
 from parquetry.cli.carried import Carried
 from parquetry.cli.main import command_line
-from parquetry.compiler.changes import CODES as CHANGE_CODES
+from parquetry.compiler.plan.changes import CODES as CHANGE_CODES
 from parquetry.project.diagnostics.codes import CODES
 from tests.support.repository import ROOT
 from tools.command_reference import PAGE, commands, page

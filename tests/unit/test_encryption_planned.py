@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.compiler.changes import spec_changes
-from parquetry.compiler.plan import ChangeClass
+from parquetry.compiler.plan.changes import spec_changes
+from parquetry.compiler.plan.model import ChangeClass
 from parquetry.runtime.clustering.plan.survey import FurtherSteps, clustering_file
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import Left, Situation

@@ -12,12 +12,12 @@ import yaml
 
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler.applying import apply_plan, check_fits
-from parquetry.compiler.drift import drift_of_workspace
 from parquetry.compiler.errors import BlockedPlanError
-from parquetry.compiler.plan import ChangeClass, Step
-from parquetry.compiler.plan_codec import check_age, decode, encode, intent_json
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan, check_fits
+from parquetry.compiler.plan.codec import check_age, decode, encode, intent_json
+from parquetry.compiler.plan.drift import drift_of_workspace
+from parquetry.compiler.plan.model import ChangeClass, Step
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.table_spec import TableSpec

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import EVENTS, ORDERS, ProjectFolder, columns_with
 from tests.support.small_table import FAST, SmallTable

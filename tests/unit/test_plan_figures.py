@@ -21,11 +21,11 @@ from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
 from parquetry.cli.plan_words import query_rows
 from parquetry.compiler import figures, outlook
-from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.figures import BUCKETS
 from parquetry.compiler.inspection import inspect_table
-from parquetry.compiler.plan_codec import decode, encode
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.codec import decode, encode
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.saved_layout import read_layouts
 from parquetry.compiler.spec_diff import diff_specs
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW

@@ -10,9 +10,9 @@ import pytest
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.plan_codec import decode, encode
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.codec import decode, encode
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources import ledger
 from parquetry.runtime.sources.due import find_due, look_for_due

@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.plan_codec import check_age, decode, encode
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.codec import check_age, decode, encode
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.errors import StalePlanError

@@ -20,8 +20,9 @@ from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
 from parquetry.cli.plan_words import duration_text
-from parquetry.compiler.changes import spec_changes
-from parquetry.compiler.plan import (
+from parquetry.compiler.plan.changes import spec_changes
+from parquetry.compiler.plan.codec import decode, encode, plan_of
+from parquetry.compiler.plan.model import (
     Blocked,
     Change,
     ChangeClass,
@@ -33,7 +34,7 @@ from parquetry.compiler.plan import (
     Step,
     TableAction,
 )
-from parquetry.compiler.plan_codec import decode, encode, plan_of
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.plan_outlook import (
     DueFigures,
     ExcludedFiles,
@@ -42,7 +43,6 @@ from parquetry.compiler.plan_outlook import (
     RunForecast,
     TableFigures,
 )
-from parquetry.compiler.planning import plan_workspace
 from parquetry.compiler.review import yaml_diff
 from parquetry.compiler.workspace.spec_words import scalar
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.revisions import RevisionError, files_at
 from parquetry.project import SelectionError
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.errors import SparkStartError
 from parquetry.runtime.main import execute

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.compiler.changes import plugin_changes, spec_changes
-from parquetry.compiler.plan import ChangeClass
+from parquetry.compiler.plan.changes import plugin_changes, spec_changes
+from parquetry.compiler.plan.model import ChangeClass
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.table_spec import FilesPolicy, TableSpec
 from parquetry.runtime.spec.target_settings import check_settings, executes, setting_differences

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.compiler.changes import CODES, highest, spec_changes
-from parquetry.compiler.columns import column_changes
-from parquetry.compiler.plan import ChangeClass
+from parquetry.compiler.plan.changes import CODES, highest, spec_changes
+from parquetry.compiler.plan.columns import column_changes
+from parquetry.compiler.plan.model import ChangeClass
 from parquetry.compiler.workspace.spec_words import document, flatten, format_age, format_size
 from parquetry.project.schema.units import duration_seconds, size_bytes
 from parquetry.runtime.spec.sizing import SizingPolicy

@@ -12,9 +12,9 @@ import pytest
 
 from parquetry.cli.output import Output
 from parquetry.cli.progress import one_by_one
-from parquetry.compiler.applying import apply_plan
 from parquetry.compiler.errors import JobFailedError
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.shipping import write_package
 from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace.opened import jobs_of, open_workspace

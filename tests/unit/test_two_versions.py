@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.compiler.applying import apply_plan
-from parquetry.compiler.drift import drift_of_workspace
-from parquetry.compiler.planning import plan_workspace
+from parquetry.compiler.plan.apply import apply_plan
+from parquetry.compiler.plan.drift import drift_of_workspace
+from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.errors import UnsupportedTableError

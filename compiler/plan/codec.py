@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from parquetry import shell
-from parquetry.compiler.plan import (
+from parquetry.compiler.plan.model import (
     EXPIRES_AFTER_MS,
     Blocked,
     Change,
@@ -145,7 +145,7 @@ def intent_json(intent: Intent) -> dict[str, Any]:
     """The intent as plain JSON values, without the places that its changes come from.
 
     Values of columns that hold personal data are masked in the specs too; the digests of the jobs
-    say which they are (:mod:`parquetry.compiler.unmasking`).
+    say which they are (:mod:`parquetry.compiler.plan.unmasking`).
     """
     actions = tuple(replace(action, spec=masked(action.spec)) for action in intent.actions)
     document: dict[str, Any] = to_json_value(replace(intent, actions=actions))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES
-from parquetry.compiler.plan import Blocked, Change, PlanWarning, TableAction
+from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES
+from parquetry.compiler.plan.model import Blocked, Change, PlanWarning, TableAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from parquetry.compiler.changes import spec_changes
-from parquetry.compiler.plan import ChangeClass
+from parquetry.compiler.plan.changes import spec_changes
+from parquetry.compiler.plan.model import ChangeClass
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.job import rules_digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from parquetry.compiler.plan_inputs import Undeclared
+from parquetry.compiler.plan.inputs import Undeclared
 from parquetry.compiler.workspace.known_locations import known_locations
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from parquetry.compiler.plan import Change, ChangeClass
+from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.runtime.spec.evolution import holds_every, is_widening, widenings
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Decimal, Map, Struct, parse_type

@@ -7,11 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from parquetry.compiler.actions import action, creation, forgetting, resettings
-from parquetry.compiler.allowing import unused, with_allowance
-from parquetry.compiler.changes import highest, spec_changes
-from parquetry.compiler.live import restoring, restoring_columns, retargeting, with_live
-from parquetry.compiler.plan import (
+from parquetry.compiler.plan.actions import action, creation, forgetting, resettings
+from parquetry.compiler.plan.allowing import unused, with_allowance
+from parquetry.compiler.plan.changes import highest, spec_changes
+from parquetry.compiler.plan.codec import plan_of
+from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, DueWork, TableReader, Undeclared
+from parquetry.compiler.plan.live import restoring, restoring_columns, retargeting, with_live
+from parquetry.compiler.plan.model import (
     Blocked,
     Change,
     ChangeClass,
@@ -22,11 +24,8 @@ from parquetry.compiler.plan import (
     Step,
     TableAction,
 )
-from parquetry.compiler.plan_codec import plan_of
-from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, DueWork, TableReader, Undeclared
-from parquetry.compiler.plan_outlook import TableFigures
-from parquetry.compiler.recipes import REMEDY, remedy_afresh
-from parquetry.compiler.refusals import (
+from parquetry.compiler.plan.recipes import REMEDY, remedy_afresh
+from parquetry.compiler.plan.refusals import (
     refuse_breaking,
     refuse_faulty,
     refuse_foreign,
@@ -36,9 +35,10 @@ from parquetry.compiler.refusals import (
     refuse_unnamed,
     refuse_unusable,
 )
-from parquetry.compiler.returning import with_returning
-from parquetry.compiler.signatures import refuse_wrong, resigning, unchecked
-from parquetry.compiler.target_changes import CHANGED, AppliedSettings, TargetPlan, target_plan
+from parquetry.compiler.plan.returning import with_returning
+from parquetry.compiler.plan.signatures import refuse_wrong, resigning, unchecked
+from parquetry.compiler.plan.target_changes import CHANGED, AppliedSettings, TargetPlan, target_plan
+from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.target_settings import recorded_settings, unallowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from parquetry.compiler.errors import BlockedPlanError
-from parquetry.compiler.plan import PlanDocument, Step, TableAction
+from parquetry.compiler.plan.model import PlanDocument, Step, TableAction
 from parquetry.compiler.workspace.git import GitWorkTree
 from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.opened import Workspace, job

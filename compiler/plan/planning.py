@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from parquetry.compiler.allowing import Allowance
-from parquetry.compiler.drift import Drift, observed_drift, unusable
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.excluded import excluded_files
 from parquetry.compiler.figures import figures_of
-from parquetry.compiler.forgetting import find_undeclared
 from parquetry.compiler.next_run import due_sources
 from parquetry.compiler.outlook import outlook_of
-from parquetry.compiler.plan import Change, ChangeClass, JobReference, PlanDocument, PlanOptions
-from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
+from parquetry.compiler.plan.allowing import Allowance
+from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
+from parquetry.compiler.plan.forgetting import find_undeclared
+from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
+from parquetry.compiler.plan.model import Change, ChangeClass, JobReference, PlanDocument, PlanOptions
+from parquetry.compiler.plan.planner import make_plan
 from parquetry.compiler.plan_outlook import DueFigures
-from parquetry.compiler.planner import make_plan
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.measuring import Measuring

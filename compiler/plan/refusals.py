@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from parquetry.compiler.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, spec_changes
-from parquetry.compiler.plan import Blocked, Change, ChangeClass, RecipeStep
-from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, Elsewhere, Undeclared
-from parquetry.compiler.recipes import REMEDY, copy_recipe, remedy_renamed
+from parquetry.compiler.plan.changes import CODES, IDENTITY_CODES, UNREADABLE_CODES, spec_changes
+from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, Elsewhere, Undeclared
+from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, RecipeStep
+from parquetry.compiler.plan.recipes import REMEDY, copy_recipe, remedy_renamed
 from parquetry.compiler.workspace.git import GitWorkTree
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning
-from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable
+from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable
+from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarning
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.errors import KeyUnavailableError
 from parquetry.runtime.table.signing import SIGNATURE_CODE, Signed, wrong_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parquetry import shell
 from parquetry.compiler.errors import UnappliedError
-from parquetry.compiler.target_changes import setting_change
+from parquetry.compiler.plan.target_changes import setting_change
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.spec_words import scalar
 from parquetry.compiler.workspace.target_settings import check_values_allowed, recorded_settings, unallowed

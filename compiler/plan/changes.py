@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from parquetry.compiler.columns import column_changes
-from parquetry.compiler.plan import Change, ChangeClass
+from parquetry.compiler.plan.columns import column_changes
+from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.workspace.masking import masked_for, masked_sql
 from parquetry.compiler.workspace.spec_words import document, flatten, format_size
 from parquetry.project.loading.check_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES

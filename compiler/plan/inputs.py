@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from parquetry.compiler.allowing import Allowance
-from parquetry.compiler.drift import Drift
-from parquetry.compiler.plan import JobReference
+from parquetry.compiler.plan.allowing import Allowance
+from parquetry.compiler.plan.drift import Drift
+from parquetry.compiler.plan.model import JobReference
 from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.compiler.workspace.git import GitWorkTree
 from parquetry.compiler.workspace.observation import Observation

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from parquetry.compiler.changes import UNREADABLE_CODES
-from parquetry.compiler.columns import column_changes
-from parquetry.compiler.plan import Change, ChangeClass
+from parquetry.compiler.plan.changes import UNREADABLE_CODES
+from parquetry.compiler.plan.columns import column_changes
+from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.runtime.spec.paths import ColumnPath, types_by_path
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import ColumnType

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from parquetry.compiler.drift import Drift
-from parquetry.compiler.plan import Change, ChangeClass
+from parquetry.compiler.plan.drift import Drift
+from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.apply.properties import differing_properties
 from parquetry.runtime.spec.table_spec import Column, TableSpec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parquetry import shell
-from parquetry.compiler.plan import Change, RecipeStep
+from parquetry.compiler.plan.model import Change, RecipeStep
 from parquetry.compiler.workspace.spec_words import flow
 from parquetry.runtime.spec.table_spec import TableSpec
 

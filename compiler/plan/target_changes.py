@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from parquetry.compiler.plan import Blocked, Change, ChangeClass, PlanWarning, TargetChange
+from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarning, TargetChange
 from parquetry.compiler.workspace.target_settings import (
     allowing,
     recorded_settings,

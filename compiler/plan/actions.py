@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from parquetry.compiler.allowing import with_allowance
-from parquetry.compiler.changes import plugin_changes, rewrites
-from parquetry.compiler.plan import Blocked, Change, ChangeClass, Step, TableAction
-from parquetry.compiler.plan_inputs import CommonPlanInputs, DeclaredTable, Undeclared
-from parquetry.compiler.refusals import refuse_unallowed
-from parquetry.compiler.signatures import SIGNATURE_PATH
+from parquetry.compiler.plan.allowing import with_allowance
+from parquetry.compiler.plan.changes import plugin_changes, rewrites
+from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, Undeclared
+from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, Step, TableAction
+from parquetry.compiler.plan.refusals import refuse_unallowed
+from parquetry.compiler.plan.signatures import SIGNATURE_PATH
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.runtime.spec.job import Requirements

@@ -1,0 +1,1 @@
+"""Plans: actions, changes, refusals, codec, application."""
