@@ -9,7 +9,7 @@ from datetime import UTC
 from functools import partial
 from typing import Any
 
-from parquetry.compiler.figures import figures_of
+from parquetry.compiler.evidence.figures import figures_of
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.runtime.apply.property_warnings import property_warnings
 from parquetry.runtime.clustering.plan.history import (

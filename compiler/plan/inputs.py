@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift
 from parquetry.compiler.plan.model import JobReference
-from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, RunForecast, TableFigures
 from parquetry.compiler.workspace.git import GitWorkTree
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.project.model.resolved import NO_SETTINGS, TargetSettings

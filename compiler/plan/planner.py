@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.actions import action, creation, forgetting, resettings
 from parquetry.compiler.plan.allowing import unused, with_allowance
 from parquetry.compiler.plan.changes import highest, spec_changes
@@ -38,7 +39,6 @@ from parquetry.compiler.plan.refusals import (
 from parquetry.compiler.plan.returning import with_returning
 from parquetry.compiler.plan.signatures import refuse_wrong, resigning, unchecked
 from parquetry.compiler.plan.target_changes import CHANGED, AppliedSettings, TargetPlan, target_plan
-from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.target_settings import recorded_settings, unallowed
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError

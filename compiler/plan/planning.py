@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.excluded import excluded_files
-from parquetry.compiler.figures import figures_of
-from parquetry.compiler.next_run import due_sources
-from parquetry.compiler.outlook import outlook_of
+from parquetry.compiler.evidence.excluded import excluded_files
+from parquetry.compiler.evidence.figures import figures_of
+from parquetry.compiler.evidence.model import DueFigures
+from parquetry.compiler.evidence.next_run import due_sources
+from parquetry.compiler.evidence.outlook import outlook_of
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
 from parquetry.compiler.plan.forgetting import find_undeclared
 from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable, DueWork, Elsewhere, TableReader
 from parquetry.compiler.plan.model import Change, ChangeClass, JobReference, PlanDocument, PlanOptions
 from parquetry.compiler.plan.planner import make_plan
-from parquetry.compiler.plan_outlook import DueFigures
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.measuring import Measuring

@@ -9,8 +9,8 @@ from parquetry.cli.plan_commands import carried_by
 from parquetry.cli.plan_words import due_lines, excluded_lines
 from parquetry.cli.scope_choice_view import scope_sentences
 from parquetry.cli.views import count, human_size
+from parquetry.compiler.evidence.model import ForeseenQuery, RunForecast
 from parquetry.compiler.plan.model import PlanDocument
-from parquetry.compiler.plan_outlook import ForeseenQuery, RunForecast
 
 
 def changes_layout(table: str, plan: PlanDocument) -> bool:

@@ -32,9 +32,9 @@ from parquetry.cli.plan_words import (
     value_text,
 )
 from parquetry.cli.views import count
+from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.changes import highest
 from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAction
-from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.review import settings_diff, yaml_diff
 from parquetry.compiler.workspace.target_settings import target_name
 

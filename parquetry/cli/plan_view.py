@@ -34,6 +34,7 @@ from parquetry.cli.plan_words import (
     value_text,
 )
 from parquetry.cli.scope_choice_view import scope_lines
+from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.codec import plan_json
 from parquetry.compiler.plan.model import (
     Blocked,
@@ -44,7 +45,6 @@ from parquetry.compiler.plan.model import (
     Step,
     TableAction,
 )
-from parquetry.compiler.plan_outlook import TableFigures
 from parquetry.compiler.workspace.target_settings import target_name
 
 

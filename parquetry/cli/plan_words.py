@@ -8,9 +8,9 @@ from typing import Any, Final, assert_never
 
 from parquetry import shell
 from parquetry.cli.views import count, human_size
+from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, Step, TableAction
-from parquetry.compiler.plan_outlook import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.workspace.spec_words import format_size
 from parquetry.printable import quoted
 

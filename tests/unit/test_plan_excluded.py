@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.cli.output import Paint
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler import excluded
+from parquetry.compiler.evidence import excluded
+from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.planning import plan_workspace
-from parquetry.compiler.plan_outlook import ExcludedFiles, ExcludedPath
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable

@@ -20,8 +20,8 @@ from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
 from parquetry.cli.plan_words import query_rows
-from parquetry.compiler import figures, outlook
-from parquetry.compiler.figures import BUCKETS
+from parquetry.compiler.evidence import figures, outlook
+from parquetry.compiler.evidence.figures import BUCKETS
 from parquetry.compiler.inspection import inspect_table
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode

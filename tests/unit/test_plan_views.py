@@ -20,6 +20,14 @@ from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
 from parquetry.cli.plan_words import duration_text
+from parquetry.compiler.evidence.model import (
+    DueFigures,
+    ExcludedFiles,
+    ExcludedPath,
+    QueryFigures,
+    RunForecast,
+    TableFigures,
+)
 from parquetry.compiler.plan.changes import spec_changes
 from parquetry.compiler.plan.codec import decode, encode, plan_of
 from parquetry.compiler.plan.model import (
@@ -35,14 +43,6 @@ from parquetry.compiler.plan.model import (
     TableAction,
 )
 from parquetry.compiler.plan.planning import plan_workspace
-from parquetry.compiler.plan_outlook import (
-    DueFigures,
-    ExcludedFiles,
-    ExcludedPath,
-    QueryFigures,
-    RunForecast,
-    TableFigures,
-)
 from parquetry.compiler.review import yaml_diff
 from parquetry.compiler.workspace.spec_words import scalar
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from parquetry.compiler.plan_outlook import DueSource
+from parquetry.compiler.evidence.model import DueSource
 from parquetry.compiler.workspace.masking import personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.errors import ParquetryError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from parquetry.compiler.plan_outlook import ForeseenQuery, RunForecast, WaitingPlan
+from parquetry.compiler.evidence.model import ForeseenQuery, RunForecast, WaitingPlan
 from parquetry.compiler.workspace.masking import masked_choice, personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast, read_prediction

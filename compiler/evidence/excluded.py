@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from parquetry.compiler.plan_outlook import ExcludedFiles, ExcludedPath
+from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath
 from parquetry.compiler.workspace.masking import personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.clustering.plan.due import due_by_statistics, trigger_of

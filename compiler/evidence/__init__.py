@@ -1,0 +1,1 @@
+"""What was measured and predicted of live tables, for plans."""
