@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         UnnamedPlaceError,
         UnsavedResultsError,
     )
+    from parquetry.compiler.jobs.run import RunResult
     from parquetry.compiler.plan.apply import ApplyResult
-    from parquetry.compiler.running import RunResult
     from parquetry.compiler.workspace.revisions import RevisionError
     from parquetry.confined_folder import LinkInTheWayError
     from parquetry.declared import Plan, Project, load
@@ -125,7 +125,7 @@ _HOMES = {
     "Plan": "parquetry.declared",
     "Project": "parquetry.declared",
     "RetentionPolicy": "parquetry.runtime.spec.table_spec",
-    "RunResult": "parquetry.compiler.running",
+    "RunResult": "parquetry.compiler.jobs.run",
     "SizingPolicy": "parquetry.runtime.spec.sizing",
     "Table": "parquetry.table",
     "TableSpec": "parquetry.runtime.spec.table_spec",

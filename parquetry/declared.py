@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.compiler.errors import UnexpectedError
-from parquetry.compiler.launch import launcher_for, new_run_id
+from parquetry.compiler.jobs.launch import launcher_for, new_run_id
+from parquetry.compiler.jobs.run import JobOutcome, Only, RunResult, run_tables
 from parquetry.compiler.plan.apply import ApplyResult, apply_plan
 from parquetry.compiler.plan.codec import encode, plan_json
 from parquetry.compiler.plan.model import Intent, PlanDocument
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
-from parquetry.compiler.running import JobOutcome, Only, RunResult, run_tables
 from parquetry.compiler.workspace.observation import is_there
 from parquetry.compiler.workspace.opened import Workspace, open_workspace
 from parquetry.errors import ParquetryError, UsageError

@@ -40,7 +40,7 @@ def command(
     from parquetry.cli.approval import approved_plan, saved_plan
     from parquetry.cli.progress import one_by_one
     from parquetry.cli.workspaces import workspace_of
-    from parquetry.compiler.launch import launcher_for, new_run_id
+    from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.plan.apply import apply_plan
 
     if planfile is not None:

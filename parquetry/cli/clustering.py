@@ -61,8 +61,8 @@ def run_clustering(
 ) -> ClusteringResult:
     """What was done: a run within the target's budget, or the pending plan of an instant."""
     from parquetry.cli.workspaces import is_location, workspace_of
-    from parquetry.compiler.launch import hide_pandas_warnings, launcher_for, new_run_id
-    from parquetry.compiler.running import cluster_job
+    from parquetry.compiler.jobs.launch import hide_pandas_warnings, launcher_for, new_run_id
+    from parquetry.compiler.jobs.run import cluster_job
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
     from parquetry.runtime.clustering_by_hand import cluster_by_hand
     from parquetry.runtime.spark_log import NAME, keep_log

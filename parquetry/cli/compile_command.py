@@ -22,7 +22,7 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     """
     from parquetry.cli.compile_view import CompileView
     from parquetry.cli.workspaces import workspace_of
-    from parquetry.compiler.manifest import compile_project
+    from parquetry.compiler.jobs.manifest import compile_project
 
     if output.format in ("text", "json"):
         output.show(CompileView(), compile_project(workspace_of(request)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
-from parquetry.compiler.manifest import Compiled
+from parquetry.compiler.jobs.manifest import Compiled
 
 
 class CompileView:

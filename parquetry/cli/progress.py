@@ -16,7 +16,7 @@ from parquetry.runtime.spark_log import kept_log
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from parquetry.compiler.running import JobOutcome, Launch
+    from parquetry.compiler.jobs.run import JobOutcome, Launch
     from parquetry.runtime.main import JobResult
     from parquetry.runtime.spec.job import JobPlan
 

@@ -24,8 +24,8 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     from parquetry.cli.progress import JobProgress
     from parquetry.cli.run_view import RunView
     from parquetry.cli.workspaces import workspace_of
-    from parquetry.compiler.launch import launcher_for, new_run_id
-    from parquetry.compiler.running import Only, run_tables
+    from parquetry.compiler.jobs.launch import launcher_for, new_run_id
+    from parquetry.compiler.jobs.run import Only, run_tables
 
     workspace, run_id = workspace_of(request), new_run_id()
     with JobProgress(output) as progress:

@@ -7,7 +7,7 @@ from typing import Any
 from parquetry.cli.clustering_view import clustering_line
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count, human_size
-from parquetry.compiler.running import JobOutcome, RunResult
+from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.codec import to_json_value

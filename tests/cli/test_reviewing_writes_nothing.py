@@ -12,7 +12,7 @@ import botocore.session
 import pytest
 import s3fs
 
-from parquetry.compiler.manifest import compile_project
+from parquetry.compiler.jobs.manifest import compile_project
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.errors import StorageError

@@ -9,7 +9,7 @@ import pytest
 import parquetry
 from parquetry.cli.output import Paint
 from parquetry.cli.run_view import RunView
-from parquetry.compiler.running import JobOutcome, RunResult
+from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.table_spec import Column, KeyScope, TableSpec
 from tests.support.judges import HudiRs

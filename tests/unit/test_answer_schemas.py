@@ -14,9 +14,9 @@ from parquetry.cli.lock_view import LocksView, ReleaseView
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import ANSWERS, answer_schema
 from parquetry.cli.run_view import RunView
+from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.compiler.locks import HeldLock
 from parquetry.compiler.plan.model import ChangeClass, Step
-from parquetry.compiler.running import JobOutcome, RunResult
 from parquetry.runtime.apply.table_change import Applied
 from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.launch import launcher_for
+from parquetry.compiler.jobs.launch import launcher_for
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.project.loading.outline import outline
 from parquetry.runtime.spark_log import keep_log

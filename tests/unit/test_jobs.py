@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 import parquetry
-from parquetry.compiler.manifest import compile_project
-from parquetry.compiler.scripts import render_job
+from parquetry.compiler.jobs.manifest import compile_project
+from parquetry.compiler.jobs.scripts import render_job
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.compiler.workspace.secrets import reference, references, revealed
 from parquetry.errors import UsageError

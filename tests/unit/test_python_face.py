@@ -250,7 +250,7 @@ def test_a_bug_of_a_job_is_the_cause_of_what_run_raises(folder, monkeypatch):
     def broken(job, **_):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("parquetry.compiler.launch.execute", broken)
+    monkeypatch.setattr("parquetry.compiler.jobs.launch.execute", broken)
     with pytest.raises(
         parquetry.UnexpectedError, match=r"a bug of parquetry \(RuntimeError: boom\)"
     ) as caught:

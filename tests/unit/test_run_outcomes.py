@@ -12,7 +12,7 @@ import pytest
 
 import parquetry
 from parquetry.cli.main import command_line
-from parquetry.compiler import running
+from parquetry.compiler.jobs import run as running
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError, StorageError
 from parquetry.runtime.main import JobResult, ServiceResult
 from tests.support.project_folder import ORDERS, ProjectFolder
@@ -40,7 +40,7 @@ def run(folder, monkeypatch, errors, *, services=None, options=()):
             raise errors[job.table]
         return JobResult(table=job.table, job=job.name, services=services)
 
-    monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: lambda _: launch)
+    monkeypatch.setattr("parquetry.compiler.jobs.launch.launcher_for", lambda *_: lambda _: launch)
     with pytest.raises(SystemExit) as ended:
         command_line.main(["run", "-p", str(folder.root), "--format", "json", *options])
     (saved,) = (folder.root / "target" / "runs").glob("*/results.json")
@@ -128,7 +128,7 @@ def test_the_text_of_a_run_has_no_reasons(folder, monkeypatch, capsys, options):
             raise errors[job.table]
         return JobResult(table=job.table, job=job.name, services=SERVED)
 
-    monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: lambda _: launch)
+    monkeypatch.setattr("parquetry.compiler.jobs.launch.launcher_for", lambda *_: lambda _: launch)
     with pytest.raises(SystemExit) as ended:
         command_line.main(["run", "-p", str(folder.root), *options])
     said = capsys.readouterr()
@@ -189,9 +189,9 @@ def test_results_that_a_full_disk_does_not_take_are_shown_and_their_file_is_name
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("parquetry.confined_folder.os.replace", full)
-    monkeypatch.setattr("parquetry.compiler.launch.new_run_id", lambda: "r1")
+    monkeypatch.setattr("parquetry.compiler.jobs.launch.new_run_id", lambda: "r1")
     done = lambda _: lambda job: JobResult(table=job.table, job=job.name, services=SERVED)  # noqa: E731
-    monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: done)
+    monkeypatch.setattr("parquetry.compiler.jobs.launch.launcher_for", lambda *_: done)
     with pytest.raises(SystemExit) as ended:
         command_line.main(["run", "-p", str(folder.root), "--format", "json"])
     assert ended.value.code == 1
@@ -209,9 +209,9 @@ def test_results_are_not_written_through_a_link(folder, monkeypatch, capsys, tmp
     place = folder.root / "target" / "runs" / "r1" / path
     place.parent.mkdir(parents=True)
     place.symlink_to(outside / path)
-    monkeypatch.setattr("parquetry.compiler.launch.new_run_id", lambda: "r1")
+    monkeypatch.setattr("parquetry.compiler.jobs.launch.new_run_id", lambda: "r1")
     done = lambda _: lambda job: JobResult(table=job.table, job=job.name, services=SERVED)  # noqa: E731
-    monkeypatch.setattr("parquetry.compiler.launch.launcher_for", lambda *_: done)
+    monkeypatch.setattr("parquetry.compiler.jobs.launch.launcher_for", lambda *_: done)
     with pytest.raises(SystemExit) as ended:
         command_line.main(["run", "-p", str(folder.root), "--format", "json"])
     assert ended.value.code == 1

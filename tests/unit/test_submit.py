@@ -13,10 +13,10 @@ import pytest
 from parquetry.cli.output import Output
 from parquetry.cli.progress import one_by_one
 from parquetry.compiler.errors import JobFailedError
+from parquetry.compiler.jobs.shipping import write_package
+from parquetry.compiler.jobs.submit import SparkSubmit
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
-from parquetry.compiler.shipping import write_package
-from parquetry.compiler.submit import SparkSubmit
 from parquetry.compiler.workspace.opened import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document

@@ -11,8 +11,8 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.running import Launch
-from parquetry.compiler.submit import SparkSubmit
+from parquetry.compiler.jobs.run import Launch
+from parquetry.compiler.jobs.submit import SparkSubmit
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project.model.resolved import Launcher

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from parquetry.compiler.jobs.scripts import render_job
+from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.plan.settings_in_force import check_allowed
-from parquetry.compiler.scripts import render_job
-from parquetry.compiler.shipping import write_package
 from parquetry.compiler.workspace.opened import Workspace, jobs_of, spec_of
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project import ResolvedTable

@@ -12,9 +12,9 @@ from typing import Any
 
 from parquetry import shell
 from parquetry.compiler.errors import JobFailedError
-from parquetry.compiler.scripts import render_job
-from parquetry.compiler.shipping import write_package
-from parquetry.compiler.submit_arguments import submit_arguments
+from parquetry.compiler.jobs.scripts import render_job
+from parquetry.compiler.jobs.shipping import write_package
+from parquetry.compiler.jobs.submit_arguments import submit_arguments
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.secrets import references
 from parquetry.confined_folder import ConfinedFolder

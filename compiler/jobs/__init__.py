@@ -1,0 +1,1 @@
+"""Jobs: compilation, launch, submission."""
