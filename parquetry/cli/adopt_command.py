@@ -24,7 +24,7 @@ def command(*, request: ProjectRequest, output: Output, location: str, name: str
     """
     from parquetry.cli.adopt_view import AdoptView
     from parquetry.cli.workspaces import reloader, workspace_of
-    from parquetry.compiler.adoption import adopt
+    from parquetry.compiler.spec_files.adopt import adopt
 
     place = location if ":" in location else os.path.abspath(location)  # noqa: PTH100  # keeps URIs out
     output.show(AdoptView(), adopt(workspace_of(request), place, name=name, reload=reloader(request)))

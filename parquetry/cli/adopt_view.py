@@ -6,8 +6,8 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import count
-from parquetry.compiler.acceptance import Acceptance
-from parquetry.compiler.adoption import Adopted
+from parquetry.compiler.spec_files.accept_drift import Acceptance
+from parquetry.compiler.spec_files.adopt import Adopted
 from parquetry.runtime.spec.codec import to_json_value
 
 

@@ -28,7 +28,7 @@ def command(*, request: ProjectRequest, output: Output) -> int:
         output.show(CompileView(), compile_project(workspace_of(request)))
         return 0
     from parquetry.cli.export_view import DdlView, OptionsView
-    from parquetry.compiler.exports import export_tables
+    from parquetry.compiler.spec_files.exports import export_tables
 
     view = DdlView() if output.format == "ddl" else OptionsView()
     output.show(view, export_tables(workspace_of(request)), verbatim=True)

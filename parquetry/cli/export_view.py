@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from parquetry.cli.output import Paint
-from parquetry.compiler.exports import Export
+from parquetry.compiler.spec_files.exports import Export
 from parquetry.runtime.spec.codec import to_json_value
 
 

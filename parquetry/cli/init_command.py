@@ -28,7 +28,7 @@ def command(*, output: Output, directory: Path, install: str | None) -> int:
     is replaced.
     """
     from parquetry.cli.init_view import InitView
-    from parquetry.compiler.scaffold import scaffold
+    from parquetry.compiler.spec_files.scaffold import scaffold
 
     output.show(InitView(), scaffold(directory, installs=install))
     return 0

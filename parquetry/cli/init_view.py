@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry import shell
 from parquetry.cli.output import Paint
-from parquetry.compiler.scaffold import REQUIREMENTS, Scaffold
+from parquetry.compiler.spec_files.scaffold import REQUIREMENTS, Scaffold
 
 
 class InitView:

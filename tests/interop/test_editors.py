@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.compiler.scaffold import scaffold
+from parquetry.compiler.spec_files.scaffold import scaffold
 from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.schema.validators import Kind, bundled, write_schemas
 from tests.interop.environment import yaml_language_server

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from parquetry.compiler.adoption import adopt
-from parquetry.compiler.exports import export_tables
 from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.spec_files.adopt import adopt
+from parquetry.compiler.spec_files.exports import export_tables
 from parquetry.compiler.workspace.opened import spec_of
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from parquetry.compiler.adoption import adopt
 from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.spec_files.adopt import adopt
 from tests.interop.test_hudi_beside_us import Beside
 from tests.support import our_table
 from tests.support.judges import assert_latest

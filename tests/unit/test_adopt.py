@@ -15,13 +15,13 @@ from parquetry.cli.output_schema import answer_schema
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler.adoption import adopt
 from parquetry.compiler.errors import SpecError, UnacceptableDriftError
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.drift import CODES, drift_of_workspace
 from parquetry.compiler.plan.model import Step
 from parquetry.compiler.plan.planning import plan_workspace
-from parquetry.compiler.spec_edit import with_column
+from parquetry.compiler.spec_files.adopt import adopt
+from parquetry.compiler.spec_files.edit import with_column
 from parquetry.compiler.workspace.opened import spec_of
 from parquetry.errors import UsageError
 from parquetry.runtime.apply.adoption import adopt_table

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from parquetry.cli.export_view import OptionsView
 from parquetry.cli.output import Paint
-from parquetry.compiler.ddl import create_statement
-from parquetry.compiler.exports import export_tables
-from parquetry.compiler.hudi_options import hudi_options, settings_of
+from parquetry.compiler.spec_files.ddl import create_statement
+from parquetry.compiler.spec_files.exports import export_tables
+from parquetry.compiler.spec_files.hudi_options import hudi_options, settings_of
 from parquetry.compiler.workspace.spec_words import document, flatten
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy

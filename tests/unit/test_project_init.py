@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.scaffold import ScaffoldError, project_name, scaffold
+from parquetry.compiler.spec_files.scaffold import ScaffoldError, project_name, scaffold
 from parquetry.project.schema.validators import Kind, bundled
 from parquetry.version import VERSION
 from tools.command_reference import commands
@@ -189,7 +189,7 @@ def test_what_the_workflow_installs_is_what_was_installed_here(tmp_path, monkeyp
         def read_text(self, name):
             return None if record is None else json.dumps(record)
 
-    monkeypatch.setattr("parquetry.compiler.scaffold.distribution", lambda _: Installed())
+    monkeypatch.setattr("parquetry.compiler.spec_files.scaffold.distribution", lambda _: Installed())
     made = scaffold(tmp_path)
     assert made.installs == requirement
     lines = [line for line in (tmp_path / "requirements.txt").read_text().splitlines() if line[:1] != "#"]
@@ -207,7 +207,7 @@ def test_a_clone_that_was_pushed_is_installed_from_where_it_was_pushed_to(tmp_pa
         def read_text(self, name):
             return json.dumps({"url": clone.as_uri(), "dir_info": {"editable": True}})
 
-    monkeypatch.setattr("parquetry.compiler.scaffold.distribution", lambda _: Installed())
+    monkeypatch.setattr("parquetry.compiler.spec_files.scaffold.distribution", lambda _: Installed())
     assert scaffold(tmp_path / "a").installs is None
     subprocess.run([*git, "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
     commit = subprocess.run(
@@ -217,7 +217,7 @@ def test_a_clone_that_was_pushed_is_installed_from_where_it_was_pushed_to(tmp_pa
 
 
 def test_nobody_knowing_what_to_install_is_said_at_once_and_by_the_workflow(tmp_path, monkeypatch):
-    monkeypatch.setattr("parquetry.compiler.scaffold._requirement", lambda: None)
+    monkeypatch.setattr("parquetry.compiler.spec_files.scaffold._requirement", lambda: None)
     said = parquetry("init", tmp_path).stdout
     assert "For the workflow: name in requirements.txt where pip gets parquetry from." in said
     (install,) = [step["run"] for step in workflow_of(tmp_path)[1] if "pip" in step.get("run", "")]

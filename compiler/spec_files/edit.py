@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parquetry.compiler.errors import UnacceptableDriftError
-from parquetry.compiler.spec_yaml import column_entry
+from parquetry.compiler.spec_files.yaml import column_entry
 from parquetry.compiler.workspace.spec_words import flow
 from parquetry.project.diagnostics.source import LINE_END, Position, SourceText
 from parquetry.project.yaml.document import Node, parse_text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry.compiler.ddl import create_statement
-from parquetry.compiler.hudi_options import HudiOptions, hudi_options
+from parquetry.compiler.spec_files.ddl import create_statement
+from parquetry.compiler.spec_files.hudi_options import HudiOptions, hudi_options
 from parquetry.compiler.workspace.opened import Workspace, spec_of
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.plan.drift import Drift, table_drift
-from parquetry.compiler.spec_edit import with_column, with_nullable, with_type
+from parquetry.compiler.spec_files.edit import with_column, with_nullable, with_type
 from parquetry.compiler.workspace.opened import Workspace, spec_of
 from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.confined_folder import ConfinedFolder

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.acceptance import Acceptance, accept_drift
 from parquetry.compiler.errors import SpecError
-from parquetry.compiler.hudi_options import settings_of
 from parquetry.compiler.plan.settings_in_force import check_allowed
-from parquetry.compiler.spec_yaml import LAYERED, missing_settings, structure, table_text, with_settings
+from parquetry.compiler.spec_files.accept_drift import Acceptance, accept_drift
+from parquetry.compiler.spec_files.hudi_options import settings_of
+from parquetry.compiler.spec_files.yaml import LAYERED, missing_settings, structure, table_text, with_settings
 from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace, spec_of

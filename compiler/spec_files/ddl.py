@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from parquetry.compiler.hudi_options import hudi_options
+from parquetry.compiler.spec_files.hudi_options import hudi_options
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 
 # What the statement says by itself, or in the names of Hudi's SQL.

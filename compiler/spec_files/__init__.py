@@ -1,0 +1,1 @@
+"""Spec files written for the user: adoption, drift acceptance, scaffold, exports."""
