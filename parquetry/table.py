@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from parquetry.compiler.inspection import LayoutReport
-    from parquetry.compiler.instants import TimelineReport
+    from parquetry.compiler.reports.inspection import LayoutReport
+    from parquetry.compiler.reports.timeline import TimelineReport
     from parquetry.runtime.arrow.local_rows import ArrowStream
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
 
@@ -202,14 +202,14 @@ class Table:
     @worded()
     def timeline(self, instant: str | None = None) -> TimelineReport:
         """What happened to the table, by instant, or about one of them."""
-        from parquetry.compiler.instants import report_timeline  # noqa: PLC0415 - heavy
+        from parquetry.compiler.reports.timeline import report_timeline  # noqa: PLC0415 - heavy
 
         return report_timeline(self._owned(), instant=instant)
 
     @worded()
     def inspect(self) -> LayoutReport:
         """The files by partition, and what declared queries have to read."""
-        from parquetry.compiler.inspection import inspect_table  # noqa: PLC0415 - heavy
+        from parquetry.compiler.reports.inspection import inspect_table  # noqa: PLC0415 - heavy
 
         return inspect_table(self._owned())
 

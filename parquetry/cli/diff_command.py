@@ -42,8 +42,8 @@ def command(
     base.
     """
     from parquetry.cli.diff_view import DiffView
-    from parquetry.compiler.saved_layout import read_layouts
-    from parquetry.compiler.spec_diff import diff_specs
+    from parquetry.compiler.reports.diff import diff_specs
+    from parquetry.compiler.reports.saved_layout import read_layouts
 
     diff = diff_specs(
         request.directory,

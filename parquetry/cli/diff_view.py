@@ -11,7 +11,7 @@ from parquetry.cli.plan_words import classes_text, small_words, value_text
 from parquetry.cli.views import count, human_size
 from parquetry.compiler.plan.codec import changes_json
 from parquetry.compiler.plan.model import Change
-from parquetry.compiler.spec_diff import Estimate, Fate, SpecDiff, TableDiff, TargetDiff
+from parquetry.compiler.reports.diff import Estimate, Fate, SpecDiff, TableDiff, TargetDiff
 from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.runtime.spec.codec import to_json_value
 

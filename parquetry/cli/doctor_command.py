@@ -35,8 +35,8 @@ def command(
         return _accept_loss(request, output, table if accept_loss else None, auto_approve=auto_approve)
     from parquetry.cli.doctor_view import DoctorView
     from parquetry.cli.workspaces import workspace_of
-    from parquetry.compiler.checkup import check_machine, check_project, invalid_project
     from parquetry.compiler.errors import SpecError
+    from parquetry.compiler.reports.doctor import check_machine, check_project, invalid_project
 
     checks = [*check_machine()]
     if (request.directory / "parquetry.yml").exists():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from parquetry.cli.output import Paint
-from parquetry.compiler.checkup import Check
+from parquetry.compiler.reports.doctor import Check
 
 
 class DoctorView:

@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, wrapped
-from parquetry.compiler.explaining import CodeExplanation
+from parquetry.compiler.reports.explain import CodeExplanation
 from parquetry.project.model.explanation import Explanation
 from parquetry.project.model.resolved import Layer, Origin
 

@@ -39,7 +39,7 @@ def command(
     from parquetry.cli.output import json_document
     from parquetry.cli.saving import save
     from parquetry.cli.workspaces import table_named
-    from parquetry.compiler.inspection import inspect_table, live_files
+    from parquetry.compiler.reports.inspection import inspect_table, live_files
 
     named = table_named(request, table)
     if as_files:

@@ -9,8 +9,15 @@ from typing import Any
 from parquetry.cli.measured_view import hindsight_lines, measured_rows, measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
-from parquetry.compiler.inspection import LayoutReport, LiveFiles, Owed, PartitionReport, QueryReport, Share
-from parquetry.compiler.layout_page import render_layout
+from parquetry.compiler.reports.inspection import (
+    LayoutReport,
+    LiveFiles,
+    Owed,
+    PartitionReport,
+    QueryReport,
+    Share,
+)
+from parquetry.compiler.reports.layout_page import render_layout
 
 _HEADER = ("partition", "files", "small", "rows", "size", "smallest", "median", "largest")
 _QUERY_HEADER = ("query", "files", "row groups", "rows")

@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry import shell
 from parquetry.cli.output import Paint
-from parquetry.compiler.locks import HeldLock
+from parquetry.compiler.reports.locks import HeldLock
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.spec.codec import to_json_value
 

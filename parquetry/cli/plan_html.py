@@ -24,8 +24,8 @@ from parquetry.cli.plan_words import (
 )
 from parquetry.compiler.plan.changes import highest
 from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAction
-from parquetry.compiler.plan_page import Card, bars, plan_page, render_page
-from parquetry.compiler.review import settings_diff, yaml_diff
+from parquetry.compiler.reports.plan_page import Card, bars, plan_page, render_page
+from parquetry.compiler.reports.review import settings_diff, yaml_diff
 from parquetry.compiler.workspace.target_settings import target_name
 
 

@@ -35,7 +35,7 @@ from parquetry.cli.views import count
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.changes import highest
 from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAction
-from parquetry.compiler.review import settings_diff, yaml_diff
+from parquetry.compiler.reports.review import settings_diff, yaml_diff
 from parquetry.compiler.workspace.target_settings import target_name
 
 _ROOM_FOR_NOTE = 200

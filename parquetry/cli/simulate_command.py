@@ -65,7 +65,7 @@ def sizing(
     """
     from parquetry.cli.simulation_view import SimulationView
     from parquetry.cli.workspaces import table_named
-    from parquetry.compiler.simulate import Limits, simulate_given, simulate_table
+    from parquetry.compiler.reports.simulate_sizing import Limits, simulate_given, simulate_table
 
     if (table is None) == (files is None):
         raise click.UsageError("give either --files SIZE,... or the name of a TABLE")
@@ -127,8 +127,8 @@ def clustering(
     """
     from parquetry.cli.trials_view import SuggestionView, TrialsView
     from parquetry.cli.workspaces import table_named
-    from parquetry.compiler.clustering_suggestion import suggest as suggested
-    from parquetry.compiler.clustering_suggestion import try_layouts
+    from parquetry.compiler.reports.suggestion import suggest as suggested
+    from parquetry.compiler.reports.suggestion import try_layouts
     from parquetry.runtime.spec.clustering import ClusteringScope
 
     if suggest and (strategies or column_lists or scopes):

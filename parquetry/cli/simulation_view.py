@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size, short_names
-from parquetry.compiler.simulate import Simulation
+from parquetry.compiler.reports.simulate_sizing import Simulation
 from parquetry.compiler.workspace.spec_words import format_size
 from parquetry.runtime.layout.simulation import sizing_json
 from parquetry.runtime.layout.sizing import Assignment, SliceDecision

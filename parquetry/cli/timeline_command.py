@@ -23,7 +23,7 @@ def command(*, request: ProjectRequest, output: Output, table: str, instant: str
     """
     from parquetry.cli.timeline_view import TimelineView
     from parquetry.cli.workspaces import table_named
-    from parquetry.compiler.instants import report_timeline
+    from parquetry.compiler.reports.timeline import report_timeline
 
     named = table_named(request, table)
     report = report_timeline(named.store, instant=instant, declared=named.declared)

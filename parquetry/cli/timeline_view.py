@@ -9,7 +9,7 @@ from typing import Any
 from parquetry.cli.measured_view import measured_table
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, short_count
-from parquetry.compiler.instants import InstantReport, TimelineReport
+from parquetry.compiler.reports.timeline import InstantReport, TimelineReport
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY
 from parquetry.runtime.spec.codec import parsed_json

@@ -10,8 +10,8 @@ from typing import Any
 from parquetry.cli.measured_view import touched_cells
 from parquetry.cli.output import Paint
 from parquetry.cli.views import columns, count, human_size
-from parquetry.compiler.clustering_suggestion import Suggestion, in_words
-from parquetry.compiler.clustering_trials import Trial, Trials, TriedQuery
+from parquetry.compiler.reports.simulate_clustering import Trial, Trials, TriedQuery
+from parquetry.compiler.reports.suggestion import Suggestion, in_words
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy
 
 _HEADER = ("layout", "rewrites", "", "into", "time", "reads")

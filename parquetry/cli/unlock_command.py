@@ -27,7 +27,7 @@ def command(
     """
     from parquetry.cli.lock_view import LocksView, ReleaseView
     from parquetry.cli.workspaces import table_named, workspace_of
-    from parquetry.compiler.locks import held_lock, held_locks
+    from parquetry.compiler.reports.locks import held_lock, held_locks
     from parquetry.runtime.commit.locking import unlock
 
     if table is None:

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from parquetry.compiler.checkup import _EXTRAS
+from parquetry.compiler.reports.doctor import _EXTRAS
 from tests.support.command_script import parquetry
 from tests.support.project_folder import ORDERS, ProjectFolder
 from tests.support.repository import ROOT

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from parquetry.compiler import clustering_suggestion
-from parquetry.compiler.clustering_suggestion import Suggestion, suggest
+from parquetry.compiler.reports import suggestion
+from parquetry.compiler.reports.suggestion import Suggestion, suggest
 from parquetry.runtime.clustering.forecast.dry_run import Rehearsal
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.spec.clustering import ExecutionPolicy
@@ -62,7 +62,7 @@ def test_a_suggestion_reads_little_more_than_the_best_for_every_seed(rows, colum
 def test_the_columns_of_every_query_are_tried_alone(tmp_path, monkeypatch):
     """However many there are, and however little their queries weigh."""
     for limit in ("_CROSSED", "_REHEARSED_BYTES", "_FINALISTS", "_SHOWN"):
-        monkeypatch.setattr(clustering_suggestion, limit, 1)
+        monkeypatch.setattr(suggestion, limit, 1)
     table = random_table(tmp_path, 5, rows=4000, columns=7)
     alone = {
         trial.execution.columns

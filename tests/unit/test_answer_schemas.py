@@ -15,8 +15,8 @@ from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import ANSWERS, answer_schema
 from parquetry.cli.run_view import RunView
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
-from parquetry.compiler.locks import HeldLock
 from parquetry.compiler.plan.model import ChangeClass, Step
+from parquetry.compiler.reports.locks import HeldLock
 from parquetry.runtime.apply.table_change import Applied
 from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from parquetry.cli.inspect_view import InspectView
-from parquetry.compiler.checkup import check_project
-from parquetry.compiler.inspection import inspect_table
+from parquetry.compiler.reports.doctor import check_project
+from parquetry.compiler.reports.inspection import inspect_table
 from parquetry.runtime.commit.damaged_files import check_read, damaged_files
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.services.accepted_loss import ACCEPTED_KEY, accept_loss, lost_rows

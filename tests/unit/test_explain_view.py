@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.compiler.code_texts import TEXTS
+from parquetry.compiler.reports.code_texts import TEXTS
 from parquetry.project.diagnostics.codes import CODES
 from tests.support.spec_cases import TABLE, write_project
 

@@ -10,10 +10,10 @@ import pytest
 from parquetry.cli.drift_view import DriftView
 from parquetry.cli.output import Paint
 from parquetry.cli.timeline_view import TimelineView
-from parquetry.compiler.instants import report_timeline
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.drift import drift_of_workspace
 from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.compiler.reports.timeline import report_timeline
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import CorruptTableError

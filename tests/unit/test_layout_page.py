@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 from parquetry.cli.inspect_view import InspectView
 from parquetry.cli.main import command_line
 from parquetry.cli.output import Paint
-from parquetry.compiler.inspection import LayoutReport, PartitionReport, QueryReport, Share, inspect_table
-from parquetry.compiler.layout_page import size_bars
-from parquetry.compiler.saved_layout import read_layouts
+from parquetry.compiler.reports.inspection import (
+    LayoutReport,
+    PartitionReport,
+    QueryReport,
+    Share,
+    inspect_table,
+)
+from parquetry.compiler.reports.layout_page import size_bars
+from parquetry.compiler.reports.saved_layout import read_layouts
 from parquetry.runtime.table.applied import write_applied
 from tests.support.handmade import HandmadeTable, spec
 from tests.support.html_pages import cut_elements

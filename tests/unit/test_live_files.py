@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
-from parquetry.compiler.inspection import live_files
+from parquetry.compiler.reports.inspection import live_files
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store

@@ -14,8 +14,8 @@ from jsonschema import Draft202012Validator
 import parquetry
 from parquetry.cli.main import command_line
 from parquetry.cli.output_schema import answer_schema
-from parquetry.compiler.checkup import check_project
-from parquetry.compiler.locks import held_lock, held_locks
+from parquetry.compiler.reports.doctor import check_project
+from parquetry.compiler.reports.locks import held_lock, held_locks
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, heartbeat_path, open_session
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH, TableLock

@@ -23,12 +23,12 @@ from parquetry.cli.plan_github import render_github
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
-from parquetry.compiler.inspection import inspect_table
-from parquetry.compiler.instants import report_timeline
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import encode
 from parquetry.compiler.plan.planning import plan_workspace
-from parquetry.compiler.spec_diff import diff_specs
+from parquetry.compiler.reports.diff import diff_specs
+from parquetry.compiler.reports.inspection import inspect_table
+from parquetry.compiler.reports.timeline import report_timeline
 from parquetry.compiler.workspace.masking import masked_sql
 from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.base_file.task import write_bucket

@@ -22,12 +22,12 @@ from parquetry.cli.plan_view import PlanView
 from parquetry.cli.plan_words import query_rows
 from parquetry.compiler.evidence import figures, outlook
 from parquetry.compiler.evidence.figures import BUCKETS
-from parquetry.compiler.inspection import inspect_table
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.planning import plan_workspace
-from parquetry.compiler.saved_layout import read_layouts
-from parquetry.compiler.spec_diff import diff_specs
+from parquetry.compiler.reports.diff import diff_specs
+from parquetry.compiler.reports.inspection import inspect_table
+from parquetry.compiler.reports.saved_layout import read_layouts
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.plan.history import past_clusterings

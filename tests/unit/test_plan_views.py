@@ -43,7 +43,7 @@ from parquetry.compiler.plan.model import (
     TableAction,
 )
 from parquetry.compiler.plan.planning import plan_workspace
-from parquetry.compiler.review import yaml_diff
+from parquetry.compiler.reports.review import yaml_diff
 from parquetry.compiler.workspace.spec_words import scalar
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.skipping.files import Touched

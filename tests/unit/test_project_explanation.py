@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parquetry import project
-from parquetry.compiler.code_texts import TEXTS
-from parquetry.compiler.explaining import UnknownCodeError, explain_code, is_code
 from parquetry.compiler.plan.changes import CODES as CHANGES
 from parquetry.compiler.plan.drift import CODES as DRIFTS
+from parquetry.compiler.reports.code_texts import TEXTS
+from parquetry.compiler.reports.explain import UnknownCodeError, explain_code, is_code
 from parquetry.project.diagnostics.codes import CODES
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.explanation import UnknownSettingError, explain_table

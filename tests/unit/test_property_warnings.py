@@ -8,8 +8,8 @@ import pytest
 
 from parquetry.cli.inspect_view import InspectView
 from parquetry.cli.output import Paint
-from parquetry.compiler.checkup import check_project
-from parquetry.compiler.inspection import inspect_table
+from parquetry.compiler.reports.doctor import check_project
+from parquetry.compiler.reports.inspection import inspect_table
 from parquetry.runtime.apply.property_warnings import property_warnings
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.properties import PROPERTIES_PATH

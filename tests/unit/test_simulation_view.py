@@ -11,7 +11,7 @@ from parquetry.cli.main import command_line
 from parquetry.cli.output import Paint
 from parquetry.cli.simulation_view import SimulationView
 from parquetry.cli.views import short_names
-from parquetry.compiler.simulate import Simulation
+from parquetry.compiler.reports.simulate_sizing import Simulation
 from parquetry.runtime.base_file.model import new_file_id
 from parquetry.runtime.layout.simulation import simulate_sizing
 from parquetry.runtime.spec.sizing import SizingPolicy

@@ -9,7 +9,7 @@ import pytest
 from parquetry.cli.output import Paint
 from parquetry.cli.timeline_view import TimelineView
 from parquetry.cli.views import short_count
-from parquetry.compiler.instants import FileCounts, InstantReport, RowCounts, TimelineReport
+from parquetry.compiler.reports.timeline import FileCounts, InstantReport, RowCounts, TimelineReport
 
 MOST = 999_999_999_999
 PLAIN = Paint(enabled=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
-from parquetry.compiler.clustering_trials import Trial, Trials, TrialTable, TriedQuery
+from parquetry.compiler.reports.simulate_clustering import Trial, Trials, TrialTable, TriedQuery
 from parquetry.errors import UsageError
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.layout.clustering.depth import CURVES

@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from parquetry import shell
 from parquetry.compiler.errors import SpecError
-from parquetry.compiler.instants import pending_seconds
-from parquetry.compiler.locks import held_lock
+from parquetry.compiler.reports.locks import held_lock
+from parquetry.compiler.reports.timeline import pending_seconds
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.observation import admit, observe
 from parquetry.compiler.workspace.opened import Workspace, spec_of

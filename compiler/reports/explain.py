@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from parquetry.compiler.code_texts import TEXTS
 from parquetry.compiler.plan.changes import CODES as CHANGES
 from parquetry.compiler.plan.drift import CODES as DRIFTS
+from parquetry.compiler.reports.code_texts import TEXTS
 from parquetry.errors import ParquetryError
 from parquetry.project.diagnostics.codes import CODES as FINDINGS
 

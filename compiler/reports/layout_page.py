@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from parquetry.compiler.inspection import LayoutReport
+from parquetry.compiler.reports.inspection import LayoutReport
 from parquetry.compiler.templating import environment
 from parquetry.version import VERSION
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.inspection import LayoutReport, PartitionReport
+from parquetry.compiler.reports.inspection import LayoutReport, PartitionReport
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.errors import UsageError
 from parquetry.runtime.spec.codec import parsed_json

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from parquetry.compiler.plan.model import PlanDocument
-from parquetry.compiler.review import DiffLine
+from parquetry.compiler.reports.review import DiffLine
 from parquetry.compiler.templating import environment
 
 _BAR_HEIGHT = 110

@@ -1,0 +1,1 @@
+"""Read-only reports: inspect, timeline, diff, doctor, simulate, pages."""
