@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from parquetry import shell
-from parquetry.compiler.templating import environment
 from parquetry.compiler.workspace.spec_words import format_size
 from parquetry.printable import one_line
 from parquetry.runtime.spec.job import JobKind, JobPlan
 from parquetry.runtime.spec.table_spec import Source
+from parquetry.templates.environment import environment
 
 _LINE = 100
 _INDENT = 4

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from parquetry.compiler.reports.inspection import LayoutReport
-from parquetry.compiler.templating import environment
+from parquetry.templates.environment import environment
 from parquetry.version import VERSION
 
 _BARS = 12

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from parquetry.compiler.plan.model import PlanDocument
 from parquetry.compiler.reports.review import DiffLine
-from parquetry.compiler.templating import environment
+from parquetry.templates.environment import environment
 
 _BAR_HEIGHT = 110
 

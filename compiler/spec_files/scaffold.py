@@ -10,12 +10,12 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from parquetry.compiler.templating import environment
 from parquetry.compiler.workspace.git import published_at, repository_root
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError
 from parquetry.project.schema.validators import Kind, bundled, write_schemas
 from parquetry.project.yaml.scalar import scalar
+from parquetry.templates.environment import environment
 from parquetry.version import VERSION
 
 SCHEMAS = "schemas"
