@@ -57,7 +57,7 @@ class CommandLine(click.Group):
         """The command, imported now; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"parquetry.cli.{cmd_name}_command").command
+        command: click.Command = importlib.import_module(f"parquetry.cli.commands.{cmd_name}").command
         return command
 
     def resolve_command(
