@@ -103,7 +103,7 @@ def test_6_a_part_was_done(folder):
 
 def test_70_a_bug_of_ours(folder, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(
-        "import parquetry.cli.workspaces as w\ndef broken(*a, **k): raise ZeroDivisionError('a figure')\n"
+        "import parquetry.cli.requests.workspaces as w\ndef broken(*a, **k): raise ZeroDivisionError('a figure')\n"
         "w.workspace_of = broken\nw.plan_for = broken\n"
     )
     done = parquetry("plan", cwd=folder.root, PYTHONPATH=str(tmp_path), TMPDIR=str(tmp_path))
@@ -116,7 +116,7 @@ def test_70_a_bug_of_ours(folder, tmp_path):
 def test_130_interrupted(folder, tmp_path):
     marker = tmp_path / "started"
     (tmp_path / "sitecustomize.py").write_text(
-        "import pathlib, time, parquetry.cli.workspaces as w\n"
+        "import pathlib, time, parquetry.cli.requests.workspaces as w\n"
         f"def slow(*a, **k):\n    pathlib.Path({str(marker)!r}).touch()\n    time.sleep(60)\n"
         "w.workspace_of = slow\nw.plan_for = slow\n"
     )

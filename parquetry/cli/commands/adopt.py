@@ -6,8 +6,8 @@ import os
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
+from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 
 
 @click.command(name="adopt")
@@ -23,7 +23,7 @@ def command(*, request: ProjectRequest, output: Output, location: str, name: str
     its spec. Nothing that other programs read is changed.
     """
     from parquetry.cli.adopt_view import AdoptView
-    from parquetry.cli.workspaces import reloader, workspace_of
+    from parquetry.cli.requests.workspaces import reloader, workspace_of
     from parquetry.compiler.spec_files.adopt import adopt
 
     place = location if ":" in location else os.path.abspath(location)  # noqa: PTH100  # keeps URIs out

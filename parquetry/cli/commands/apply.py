@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options, refuse_selection
 from parquetry.cli.output import Output
+from parquetry.cli.requests.options import ProjectRequest, output_options, project_options, refuse_selection
 
 
 @click.command(name="apply")
@@ -37,9 +37,9 @@ def command(
     asked about.
     """
     from parquetry.cli.apply_view import ApplyView
-    from parquetry.cli.approval import approved_plan, saved_plan
-    from parquetry.cli.progress import one_by_one
-    from parquetry.cli.workspaces import workspace_of
+    from parquetry.cli.requests.approval import approved_plan, saved_plan
+    from parquetry.cli.requests.progress import one_by_one
+    from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.plan.apply import apply_plan
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
 from parquetry.cli.output import Output
+from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
 
 
 @click.command(name="compile")
@@ -21,7 +21,7 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     Hudi's own writers, or as CREATE TABLE ... USING hudi for Spark SQL.
     """
     from parquetry.cli.compile_view import CompileView
-    from parquetry.cli.workspaces import workspace_of
+    from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.compiler.jobs.manifest import compile_project
 
     if output.format in ("text", "json"):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import SWITCH, ProjectRequest, output_options, project_options
 from parquetry.cli.output import Output
+from parquetry.cli.requests.options import SWITCH, ProjectRequest, output_options, project_options
 
 DIFFERENT = 3
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.options import ProjectRequest, directory_options, output_options
 from parquetry.cli.output import Output
+from parquetry.cli.requests.options import ProjectRequest, directory_options, output_options
 
 
 @click.command(name="fmt")

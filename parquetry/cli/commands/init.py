@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import output_options
 from parquetry.cli.output import Output
+from parquetry.cli.requests.options import output_options
 
 
 @click.command(name="init")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli import completion
-from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
+from parquetry.cli.requests import completion
+from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 
 
 @click.command(name="inspect")
@@ -37,8 +37,8 @@ def command(
     """
     from parquetry.cli.inspect_view import FilesView, InspectView
     from parquetry.cli.output import json_document
-    from parquetry.cli.saving import save
-    from parquetry.cli.workspaces import table_named
+    from parquetry.cli.requests.saving import save
+    from parquetry.cli.requests.workspaces import table_named
     from parquetry.compiler.reports.inspection import inspect_table, live_files
 
     named = table_named(request, table)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import SWITCH, UNTRUSTED, ProjectRequest, output_options, project_options
 from parquetry.cli.output import Output
+from parquetry.cli.requests.options import SWITCH, UNTRUSTED, ProjectRequest, output_options, project_options
 
 
 @click.command(name="plan")
@@ -57,8 +57,8 @@ def command(
     environment to no text, that the base does not name.
     """
     from parquetry.cli.plan_view import PlanView
-    from parquetry.cli.saving import save
-    from parquetry.cli.workspaces import plan_for
+    from parquetry.cli.requests.saving import save
+    from parquetry.cli.requests.workspaces import plan_for
     from parquetry.compiler.plan.codec import encode
 
     if base is not None and not untrusted:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.options import ProjectRequest, output_options, project_options
 from parquetry.cli.output import Output
+from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
 
 
 @click.command(name="run")
@@ -21,9 +21,9 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     ingested exactly once, unless the source says `read: full`.
     """
     from parquetry.cli.failures import diagnosed
-    from parquetry.cli.progress import JobProgress
+    from parquetry.cli.requests.progress import JobProgress
+    from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.cli.run_view import RunView
-    from parquetry.cli.workspaces import workspace_of
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.jobs.run import Only, run_tables
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.options import output_options
 from parquetry.cli.output import Output
 from parquetry.cli.output_schema import ANSWERS
+from parquetry.cli.requests.options import output_options
 
 _FILES = ("project", "table", "policy")
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from parquetry.cli import completion
-from parquetry.cli.asking import confirm
 from parquetry.cli.grouped import Grouped
-from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
-from parquetry.cli.progress import working
+from parquetry.cli.requests import completion
+from parquetry.cli.requests.asking import confirm
+from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
+from parquetry.cli.requests.progress import working
 
 if TYPE_CHECKING:
     from parquetry.runtime.table.open import TableHandle
@@ -141,8 +141,8 @@ def cluster_table(
     Rows keep their commit times. Writers go on meanwhile and always win: a group of files that one of
     them changes is left as it is, and is due again.
     """
-    from parquetry.cli import clustering
     from parquetry.cli.clustering_view import ClusteringView, DueClusteringView, ScheduledView
+    from parquetry.cli.requests import clustering
     from parquetry.runtime.clustering.plan.due import outlook
 
     if plan_only + schedule + (instant is not None) > 1:
@@ -166,7 +166,7 @@ def cluster_table(
 
 def _opened(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
     """The table; what goes by no spec is done whichever is ``applied``."""
-    from parquetry.cli.workspaces import table_in_force
+    from parquetry.cli.requests.workspaces import table_in_force
 
     return table_in_force(request, table, applied=applied).open()
 

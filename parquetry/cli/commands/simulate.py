@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from parquetry.cli import completion
 from parquetry.cli.grouped import Grouped
-from parquetry.cli.options import ProjectRequest, output_options, table_options
 from parquetry.cli.output import Output
-from parquetry.cli.sizes import rows, size, sizes
+from parquetry.cli.requests import completion
+from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
+from parquetry.cli.requests.sizes import rows, size, sizes
 
 
 @click.group(name="simulate", cls=Grouped)
@@ -63,8 +63,8 @@ def sizing(
     With --files for files of these sizes, called File_1, File_2, ...; with TABLE (a name, or a
     path or URI) for the live files of one of its partitions.
     """
+    from parquetry.cli.requests.workspaces import table_named
     from parquetry.cli.simulation_view import SimulationView
-    from parquetry.cli.workspaces import table_named
     from parquetry.compiler.reports.simulate_sizing import Limits, simulate_given, simulate_table
 
     if (table is None) == (files is None):
@@ -125,8 +125,8 @@ def clustering(
     Options may be repeated: every strategy is tried with every list of columns in every scope. A bounded
     sample of the files is read, nothing is written. TABLE is a name in the project, or a path or URI.
     """
+    from parquetry.cli.requests.workspaces import table_named
     from parquetry.cli.trials_view import SuggestionView, TrialsView
-    from parquetry.cli.workspaces import table_named
     from parquetry.compiler.reports.suggestion import suggest as suggested
     from parquetry.compiler.reports.suggestion import try_layouts
     from parquetry.runtime.spec.clustering import ClusteringScope

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli import completion
-from parquetry.cli.asking import confirm
-from parquetry.cli.options import ProjectRequest, output_options, project_options, refuse_selection
 from parquetry.cli.output import Output
+from parquetry.cli.requests import completion
+from parquetry.cli.requests.asking import confirm
+from parquetry.cli.requests.options import ProjectRequest, output_options, project_options, refuse_selection
 
 
 @click.command(name="unlock")
@@ -26,7 +26,7 @@ def command(
     would go on writing without one.
     """
     from parquetry.cli.lock_view import LocksView, ReleaseView
-    from parquetry.cli.workspaces import table_named, workspace_of
+    from parquetry.cli.requests.workspaces import table_named, workspace_of
     from parquetry.compiler.reports.locks import held_lock, held_locks
     from parquetry.runtime.commit.locking import unlock
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parquetry.cli.options import SWITCH, UNTRUSTED, ProjectRequest
+from parquetry.cli.requests.options import SWITCH, UNTRUSTED, ProjectRequest
 from parquetry.errors import UsageError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parquetry.cli.ls_view import Listing
-from parquetry.cli.options import ProjectRequest
+from parquetry.cli.requests.options import ProjectRequest
 
 if TYPE_CHECKING:
     from parquetry.project import LoadResult, ResolvedProject, ResolvedTable
@@ -25,7 +25,7 @@ def offline_project(request: ProjectRequest) -> ResolvedProject:
 def declared_tables(request: ProjectRequest) -> Listing:
     """The selected tables; only `state:` has the environment read and the tables looked at."""
     if any("state:" in selector for selector in (*request.select, *request.exclude)):
-        from parquetry.cli.workspaces import workspace_of
+        from parquetry.cli.requests.workspaces import workspace_of
 
         workspace = workspace_of(request)
         return Listing(project=workspace.project, tables=workspace.tables)

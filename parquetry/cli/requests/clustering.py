@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parquetry.cli.options import ProjectRequest
+from parquetry.cli.requests.options import ProjectRequest
 
 if TYPE_CHECKING:
     from parquetry.runtime.clustering.plan.due import DueClustering, ScheduledClustering
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[TableHandle, TableSpec | None]:
     """The table of that name in the project, or at that path or URI; and the spec to mask its values by."""
-    from parquetry.cli.workspaces import table_named
+    from parquetry.cli.requests.workspaces import table_named
     from parquetry.compiler.workspace.masking import masked_by
 
     named = table_named(request, table, applied=applied)
@@ -27,7 +27,7 @@ def opened(request: ProjectRequest, table: str, *, applied: bool) -> tuple[Table
 
 def schedulable(request: ProjectRequest, table: str, *, applied: bool) -> TableHandle:
     """The table, to leave a plan on its timeline: with the target's settings allowed and applied."""
-    from parquetry.cli.workspaces import table_in_force
+    from parquetry.cli.requests.workspaces import table_in_force
 
     return table_in_force(request, table, applied=applied).open()
 
@@ -48,7 +48,7 @@ def schedule(request: ProjectRequest, table: str, handle: TableHandle) -> Schedu
 
 def _budget(request: ProjectRequest, table: str) -> int:
     """Of a table that is named by its place, that of a target that declares none."""
-    from parquetry.cli.workspaces import is_location, workspace_of
+    from parquetry.cli.requests.workspaces import is_location, workspace_of
     from parquetry.project.model.resolved import SERVICES_BYTES
 
     if is_location(table):
@@ -60,7 +60,7 @@ def run_clustering(
     request: ProjectRequest, table: str, *, instant: str | None, applied: bool
 ) -> ClusteringResult:
     """What was done: a run within the target's budget, or the pending plan of an instant."""
-    from parquetry.cli.workspaces import is_location, workspace_of
+    from parquetry.cli.requests.workspaces import is_location, workspace_of
     from parquetry.compiler.jobs.launch import hide_pandas_warnings, launcher_for, new_run_id
     from parquetry.compiler.jobs.run import cluster_job
     from parquetry.runtime.clustering.plan.execution import ClusteringResult

@@ -11,9 +11,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from parquetry.cli import completion
 from parquetry.cli.carried import Carried
 from parquetry.cli.output import Output
+from parquetry.cli.requests import completion
 from parquetry.errors import ParquetryError
 
 
