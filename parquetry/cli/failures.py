@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from parquetry.cli.styles import printable
-from parquetry.cli.telling import tell, wanted_format
+from parquetry.cli.terminal.messages import tell, wanted_format
+from parquetry.cli.terminal.styles import printable
 from parquetry.errors import ParquetryError
 from parquetry.runtime.spark_log import forget_log, kept_log
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parquetry.cli.measured_view import hindsight_lines
 from parquetry.cli.plan_commands import carried_by
-from parquetry.cli.plan_words import due_lines, excluded_lines
-from parquetry.cli.scope_choice_view import scope_sentences
-from parquetry.cli.views import count, human_size
+from parquetry.cli.terminal.format import count, human_size
+from parquetry.cli.views.plan_words import due_lines, excluded_lines
+from parquetry.cli.views.queries import hindsight_lines
+from parquetry.cli.views.scope import scope_sentences
 from parquetry.compiler.evidence.model import ForeseenQuery, RunForecast
 from parquetry.compiler.plan.model import PlanDocument
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parquetry import shell
-from parquetry.cli.carried import Carried
+from parquetry.cli.terminal.typed_options import Carried
 from parquetry.compiler.plan.model import PlanDocument
 
 

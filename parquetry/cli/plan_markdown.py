@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from parquetry import shell
-from parquetry.cli.markdown import code, code_html, fenced, inline
 from parquetry.cli.outlook_words import due_entries
 from parquetry.cli.plan_commands import carried_by, commands_again, told
-from parquetry.cli.plan_words import (
+from parquetry.cli.terminal.format import count
+from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
+from parquetry.cli.views.plan_words import (
     QUERY_HEADER,
     blocked_text,
     change_notes,
@@ -31,7 +32,6 @@ from parquetry.cli.plan_words import (
     target_kind,
     value_text,
 )
-from parquetry.cli.views import count
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.changes import highest
 from parquetry.compiler.plan.model import Blocked, Change, PlanDocument, TableAction

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from parquetry import shell
-from parquetry.cli.carried import Carried
-from parquetry.cli.fitting import bound, terminal_width, unbound
 from parquetry.cli.outlook_words import changes_layout, outlook_lines
-from parquetry.cli.output import Paint
 from parquetry.cli.plan_commands import told
-from parquetry.cli.plan_words import (
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.wrap import bound, terminal_width, unbound
+from parquetry.cli.views.plan_words import (
     blocked_text,
     commit_text,
     cost_text,
@@ -33,7 +33,7 @@ from parquetry.cli.plan_words import (
     target_kind,
     value_text,
 )
-from parquetry.cli.scope_choice_view import scope_lines
+from parquetry.cli.views.scope import scope_lines
 from parquetry.compiler.evidence.model import TableFigures
 from parquetry.compiler.plan.codec import plan_json
 from parquetry.compiler.plan.model import (

@@ -15,7 +15,7 @@ import pytest
 
 from parquetry.cli.bug_report import masked, write_report
 from parquetry.cli.failures import guarded
-from parquetry.cli.telling import wanted_format
+from parquetry.cli.terminal.messages import wanted_format
 from parquetry.runtime.errors import StalePlanError
 from tests.support.command_script import SCRIPT, environment, parquetry
 from tests.support.project_folder import ProjectFolder

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
-from parquetry.cli.clustering_view import ClusteringView, ScheduledView
-from parquetry.cli.lock_view import LocksView, ReleaseView
 from parquetry.cli.main import command_line
-from parquetry.cli.output_schema import ANSWERS, answer_schema
-from parquetry.cli.run_view import RunView
+from parquetry.cli.terminal.schema import ANSWERS, answer_schema
+from parquetry.cli.views.clustering import ClusteringView, ScheduledView
+from parquetry.cli.views.lock_view import LocksView, ReleaseView
+from parquetry.cli.views.run import RunView
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.compiler.plan.model import ChangeClass, Step
 from parquetry.compiler.reports.locks import HeldLock

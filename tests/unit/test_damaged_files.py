@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parquetry.cli.inspect_view import InspectView
+from parquetry.cli.views.inspect import InspectView
 from parquetry.compiler.reports.doctor import check_project
 from parquetry.compiler.reports.inspection import inspect_table
 from parquetry.runtime.commit.damaged_files import check_read, damaged_files

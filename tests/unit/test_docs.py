@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 import parquetry
 from parquetry import project
-from parquetry.cli.carried import Carried
 from parquetry.cli.main import command_line
+from parquetry.cli.terminal.typed_options import Carried
 from parquetry.compiler.plan.changes import CODES as CHANGE_CODES
 from parquetry.project.diagnostics.codes import CODES
 from tests.support.repository import ROOT

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.cli.drift_view import DriftView
-from parquetry.cli.output import Paint
-from parquetry.cli.timeline_view import TimelineView
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.drift import DriftView
+from parquetry.cli.views.timeline import TimelineView
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.drift import drift_of_workspace
 from parquetry.compiler.plan.planning import plan_workspace

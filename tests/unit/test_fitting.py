@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.cli.fitting import fitted
-from parquetry.cli.output import Paint
-from parquetry.cli.views import columns
+from parquetry.cli.terminal.format import columns
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.wrap import fitted
 
 WIDTH = 80
 STYLE = re.compile(r"\x1b\[[0-9;]*m")

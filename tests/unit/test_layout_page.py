@@ -7,9 +7,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.cli.inspect_view import InspectView
 from parquetry.cli.main import command_line
-from parquetry.cli.output import Paint
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.inspect import InspectView
 from parquetry.compiler.reports.inspection import (
     LayoutReport,
     PartitionReport,

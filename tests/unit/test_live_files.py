@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from parquetry.cli.main import command_line
-from parquetry.cli.output_schema import answer_schema
+from parquetry.cli.terminal.schema import answer_schema
 from parquetry.compiler.reports.inspection import live_files
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 import parquetry
 from parquetry.cli.main import command_line
-from parquetry.cli.output_schema import answer_schema
+from parquetry.cli.terminal.schema import answer_schema
 from parquetry.compiler.reports.doctor import check_project
 from parquetry.compiler.reports.locks import held_lock, held_locks
 from parquetry.compiler.workspace.spec_words import elapsed

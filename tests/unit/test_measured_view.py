@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from jsonschema import validate
 
 from parquetry.cli.main import command_line
-from parquetry.cli.output_schema import answer_schema
+from parquetry.cli.terminal.schema import answer_schema
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
 from parquetry.runtime.clustering.plan.history import PastClustering, bytes_per_second, hindsight
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched

@@ -13,13 +13,13 @@ from html import unescape
 import pytest
 from jsonschema import validate
 
-from parquetry.cli.inspect_view import InspectView
-from parquetry.cli.output import Paint
-from parquetry.cli.output_schema import answer_schema
 from parquetry.cli.plan_html import render_html
 from parquetry.cli.plan_markdown import render_markdown
 from parquetry.cli.plan_view import PlanView
-from parquetry.cli.plan_words import query_rows
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.schema import answer_schema
+from parquetry.cli.views.inspect import InspectView
+from parquetry.cli.views.plan_words import query_rows
 from parquetry.compiler.evidence import figures, outlook
 from parquetry.compiler.evidence.figures import BUCKETS
 from parquetry.compiler.plan.apply import apply_plan

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 import parquetry
 from parquetry import shell
-from parquetry.cli.carried import Carried
 from parquetry.cli.main import command_line
+from parquetry.cli.terminal.typed_options import Carried
 from parquetry.in_python import in_python
 from tests.support.project_folder import ORDERS, ProjectFolder
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from parquetry.cli.inspect_view import InspectView
-from parquetry.cli.output import Paint
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.inspect import InspectView
 from parquetry.compiler.reports.doctor import check_project
 from parquetry.compiler.reports.inspection import inspect_table
 from parquetry.runtime.apply.property_warnings import property_warnings

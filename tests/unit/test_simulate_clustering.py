@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from jsonschema import validate
 
 from parquetry.cli.main import command_line
-from parquetry.cli.output_schema import answer_schema
+from parquetry.cli.terminal.schema import answer_schema
 from parquetry.compiler.reports.suggestion import suggest, suggestion_of, try_layouts
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.spark.cluster import cluster

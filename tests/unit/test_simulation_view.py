@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.cli.output import Paint
-from parquetry.cli.simulation_view import SimulationView
-from parquetry.cli.views import short_names
+from parquetry.cli.terminal.format import short_names
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.simulation import SimulationView
 from parquetry.compiler.reports.simulate_sizing import Simulation
 from parquetry.runtime.base_file.model import new_file_id
 from parquetry.runtime.layout.simulation import simulate_sizing

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.progress import one_by_one
+from parquetry.cli.terminal.output import Output
 from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.jobs.submit import SparkSubmit

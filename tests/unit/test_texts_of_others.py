@@ -7,7 +7,7 @@ import io
 import pytest
 
 from parquetry.cli.bug_report import masked
-from parquetry.cli.markdown import inline
+from parquetry.cli.terminal.markdown import inline
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.skipping.condition import Opaque
 from parquetry.runtime.layout.skipping.parser import parse_condition

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.cli.output import Paint
-from parquetry.cli.timeline_view import TimelineView
-from parquetry.cli.views import short_count
+from parquetry.cli.terminal.format import short_count
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.timeline import TimelineView
 from parquetry.compiler.reports.timeline import FileCounts, InstantReport, RowCounts, TimelineReport
 
 MOST = 999_999_999_999

@@ -6,8 +6,8 @@ import os
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="adopt")
@@ -22,8 +22,8 @@ def command(*, request: ProjectRequest, output: Output, location: str, name: str
     plan is empty. For a table of the project's, what somebody else changed of it is written into
     its spec. Nothing that other programs read is changed.
     """
-    from parquetry.cli.adopt_view import AdoptView
     from parquetry.cli.requests.workspaces import reloader, workspace_of
+    from parquetry.cli.views.adopt import AdoptView
     from parquetry.compiler.spec_files.adopt import adopt
 
     place = location if ":" in location else os.path.abspath(location)  # noqa: PTH100  # keeps URIs out

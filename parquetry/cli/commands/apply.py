@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options, refuse_selection
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="apply")
@@ -36,10 +36,10 @@ def command(
     reviewed unless the file was in your hands alone. Without PLANFILE the changes are planned, shown and
     asked about.
     """
-    from parquetry.cli.apply_view import ApplyView
     from parquetry.cli.requests.approval import approved_plan, saved_plan
     from parquetry.cli.requests.progress import one_by_one
     from parquetry.cli.requests.workspaces import workspace_of
+    from parquetry.cli.views.apply import ApplyView
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.plan.apply import apply_plan
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="compile")
@@ -20,14 +20,14 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     With --format hudi-options or ddl nothing is written: the same policy is printed as options for
     Hudi's own writers, or as CREATE TABLE ... USING hudi for Spark SQL.
     """
-    from parquetry.cli.compile_view import CompileView
     from parquetry.cli.requests.workspaces import workspace_of
+    from parquetry.cli.views.compile_view import CompileView
     from parquetry.compiler.jobs.manifest import compile_project
 
     if output.format in ("text", "json"):
         output.show(CompileView(), compile_project(workspace_of(request)))
         return 0
-    from parquetry.cli.export_view import DdlView, OptionsView
+    from parquetry.cli.views.export_view import DdlView, OptionsView
     from parquetry.compiler.spec_files.exports import export_tables
 
     view = DdlView() if output.format == "ddl" else OptionsView()

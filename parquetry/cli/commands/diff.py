@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import SWITCH, ProjectRequest, output_options, project_options
+from parquetry.cli.terminal.output import Output
 
 DIFFERENT = 3
 
@@ -41,7 +41,7 @@ def command(
     credentials. What an apply would do is what `plan` says: applied may be something else than the
     base.
     """
-    from parquetry.cli.diff_view import DiffView
+    from parquetry.cli.views.diff import DiffView
     from parquetry.compiler.reports.diff import diff_specs
     from parquetry.compiler.reports.saved_layout import read_layouts
 

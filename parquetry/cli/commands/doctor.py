@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.asking import confirm
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options, refuse_selection
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="doctor")
@@ -33,8 +33,8 @@ def command(
     """
     if accept_loss or table is not None:
         return _accept_loss(request, output, table if accept_loss else None, auto_approve=auto_approve)
-    from parquetry.cli.doctor_view import DoctorView
     from parquetry.cli.requests.workspaces import workspace_of
+    from parquetry.cli.views.doctor_view import DoctorView
     from parquetry.compiler.errors import SpecError
     from parquetry.compiler.reports.doctor import check_machine, check_project, invalid_project
 
@@ -50,8 +50,8 @@ def command(
 
 def _accept_loss(request: ProjectRequest, output: Output, table: str | None, *, auto_approve: bool) -> int:
     """Say what is lost, ask, and give it up."""
-    from parquetry.cli.loss_view import Loss, LossView, loss_lines
     from parquetry.cli.requests.workspaces import table_in_force
+    from parquetry.cli.views.loss import Loss, LossView, loss_lines
     from parquetry.compiler.workspace.masking import masked_by
     from parquetry.runtime.services.accepted_loss import accept_loss, lost_rows
 

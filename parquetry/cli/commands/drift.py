@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
+from parquetry.cli.terminal.output import Output
 
 DRIFTED = 3
 
@@ -21,8 +21,8 @@ def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     and columns that were dropped or narrowed; `parquetry adopt LOCATION` accepts what a spec can say.
     A table of another project or target is not looked at: the command ends with 1 then.
     """
-    from parquetry.cli.drift_view import DriftView
     from parquetry.cli.requests.workspaces import workspace_of
+    from parquetry.cli.views.drift import DriftView
     from parquetry.compiler.plan.drift import drift_of_workspace
     from parquetry.runtime.errors import ForeignTableError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="explain")
@@ -20,8 +20,8 @@ def command(*, request: ProjectRequest, output: Output, subject: str) -> int:
     columns.distance.type. With a CODE such as PQ102 or SC310, what it means and what to do.
     No environment variable is read.
     """
-    from parquetry.cli.explain_view import CodeView, ExplanationView
     from parquetry.cli.requests.declarations import offline_project
+    from parquetry.cli.views.explain import CodeView, ExplanationView
     from parquetry.compiler.reports.explain import explain_code, is_code
     from parquetry.compiler.workspace.masking import masked_explanation
     from parquetry.compiler.workspace.opened import table_named

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import ProjectRequest, directory_options, output_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="fmt")
@@ -18,7 +18,7 @@ def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     Keys keep their order and comments their words; indentation, quotes, spacing and blank lines
     become those of one style. A file that is no YAML is reported and left as it is.
     """
-    from parquetry.cli.format_view import FormatView
+    from parquetry.cli.views.files import FormatView
     from parquetry.project.yaml.fmt import format_project
 
     result = format_project(request.directory, write=not check)

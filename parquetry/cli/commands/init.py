@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import output_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="init")
@@ -27,7 +27,7 @@ def command(*, output: Output, directory: Path, install: str | None) -> int:
     goes to the root of the git repository and installs what requirements.txt names. Nothing that is there
     is replaced.
     """
-    from parquetry.cli.init_view import InitView
+    from parquetry.cli.views.init_view import InitView
     from parquetry.compiler.spec_files.scaffold import scaffold
 
     output.show(InitView(), scaffold(directory, installs=install))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="inspect")
@@ -35,10 +35,10 @@ def command(
     files that hold the newest rows, for engines that read parquet files: paths are not masked. Exits
     with 1 when files are gone, or not of the size that their commits wrote.
     """
-    from parquetry.cli.inspect_view import FilesView, InspectView
-    from parquetry.cli.output import json_document
     from parquetry.cli.requests.saving import save
     from parquetry.cli.requests.workspaces import table_named
+    from parquetry.cli.terminal.output import json_document
+    from parquetry.cli.views.inspect import FilesView, InspectView
     from parquetry.compiler.reports.inspection import inspect_table, live_files
 
     named = table_named(request, table)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="ls")
@@ -17,8 +17,8 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     No environment variable is read and no table is looked at, unless a selector needs it
     (state:changed). `--format name` prints one name per line, for scripts.
     """
-    from parquetry.cli.ls_view import ListingView, NamesView
     from parquetry.cli.requests.declarations import declared_tables
+    from parquetry.cli.views.ls import ListingView, NamesView
 
     output.show(NamesView() if output.format == "name" else ListingView(), declared_tables(request))
     return 0

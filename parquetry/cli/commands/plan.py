@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import SWITCH, UNTRUSTED, ProjectRequest, output_options, project_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="plan")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="run")
@@ -23,7 +23,7 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     from parquetry.cli.failures import diagnosed
     from parquetry.cli.requests.progress import JobProgress
     from parquetry.cli.requests.workspaces import workspace_of
-    from parquetry.cli.run_view import RunView
+    from parquetry.cli.views.run import RunView
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.jobs.run import Only, run_tables
 

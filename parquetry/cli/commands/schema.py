@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.output import Output
-from parquetry.cli.output_schema import ANSWERS
 from parquetry.cli.requests.options import output_options
+from parquetry.cli.terminal.output import Output
+from parquetry.cli.terminal.schema import ANSWERS
 
 _FILES = ("project", "table", "policy")
 
@@ -32,8 +32,8 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
     timeline, service-cluster, drift, adopt, unlock and doctor print with `--format json`; plan also
     fits saved plans, run the results.json of a run.
     """
-    from parquetry.cli.output_schema import answer_schema
-    from parquetry.cli.schema_view import SchemaView, WrittenSchemasView
+    from parquetry.cli.terminal.schema import answer_schema
+    from parquetry.cli.views.schema_view import SchemaView, WrittenSchemasView
     from parquetry.project.schema.validators import Kind, bundled, write_schemas
 
     if kind is None and directory is None:

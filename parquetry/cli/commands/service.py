@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from parquetry.cli.grouped import Grouped
-from parquetry.cli.output import Output
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.asking import confirm
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.requests.progress import working
+from parquetry.cli.terminal.output import Output
 
 if TYPE_CHECKING:
     from parquetry.runtime.table.open import TableHandle
@@ -141,8 +141,8 @@ def cluster_table(
     Rows keep their commit times. Writers go on meanwhile and always win: a group of files that one of
     them changes is left as it is, and is due again.
     """
-    from parquetry.cli.clustering_view import ClusteringView, DueClusteringView, ScheduledView
     from parquetry.cli.requests import clustering
+    from parquetry.cli.views.clustering import ClusteringView, DueClusteringView, ScheduledView
     from parquetry.runtime.clustering.plan.due import outlook
 
     if plan_only + schedule + (instant is not None) > 1:
@@ -172,7 +172,7 @@ def _opened(request: ProjectRequest, table: str, *, applied: bool) -> TableHandl
 
 
 def _report(output: Output, result: object) -> int:
-    from parquetry.cli.service_view import ServiceView
+    from parquetry.cli.views.services import ServiceView
 
     output.show(ServiceView(), result)
     return 0

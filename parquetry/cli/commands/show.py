@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import output_options
+from parquetry.cli.terminal.output import Output
 
 _LEAST_BYTES = 2_000
 

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from parquetry.cli.grouped import Grouped
-from parquetry.cli.output import Output
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.requests.sizes import rows, size, sizes
+from parquetry.cli.terminal.output import Output
 
 
 @click.group(name="simulate", cls=Grouped)
@@ -64,7 +64,7 @@ def sizing(
     path or URI) for the live files of one of its partitions.
     """
     from parquetry.cli.requests.workspaces import table_named
-    from parquetry.cli.simulation_view import SimulationView
+    from parquetry.cli.views.simulation import SimulationView
     from parquetry.compiler.reports.simulate_sizing import Limits, simulate_given, simulate_table
 
     if (table is None) == (files is None):
@@ -126,7 +126,7 @@ def clustering(
     sample of the files is read, nothing is written. TABLE is a name in the project, or a path or URI.
     """
     from parquetry.cli.requests.workspaces import table_named
-    from parquetry.cli.trials_view import SuggestionView, TrialsView
+    from parquetry.cli.views.trials import SuggestionView, TrialsView
     from parquetry.compiler.reports.suggestion import suggest as suggested
     from parquetry.compiler.reports.suggestion import try_layouts
     from parquetry.runtime.spec.clustering import ClusteringScope

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="timeline")
@@ -22,7 +22,7 @@ def command(*, request: ProjectRequest, output: Output, table: str, instant: str
     TABLE is a name in the project, or the path or URI of any Hudi table.
     """
     from parquetry.cli.requests.workspaces import table_named
-    from parquetry.cli.timeline_view import TimelineView
+    from parquetry.cli.views.timeline import TimelineView
     from parquetry.compiler.reports.timeline import report_timeline
 
     named = table_named(request, table)

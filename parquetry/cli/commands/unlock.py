@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests import completion
 from parquetry.cli.requests.asking import confirm
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options, refuse_selection
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="unlock")
@@ -25,8 +25,8 @@ def command(
     rolled back first. Release another program's lock only when that program is really dead: it
     would go on writing without one.
     """
-    from parquetry.cli.lock_view import LocksView, ReleaseView
     from parquetry.cli.requests.workspaces import table_named, workspace_of
+    from parquetry.cli.views.lock_view import LocksView, ReleaseView
     from parquetry.compiler.reports.locks import held_lock, held_locks
     from parquetry.runtime.commit.locking import unlock
 

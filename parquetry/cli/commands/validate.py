@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from parquetry.cli.output import Output
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options
+from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="validate")
@@ -17,8 +17,8 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     Offline: no JVM, no table is looked at, no environment variable is read. With --select, the
     project file, the policies, and the files of these tables.
     """
-    from parquetry.cli.diagnostics_view import DiagnosticsView, path_in_repository
     from parquetry.cli.requests.declarations import validated
+    from parquetry.cli.views.diagnostics import DiagnosticsView, path_in_repository
     from parquetry.project.diagnostics.model import errors, render_github
 
     result = validated(request)

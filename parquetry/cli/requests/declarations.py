@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parquetry.cli.ls_view import Listing
 from parquetry.cli.requests.options import ProjectRequest
+from parquetry.cli.views.ls import Listing
 
 if TYPE_CHECKING:
     from parquetry.project import LoadResult, ResolvedProject, ResolvedTable

@@ -11,9 +11,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from parquetry.cli.carried import Carried
-from parquetry.cli.output import Output
 from parquetry.cli.requests import completion
+from parquetry.cli.terminal.output import Output
+from parquetry.cli.terminal.typed_options import Carried
 from parquetry.errors import ParquetryError
 
 

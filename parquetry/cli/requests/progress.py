@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from parquetry.cli.output import Output
+from parquetry.cli.terminal.output import Output
 from parquetry.printable import one_line
 from parquetry.runtime.spark_log import kept_log
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from parquetry.cli.output import Paint
-from parquetry.cli.views import count
+from parquetry.cli.terminal.format import count
+from parquetry.cli.terminal.output import Paint
 from parquetry.project.diagnostics.model import render_json, render_text
 from parquetry.project.yaml.fmt import FormatResult
 

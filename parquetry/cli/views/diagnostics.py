@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from parquetry.cli.output import Paint
-from parquetry.cli.views import count
+from parquetry.cli.terminal.format import count
+from parquetry.cli.terminal.output import Paint
 from parquetry.project import LoadResult
 from parquetry.project.diagnostics.model import errors, render_json, render_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from parquetry.cli.output import Paint
+from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.spec_files.exports import Export
 from parquetry.runtime.spec.codec import to_json_value
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from parquetry.cli.output import Paint
+from parquetry.cli.terminal.output import Paint
 
 
 class SchemaView:

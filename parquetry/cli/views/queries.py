@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from parquetry.cli.output import Paint
-from parquetry.cli.views import columns, count, human_size
+from parquetry.cli.terminal.format import columns, count, human_size
+from parquetry.cli.terminal.output import Paint
 from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
 from parquetry.runtime.clustering.plan.history import Hindsight

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from parquetry.cli.measured_view import hindsight_lines, measured_rows, measured_table
-from parquetry.cli.output import Paint
-from parquetry.cli.views import columns, count, human_size
+from parquetry.cli.terminal.format import columns, count, human_size
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.queries import hindsight_lines, measured_rows, measured_table
 from parquetry.compiler.reports.inspection import (
     LayoutReport,
     LiveFiles,

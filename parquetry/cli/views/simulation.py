@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from parquetry.cli.output import Paint
-from parquetry.cli.views import columns, count, human_size, short_names
+from parquetry.cli.terminal.format import columns, count, human_size, short_names
+from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.reports.simulate_sizing import Simulation
 from parquetry.compiler.workspace.spec_words import format_size
 from parquetry.runtime.layout.simulation import sizing_json

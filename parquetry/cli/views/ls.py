@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from parquetry.cli.output import Paint
-from parquetry.cli.views import columns, count
+from parquetry.cli.terminal.format import columns, count
+from parquetry.cli.terminal.output import Paint
 
 if TYPE_CHECKING:
     from parquetry.project import ResolvedProject, ResolvedTable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from parquetry.cli.output import Paint
-from parquetry.cli.views import count
+from parquetry.cli.terminal.format import count
+from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.jobs.manifest import Compiled
 
 

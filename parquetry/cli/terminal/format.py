@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from parquetry.cli.fitting import terminal_width
-from parquetry.cli.output import Paint
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.wrap import terminal_width
 
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _COUNTS = ((10**9, "B"), (10**6, "M"), (10**3, "K"))

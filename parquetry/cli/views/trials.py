@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from parquetry.cli.measured_view import touched_cells
-from parquetry.cli.output import Paint
-from parquetry.cli.views import columns, count, human_size
+from parquetry.cli.terminal.format import columns, count, human_size
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.queries import touched_cells
 from parquetry.compiler.reports.simulate_clustering import Trial, Trials, TriedQuery
 from parquetry.compiler.reports.suggestion import Suggestion, in_words
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from parquetry import shell
-from parquetry.cli.output import Paint
-from parquetry.cli.views import count
+from parquetry.cli.terminal.format import count
+from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.plan.drift import CODES, Drift, TableDrift
 from parquetry.runtime.spec.codec import to_json_value
 

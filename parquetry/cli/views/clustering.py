@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from parquetry.cli.measured_view import foreseen_json, foreseen_lines, measured_table
-from parquetry.cli.output import Paint
-from parquetry.cli.scope_choice_view import scope_lines, scopes_json
-from parquetry.cli.views import count, human_size
+from parquetry.cli.terminal.format import count, human_size
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.queries import foreseen_json, foreseen_lines, measured_table
+from parquetry.cli.views.scope import scope_lines, scopes_json
 from parquetry.runtime.clustering.plan.due import DueClustering, QueryForecasts, ScheduledClustering
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
 from parquetry.runtime.layout.clustering.model import ClusteringFile, ExcludedFile, PlannedGroup

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from parquetry.cli.clustering_view import clustering_line
-from parquetry.cli.output import Paint
-from parquetry.cli.views import count, human_size
+from parquetry.cli.terminal.format import count, human_size
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.clustering import clustering_line
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.main import JobResult

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from parquetry.cli.output import Paint
-from parquetry.cli.views import count
+from parquetry.cli.terminal.format import count
+from parquetry.cli.terminal.output import Paint
 from parquetry.runtime.services.accepted_loss import LostRows
 from parquetry.runtime.spec.masking import masked_partition, masked_path, pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec

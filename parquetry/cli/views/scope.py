@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from parquetry.cli.output import Paint
-from parquetry.cli.views import columns, count, human_size, wrapped
+from parquetry.cli.terminal.format import columns, count, human_size, wrapped
+from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.workspace.masking import masked_choice
 from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
 from parquetry.runtime.spec.clustering import ClusteringScope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from parquetry.cli.output import Paint
+from parquetry.cli.terminal.output import Paint
 from parquetry.runtime.spec.codec import to_json_value
 
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from parquetry.cli.output import Paint
-from parquetry.cli.views import columns, wrapped
+from parquetry.cli.terminal.format import columns, wrapped
+from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.reports.explain import CodeExplanation
 from parquetry.project.model.explanation import Explanation
 from parquetry.project.model.resolved import Layer, Origin

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from parquetry.cli.measured_view import measured_table
-from parquetry.cli.output import Paint
-from parquetry.cli.views import columns, short_count
+from parquetry.cli.terminal.format import columns, short_count
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.queries import measured_table
 from parquetry.compiler.reports.timeline import InstantReport, TimelineReport
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY

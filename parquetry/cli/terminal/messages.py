@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from parquetry.cli.styles import printable
+from parquetry.cli.terminal.styles import printable
 from parquetry.printable import json_text
 from parquetry.runtime.quoting import with_quotes
 

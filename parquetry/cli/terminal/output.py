@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from parquetry.cli.carried import Carried
-from parquetry.cli.fitting import fitted
-from parquetry.cli.styles import printable, styled
-from parquetry.cli.telling import tell
-from parquetry.cli.values import shown_values
+from parquetry.cli.terminal.messages import tell
+from parquetry.cli.terminal.styles import printable, styled
+from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.values import shown_values
+from parquetry.cli.terminal.wrap import fitted
 from parquetry.errors import ParquetryError
 from parquetry.printable import json_text, without_commands, without_escapes
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final, assert_never
 
 from parquetry import shell
-from parquetry.cli.views import count, human_size
+from parquetry.cli.terminal.format import count, human_size
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, Step, TableAction

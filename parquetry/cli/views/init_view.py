@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from parquetry import shell
-from parquetry.cli.output import Paint
+from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.spec_files.scaffold import REQUIREMENTS, Scaffold
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from parquetry.cli.carried import Carried
-from parquetry.cli.output import Paint
-from parquetry.cli.plan_words import kind_of
-from parquetry.cli.views import count, human_size
+from parquetry.cli.terminal.format import count, human_size
+from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.views.plan_words import kind_of
 from parquetry.compiler.plan.apply import ActionResult, ApplyResult
 from parquetry.printable import one_line
 

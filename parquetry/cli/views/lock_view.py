@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from parquetry import shell
-from parquetry.cli.output import Paint
+from parquetry.cli.terminal.output import Paint
 from parquetry.compiler.reports.locks import HeldLock
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.spec.codec import to_json_value
