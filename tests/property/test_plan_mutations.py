@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from parquetry.cli.main import command_line
-from parquetry.cli.plan_github import render_github
-from parquetry.cli.plan_html import render_html
-from parquetry.cli.plan_markdown import render_markdown
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.plan.github import render_github
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.errors import StalePlanError

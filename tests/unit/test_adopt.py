@@ -8,13 +8,13 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import parquetry
-from parquetry.cli.plan_html import render_html
-from parquetry.cli.plan_markdown import render_markdown
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.adopt import AdoptView
 from parquetry.cli.views.drift import DriftView
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.errors import SpecError, UnacceptableDriftError
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.drift import CODES, drift_of_workspace

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 import parquetry
 from parquetry.cli.main import command_line
-from parquetry.cli.plan_html import render_html
-from parquetry.cli.plan_markdown import render_markdown
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import Carried
 from parquetry.cli.terminal.wrap import fitted
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.codec import decode, plan_of
 from parquetry.compiler.plan.model import Blocked, Evidence, Intent, PlanOptions, RecipeStep
 from tests.support.project_folder import ORDERS, ProjectFolder

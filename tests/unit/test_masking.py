@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from parquetry.cli.main import command_line
-from parquetry.cli.plan_github import render_github
-from parquetry.cli.plan_html import render_html
-from parquetry.cli.plan_markdown import render_markdown
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.clustering import ClusteringView
 from parquetry.cli.views.diff import DiffView
+from parquetry.cli.views.plan.github import render_github
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import encode
 from parquetry.compiler.plan.planning import plan_workspace

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 import yaml
 
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.errors import BlockedPlanError
 from parquetry.compiler.plan.apply import apply_plan, check_fits
 from parquetry.compiler.plan.codec import check_age, decode, encode, intent_json

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.evidence import excluded
 from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath
 from parquetry.compiler.plan.apply import apply_plan

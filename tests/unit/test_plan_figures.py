@@ -13,12 +13,12 @@ from html import unescape
 import pytest
 from jsonschema import validate
 
-from parquetry.cli.plan_html import render_html
-from parquetry.cli.plan_markdown import render_markdown
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.cli.views.inspect import InspectView
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.cli.views.plan_words import query_rows
 from parquetry.compiler.evidence import figures, outlook
 from parquetry.compiler.evidence.figures import BUCKETS

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.cli.main import command_line
-from parquetry.cli.plan_github import render_github
-from parquetry.cli.plan_html import render_html
-from parquetry.cli.plan_markdown import render_markdown
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.views.plan.github import render_github
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.cli.views.plan_words import duration_text
 from parquetry.compiler.evidence.model import (
     DueFigures,

@@ -13,14 +13,14 @@ from click.testing import CliRunner
 
 from parquetry.cli.failures import guarded
 from parquetry.cli.main import command_line
-from parquetry.cli.plan_html import render_html
-from parquetry.cli.plan_markdown import render_markdown
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
 from parquetry.cli.terminal.messages import tell
 from parquetry.cli.terminal.output import Output, Paint
 from parquetry.cli.terminal.styles import printable, styled
 from parquetry.cli.terminal.values import shown_values
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.errors import ParquetryError
 from parquetry.printable import json_text
 from parquetry.project.diagnostics.github import workflow_command

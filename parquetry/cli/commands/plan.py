@@ -56,9 +56,9 @@ def command(
     saved all the same. Plan what strangers wrote with --untrusted: credentials go to no place, and the
     environment to no text, that the base does not name.
     """
-    from parquetry.cli.plan_view import PlanView
     from parquetry.cli.requests.saving import save
     from parquetry.cli.requests.workspaces import plan_for
+    from parquetry.cli.views.plan.text import PlanView
     from parquetry.compiler.plan.codec import encode
 
     if base is not None and not untrusted:

@@ -25,7 +25,7 @@ _LEAST_BYTES = 2_000
 @output_options("text", "json", "markdown", "html", "github")
 def command(*, file: Path, output: Output, max_bytes: int) -> int:
     """Print the plan saved in FILE: for a terminal, a script, a pull request, a browser, a workflow."""
-    from parquetry.cli.plan_views import show_plan
+    from parquetry.cli.views.plan.shapes import show_plan
     from parquetry.compiler.plan.codec import decode
     from parquetry.compiler.workspace.named_file import read_named
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.requests.asking import is_terminal
 from parquetry.cli.requests.workspaces import now_ms
 from parquetry.cli.terminal.output import Output
 from parquetry.cli.terminal.typed_options import Carried
 from parquetry.cli.terminal.values import shown_values
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.apply import by_intent_alone, check_fits
 from parquetry.compiler.plan.codec import check_age, decode, digest_in
 from parquetry.compiler.plan.model import PlanDocument

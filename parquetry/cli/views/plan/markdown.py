@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from parquetry import shell
-from parquetry.cli.outlook_words import due_entries
-from parquetry.cli.plan_commands import carried_by, commands_again, told
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
+from parquetry.cli.views.plan.commands import carried_by, commands_again, told
+from parquetry.cli.views.plan.outlook import due_entries
 from parquetry.cli.views.plan_words import (
     QUERY_HEADER,
     blocked_text,

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.plan_commands import carried_by
-from parquetry.cli.plan_github import render_github
-from parquetry.cli.plan_html import render_html
-from parquetry.cli.plan_markdown import render_markdown
-from parquetry.cli.plan_view import PlanView
 from parquetry.cli.terminal.output import Output
 from parquetry.cli.views.diagnostics import path_in_repository
+from parquetry.cli.views.plan.commands import carried_by
+from parquetry.cli.views.plan.github import render_github
+from parquetry.cli.views.plan.html import render_html
+from parquetry.cli.views.plan.markdown import render_markdown
+from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.model import PlanDocument
 from parquetry.project.yaml.folder import PROJECT_FILE
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from parquetry.cli.outlook_words import due_entries
-from parquetry.cli.plan_commands import carried_by, commands_again, told
+from parquetry.cli.views.plan.commands import carried_by, commands_again, told
+from parquetry.cli.views.plan.outlook import due_entries
 from parquetry.cli.views.plan_words import (
     QUERY_HEADER,
     blocked_text,

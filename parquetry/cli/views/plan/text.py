@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from parquetry import shell
-from parquetry.cli.outlook_words import changes_layout, outlook_lines
-from parquetry.cli.plan_commands import told
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import Carried
 from parquetry.cli.terminal.wrap import bound, terminal_width, unbound
+from parquetry.cli.views.plan.commands import told
+from parquetry.cli.views.plan.outlook import changes_layout, outlook_lines
 from parquetry.cli.views.plan_words import (
     blocked_text,
     commit_text,

@@ -1,0 +1,1 @@
+"""Plans as text, Markdown, HTML and GitHub annotations."""
