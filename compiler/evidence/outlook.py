@@ -1,7 +1,7 @@
 """What a run would be good for, foreseen by the functions that plans of runs are made by.
 
-Rows are read within :data:`~parquetry.runtime.clustering.forecast.sample.IN_REVIEW` for the choice of scopes and
-once more for groups that no choice was about, of tables that declare queries only. Of plans that wait
+Rows are read within :data:`~parquetry.runtime.clustering.forecast.sample.IN_REVIEW` for the choice of scopes
+and once more for groups that no choice was about, of tables that declare queries only. Of plans that wait
 already what they say themselves is shown, and no row is read.
 """
 

@@ -23,8 +23,8 @@ _ROW_GROUP_FOOTER_BYTES = 128
 class EncryptedFile:
     """Writes one parquet file to ``sink``, all of it encrypted by the key that ``reference`` names.
 
-    ``properties`` are those that :func:`~parquetry.runtime.parquet.encryption.encryption_properties` has for it,
-    asked for before anything of the file is there.
+    ``properties`` are those that :func:`~parquetry.runtime.parquet.encryption.encryption_properties` has for
+    it, asked for before anything of the file is there.
     """
 
     def __init__(

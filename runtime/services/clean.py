@@ -73,8 +73,8 @@ def clean(
     """Delete what the policy (the applied one by default) does not keep, and every orphan.
 
     All partitions are looked at. On a full disk it makes room for its own files first: by what dead writers
-    left, then by recorded statistics. Raises as :func:`parquetry.runtime.commit.recovery.settle` does, StorageError
-    when there is no room and none can be made.
+    left, then by recorded statistics. Raises as :func:`parquetry.runtime.commit.recovery.settle` does,
+    StorageError when there is no room and none can be made.
     """
     return _clean_with_room(table, policy=policy or retention_of(table), timing=timing, whole_table=True)
 
