@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
+import pytest
 from hypothesis import settings
 
+from tests.support.allocations import counted_allocations
 from tests.support.fast_java import fast_java
 from tests.support.no_fsync import skip_fsync
+from tests.support.s3_server import s3_server
 
 os.environ.update(fast_java())
 skip_fsync()
@@ -23,3 +27,16 @@ def pytest_addoption(parser):
         action="store_true",
         help="write what the commands say now into tests/golden instead of comparing with it",
     )
+
+
+@pytest.fixture(scope="session")
+def s3_options():
+    with s3_server() as options:
+        yield options
+
+
+@pytest.fixture
+def count_allocations():
+    """Starts counting what Arrow allocates."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(counted_allocations())

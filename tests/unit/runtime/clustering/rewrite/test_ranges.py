@@ -34,7 +34,7 @@ from parquetry.runtime.spark.shuffle import checked, shares_of
 from tests.support.allocations import counted_allocations
 from tests.support.base_files import MIB, SECOND, bucket, context, read, write
 from tests.support.stores import CountingStore, Kind
-from tests.unit.test_clustering_task import COLUMNS, as_rows, some_rows, work
+from tests.unit.runtime.clustering.rewrite.test_task import COLUMNS, as_rows, some_rows, work
 
 TASKS = 4
 ORDERS = [

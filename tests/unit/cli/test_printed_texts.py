@@ -26,7 +26,7 @@ from parquetry.printable import json_text
 from parquetry.project.diagnostics.github import workflow_command
 from parquetry.runtime.table.applied import AppliedRef
 from tests.support.project_folder import ORDERS, PROJECT, ProjectFolder
-from tests.unit.test_plan_views import FULL, action, blocked, change, plan
+from tests.unit.cli.test_plan_views import FULL, action, blocked, change, plan
 
 COMMANDS = "a\n::error::x\n  ::add-mask::y\r\n::set-output name=a::b\n##[error]z"
 ESCAPES = "\x1b[31mred\x1b[0m\x1b]0;title\x07\x9b2J\u202egnp\u2066\u200b\x7f\u2028"
