@@ -44,13 +44,11 @@ class Outcome:
         return f"{self.phase.name:10} {self.seconds:7.0f} s   {how}   {self.counts}"
 
 
-# Phases of one group run at the same time: a test on Spark mostly waits for a JVM of its own.
-GROUPS = [
-    [Phase("fast", ("-n", "2", "-m", "not spark and not interop and not soak"))],
-    [
-        Phase("spark", ("-m", "spark and not interop and not soak")),
-        Phase("interop", ("-m", "interop and not soak")),
-    ],
+# All run at the same time: tests on Spark wait for their JVMs most of the time, the fast ones use what is left.
+PHASES = [
+    Phase("fast", ("-n", "2", "-m", "not spark and not interop and not soak")),
+    Phase("spark", ("-m", "spark and not interop and not soak")),
+    Phase("interop", ("-m", "interop and not soak")),
 ]
 # A long test takes longer than the 900 seconds in which every other one has to end.
 LONG = [
@@ -64,8 +62,10 @@ def main() -> int:
     long = "--long" in sys.argv[1:]
     commit = _git("rev-parse", "--short", "HEAD") if long else ""
     REPORTS.mkdir(parents=True, exist_ok=True)
-    outcomes = [outcome for group in ([LONG] if long else GROUPS) for outcome in _together(group)]
-    print("== phases", *outcomes, sep="\n")
+    started = time.monotonic()
+    outcomes = _together(LONG if long else PHASES)
+    print("== phases, side by side", *outcomes, sep="\n")
+    print(f"{'all':10} {time.monotonic() - started:7.0f} s")
     if long:
         KEPT.write_text(_page(commit, outcomes), encoding="utf-8")
         print(f"written: {KEPT.relative_to(ROOT)}")
@@ -85,9 +85,10 @@ def _run(phase: Phase) -> Outcome:
     done = subprocess.run(
         command, cwd=ROOT, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    print(f"== {phase.name}", done.stdout, sep="\n", flush=True)
     counts = done.stdout.strip().splitlines()[-1:] or [""]
-    return Outcome(phase, done.returncode, time.monotonic() - started, counts[0].strip("= "))
+    outcome = Outcome(phase, done.returncode, time.monotonic() - started, counts[0].strip("= "))
+    print(f"== {outcome}", done.stdout, sep="\n", flush=True)
+    return outcome
 
 
 def _page(commit: str, outcomes: Sequence[Outcome]) -> str:
