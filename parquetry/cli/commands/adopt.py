@@ -12,15 +12,15 @@ from parquetry.cli.terminal.output import Output
 
 @click.command(name="adopt")
 @click.argument("location")
-@click.option("--name", help="Name of the table in the project; the table's own by default.")
+@click.option("--name", help="Name of the table in the project; by default its own.")
 @table_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, location: str, name: str | None) -> int:
     """Write tables/NAME.yml for the Hudi table at LOCATION, a path or URI, and record it as applied.
 
-    Columns, keys, partitioning and the settings that the table records are taken over; the next
-    plan is empty. For a table of the project's, what somebody else changed of it is written into
-    its spec. Nothing that other programs read is changed.
+    The spec takes over columns, keys, partitioning and the settings that the table records. The
+    next plan is empty. If the table belongs to the project, the command writes the changes of
+    others into its spec. It changes nothing that other programs read.
     """
     from parquetry.cli.requests.workspaces import reloader, workspace_of
     from parquetry.cli.views.adopt import AdoptView

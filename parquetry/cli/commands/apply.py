@@ -31,10 +31,10 @@ def command(
 ) -> int:
     """Create tables, record specs and evolve schemas, as planned.
 
-    With PLANFILE, exactly what was saved: nothing is planned again and nothing asked. Its digest finds
-    damage, and nobody who edits the file and computes it anew: give --approved with the id that was
-    reviewed unless the file was in your hands alone. Without PLANFILE the changes are planned, shown and
-    asked about.
+    With PLANFILE, applies exactly the saved plan, without planning or asking again. The digest in
+    the file detects damage, but not an edit by somebody who computes a new digest. If others could
+    change the file, pass --approved with the reviewed id. Without PLANFILE, the command plans the
+    changes, shows them and asks.
     """
     from parquetry.cli.requests.approval import approved_plan, saved_plan
     from parquetry.cli.requests.progress import one_by_one

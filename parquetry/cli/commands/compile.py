@@ -14,10 +14,10 @@ from parquetry.cli.terminal.output import Output
 def command(*, request: ProjectRequest, output: Output) -> int:
     """Write target/manifest.json, and target/jobs/TABLE/ with one job per verb.
 
-    Each job is there as JSON, for `python -m parquetry.runtime`, and as a PySpark script, for
-    `spark-submit`. No table is looked at.
+    Each job is written as JSON, for `python -m parquetry.runtime`, and as a PySpark script, for
+    `spark-submit`. Opens no table.
 
-    With --format hudi-options or ddl nothing is written: the same policy is printed as options for
+    With --format hudi-options or ddl, writes nothing. It prints the same policy as options for
     Hudi's own writers, or as CREATE TABLE ... USING hudi for Spark SQL.
     """
     from parquetry.cli.requests.workspaces import workspace_of

@@ -28,18 +28,17 @@ DIFFERENT = 3
     is_flag=True,
     type=SWITCH,
     envvar="PARQUETRY_DETAILED_EXITCODE",
-    help="Exit with 3 when the specs differ.",
+    help="Exit with 3 if the specs differ.",
 )
 @project_options
 @output_options("text", "json")
 def command(
     *, request: ProjectRequest, output: Output, base: str, states: tuple[Path, ...], detailed_exitcode: bool
 ) -> int:
-    """Show what the project's files change against those of a git revision.
+    """Show what the project's files change compared with a git revision.
 
-    No table is looked at and no environment variable read, so it works in a fork without
-    credentials. What an apply would do is what `plan` says: applied may be something else than the
-    base.
+    Opens no table and reads no environment variable, so it works in a fork without credentials. The
+    applied specs may differ from the base: only `plan` shows what apply would do.
     """
     from parquetry.cli.views.diff import DiffView
     from parquetry.compiler.reports.diff import diff_specs

@@ -21,15 +21,16 @@ from parquetry.cli.terminal.output import Output
 def command(
     *, request: ProjectRequest, output: Output, table: str | None, accept_loss: bool, auto_approve: bool
 ) -> int:
-    """Check Java, Spark, storage and versions, and say how to mend what does not work.
+    """Check Java, Spark, storage and versions, and show how to repair what does not work.
 
-    In a project the warehouse is probed with a small file that is removed again, and each table
-    is asked whether it may be written; an invalid project is one thing to mend. The packages of
-    optional extras are listed, installed or not. Exits with 1 when something has to be mended.
+    In a project, the command writes a small file to the warehouse and removes it again, and checks
+    for each table whether it may be written. It lists the packages of optional extras, installed or
+    not. Exits with 1 if something, such as an invalid project, needs a repair.
 
-    With --accept-loss and TABLE (a name in the project, or a path or URI) it says which base files are
-    gone, or not of the size that was written, with their rows, keys and commits, asks, and gives them up
-    by a commit: the table is read and written again, without those rows for good.
+    With --accept-loss and TABLE (a name in the project, or a path or URI), it lists the base files
+    that are missing, or differ in size from their commits, with their rows, keys and commits. It
+    asks, and then gives up these rows with a commit: the table can be read and written again,
+    without them.
     """
     if accept_loss or table is not None:
         return _accept_loss(request, output, table if accept_loss else None, auto_approve=auto_approve)

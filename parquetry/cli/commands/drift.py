@@ -11,15 +11,15 @@ DRIFTED = 3
 
 
 @click.command(name="drift")
-@click.option("--check", is_flag=True, help="Exit with 3 when something has drifted.")
+@click.option("--check", is_flag=True, help="Exit with 3 if there is drift.")
 @project_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
-    """Show what others changed of the tables since their specs were applied: who, and when.
+    """Show what other programs changed in the tables since their specs were applied: who, and when.
 
-    Properties, columns, and clusterings by other programs. `parquetry apply` puts back properties,
-    and columns that were dropped or narrowed; `parquetry adopt LOCATION` accepts what a spec can say.
-    A table of another project or target is not looked at: the command ends with 1 then.
+    Covers properties, columns, and clusterings. `parquetry apply` restores properties, and columns
+    that were dropped or narrowed. `parquetry adopt LOCATION` accepts changes that a spec can
+    express. The command does not open a table of another project or target, and then ends with 1.
     """
     from parquetry.cli.requests.workspaces import workspace_of
     from parquetry.cli.views.drift import DriftView

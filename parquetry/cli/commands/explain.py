@@ -14,11 +14,11 @@ from parquetry.cli.terminal.output import Output
 @table_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, subject: str) -> int:
-    """Show the resolved value of a table's FIELD and the file and line it comes from.
+    """Show the resolved value of a table's FIELD, and the file and line it comes from.
 
-    Without FIELD, every setting of the table. FIELD is a path such as sizing.max_file_size or
-    columns.distance.type. With a CODE such as PQ102 or SC310, what it means and what to do.
-    No environment variable is read.
+    Without FIELD, shows every setting of the table. FIELD is a path such as sizing.max_file_size or
+    columns.distance.type. With a CODE such as PQ102 or SC310, explains the code and what to do.
+    Reads no environment variable.
     """
     from parquetry.cli.requests.declarations import offline_project
     from parquetry.cli.views.explain import CodeView, ExplanationView

@@ -9,14 +9,14 @@ from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="fmt")
-@click.option("--check", is_flag=True, help="Write nothing; exit with 3 when a file would change.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 3 if a file would change.")
 @directory_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
-    """Write the project's files anew in canonical YAML.
+    """Rewrite the project's files in canonical YAML.
 
-    Keys keep their order and comments their words; indentation, quotes, spacing and blank lines
-    become those of one style. A file that is no YAML is reported and left as it is.
+    The order of keys and the text of comments stay. Indentation, quotes, spacing and blank lines
+    follow one style. A file that is not YAML is reported and stays as it is.
     """
     from parquetry.cli.views.files import FormatView
     from parquetry.project.yaml.fmt import format_project

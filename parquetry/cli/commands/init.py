@@ -21,11 +21,11 @@ from parquetry.cli.terminal.output import Output
 )
 @output_options("text", "json")
 def command(*, output: Output, directory: Path, install: str | None) -> int:
-    """Make a project that plans, applies and runs at once, in DIR or the current directory.
+    """Create a project in DIR or the current directory; it plans, applies and runs at once.
 
-    It comes with sample data, JSON Schemas that editors find by themselves, and a GitHub workflow, which
-    goes to the root of the git repository and installs what requirements.txt names. Nothing that is there
-    is replaced.
+    The project has sample data, JSON Schemas that editors find by themselves, and a GitHub
+    workflow. The workflow goes to the root of the git repository and installs the contents of
+    requirements.txt. Existing files are never replaced.
     """
     from parquetry.cli.views.init_view import InitView
     from parquetry.compiler.spec_files.scaffold import scaffold

@@ -16,7 +16,7 @@ from parquetry.cli.terminal.output import Output
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Save the layout as JSON.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Save the layout as a page.")
 @click.option(
-    "--files", "as_files", is_flag=True, help="Print the path or URI of each live file, one a line."
+    "--files", "as_files", is_flag=True, help="Print the path or URI of each live file, one per line."
 )
 @table_options
 @output_options("text", "json")
@@ -31,9 +31,9 @@ def command(
 ) -> int:
     """Show the files of TABLE by partition, and what its declared queries have to read.
 
-    TABLE is a name in the project, or the path or URI of any Hudi table. With --files only the
-    files that hold the newest rows, for engines that read parquet files: paths are not masked. Exits
-    with 1 when files are gone, or not of the size that their commits wrote.
+    TABLE is a name in the project, or the path or URI of any Hudi table. With --files, prints only
+    the live files, for engines that read Parquet files; these paths are not masked. Exits with 1 if
+    files are missing, or differ in size from their commits.
     """
     from parquetry.cli.requests.saving import save
     from parquetry.cli.requests.workspaces import table_named

@@ -12,10 +12,10 @@ from parquetry.cli.terminal.output import Output
 @project_options
 @output_options("text", "json", "name")
 def command(*, request: ProjectRequest, output: Output) -> int:
-    """List the tables that are declared.
+    """List the declared tables.
 
-    No environment variable is read and no table is looked at, unless a selector needs it
-    (state:changed). `--format name` prints one name per line, for scripts.
+    Reads no environment variable and opens no table, unless a selector needs it (state:changed).
+    `--format name` prints one name per line, for scripts.
     """
     from parquetry.cli.requests.declarations import declared_tables
     from parquetry.cli.views.ls import ListingView, NamesView

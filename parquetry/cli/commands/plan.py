@@ -17,7 +17,7 @@ from parquetry.cli.terminal.output import Output
     is_flag=True,
     type=SWITCH,
     envvar="PARQUETRY_DETAILED_EXITCODE",
-    help="Exit with 3 when there are changes.",
+    help="Exit with 3 if there are changes.",
 )
 @click.option(
     "--due",
@@ -50,11 +50,12 @@ def command(
     untrusted: bool,
     base: str | None,
 ) -> int:
-    """Show what apply would change, and with --due what runs would work off.
+    """Show what apply would change, and with --due what the next runs would do.
 
-    Starts no JVM and writes nothing to any table. A blocked change exits with 1, and the plan is
-    saved all the same. Plan what strangers wrote with --untrusted: credentials go to no place, and the
-    environment to no text, that the base does not name.
+    Starts no JVM and writes nothing to any table. If a change is blocked, the command saves the
+    plan and exits with 1. Use --untrusted to plan the specs of strangers: the command then sends
+    credentials to no location that the base does not name, and puts no other environment variable
+    into any text.
     """
     from parquetry.cli.requests.saving import save
     from parquetry.cli.requests.workspaces import plan_for

@@ -9,16 +9,16 @@ from parquetry.cli.terminal.output import Output
 
 
 @click.command(name="run")
-@click.option("--only", type=click.Choice(("ingest", "services")), help="Only this part.")
-@click.option("--applied", is_flag=True, help="Go by what is applied, also where something else is declared.")
+@click.option("--only", type=click.Choice(("ingest", "services")), help="Do only this part.")
+@click.option("--applied", is_flag=True, help="Use the applied spec, even if the declared one differs.")
 @project_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, only: str | None, applied: bool) -> int:
     """Ingest the declared sources, then cluster, clean and archive what is due.
 
-    What is run are the applied records. A table to which another spec is applied than is declared
-    is left alone (SC506), unless --applied says to go by the record. Each file of a source is
-    ingested exactly once, unless the source says `read: full`.
+    Uses the applied records. If the applied spec of a table differs from the declared one, the
+    command skips the table (SC506), unless --applied tells it to use the record. Each file of a
+    source is ingested exactly once, unless the source has `read: full`.
     """
     from parquetry.cli.failures import diagnosed
     from parquetry.cli.requests.progress import JobProgress

@@ -24,13 +24,14 @@ _FILES = ("project", "table", "policy")
 )
 @output_options("text", "json")
 def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
-    """Print the JSON Schema (draft 2020-12) of one KIND of file or answer; each stands alone.
+    """Print the JSON Schema (draft 2020-12) of one KIND of file or answer.
 
-    Files are project, table and policy: an editor checks one against its schema when it begins with
-    `# yaml-language-server: $schema=PATH`. Answers are what init, fmt, validate, ls, explain,
-    compile, plan, diff, apply, run, simulate-sizing, simulate-clustering, inspect, inspect-files,
-    timeline, service-cluster, drift, adopt, unlock and doctor print with `--format json`; plan also
-    fits saved plans, run the results.json of a run.
+    Each schema is complete in itself. The files are project, table and policy: an editor checks a
+    file against its schema if it begins with `# yaml-language-server: $schema=PATH`. The answers
+    are the output of init, fmt, validate, ls, explain, compile, plan, diff, apply, run,
+    simulate-sizing, simulate-clustering, inspect, inspect-files, timeline, service-cluster, drift,
+    adopt, unlock and doctor with `--format json`. The schema of plan also fits saved plans, and
+    that of run fits the results.json of a run.
     """
     from parquetry.cli.terminal.schema import answer_schema
     from parquetry.cli.views.schema_view import SchemaView, WrittenSchemasView

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _APPLIED = click.option(
-    "--applied", is_flag=True, help="Go by what is applied, also where something else is declared."
+    "--applied", is_flag=True, help="Use the applied spec, even if the declared one differs."
 )
 
 
@@ -33,7 +33,7 @@ def command() -> None:
 @table_options
 @output_options("text", "json")
 def clean_table(*, request: ProjectRequest, output: Output, table: str, applied: bool) -> int:
-    """Delete file versions that no retention rule asks for, and files that no commit names."""
+    """Delete file versions that no retention rule keeps, and files that no commit names."""
     from parquetry.runtime.services.clean import clean
 
     with working(output, f"{table} clean"):
@@ -77,14 +77,14 @@ def roll_back(
 @command.command("savepoint")
 @click.argument("table", shell_complete=completion.tables)
 @click.argument("instant", required=False)
-@click.option("--comment", default="", help="Why; kept with the savepoint.")
-@click.option("--delete", is_flag=True, help="Give the savepoint of INSTANT up.")
+@click.option("--comment", default="", help="Reason; stored with the savepoint.")
+@click.option("--delete", is_flag=True, help="Delete the savepoint of INSTANT.")
 @table_options
 @output_options("text", "json")
 def savepoint(
     *, request: ProjectRequest, output: Output, table: str, instant: str | None, comment: str, delete: bool
 ) -> int:
-    """Protect the files of INSTANT from cleaning, by default of the newest write before unfinished ones."""
+    """Protect the files of INSTANT from cleaning; by default of the newest write before unfinished ones."""
     from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 
     handle = _opened(request, table, applied=True)
@@ -105,7 +105,7 @@ def savepoint(
 def restore_table(
     *, request: ProjectRequest, output: Output, table: str, savepoint: str, auto_approve: bool
 ) -> int:
-    """Take back every write after SAVEPOINT; their rows are gone for good."""
+    """Undo every write after SAVEPOINT; their rows are lost for good."""
     from parquetry.runtime.services.restore import restore
 
     handle = _opened(request, table, applied=True)
@@ -121,8 +121,8 @@ def restore_table(
 @click.option(
     "--plan-only", is_flag=True, help="Show what would be rewritten and write nothing; -v: every file."
 )
-@click.option("--schedule", is_flag=True, help="Leave the plan on the timeline, for --instant to carry out.")
-@click.option("--instant", help="Carry out the pending plan of that time, also one that Hudi has scheduled.")
+@click.option("--schedule", is_flag=True, help="Write the plan to the timeline; --instant executes it.")
+@click.option("--instant", help="Execute the pending plan of that instant, also one that Hudi has scheduled.")
 @_APPLIED
 @table_options
 @output_options("text", "json")
@@ -136,10 +136,10 @@ def cluster_table(
     instant: str | None,
     applied: bool,
 ) -> int:
-    """Rewrite small, oversize and unsorted files as the applied clustering policy asks.
+    """Rewrite small, oversize and unsorted files by the applied clustering policy.
 
-    Rows keep their commit times. Writers go on meanwhile and always win: a group of files that one of
-    them changes is left as it is, and is due again.
+    Rows keep their commit times. Writers continue and always win: if one of them changes a group of
+    files, the command leaves the group as it is, and the group is due again.
     """
     from parquetry.cli.requests import clustering
     from parquetry.cli.views.clustering import ClusteringView, DueClusteringView, ScheduledView

@@ -20,7 +20,7 @@ _LEAST_BYTES = 2_000
     default=60_000,
     show_default=True,
     envvar="PARQUETRY_MAX_BYTES",
-    help="The most that markdown may take; details go first.",
+    help="Maximum size of markdown; details are omitted first.",
 )
 @output_options("text", "json", "markdown", "html", "github")
 def command(*, file: Path, output: Output, max_bytes: int) -> int:

@@ -35,14 +35,14 @@ def command() -> None:
     "max_file_size_bytes",
     type=size,
     metavar="SIZE",
-    help="Files are filled up to this; 120MiB.",
+    help="Size up to which files are filled; 120MiB.",
 )
 @click.option(
     "--small-file-limit",
     "small_file_limit_bytes",
     type=size,
     metavar="SIZE",
-    help="Files below this are filled, 0 is off; 100MiB.",
+    help="Size below which files are filled, 0 is off; 100MiB.",
 )
 @click.option("--insert-split-size", type=rows, metavar="ROWS|auto", help="Rows per new file; auto.")
 @click.option("--min-fill", type=click.FloatRange(0, 1), help="Least gain for which a file is rewritten; 0.")
@@ -58,10 +58,10 @@ def sizing(
     partition: str | None,
     **limits: Any,
 ) -> int:
-    """Show which file a write would give how many rows.
+    """Show how many rows a write would add to which file.
 
-    With --files for files of these sizes, called File_1, File_2, ...; with TABLE (a name, or a
-    path or URI) for the live files of one of its partitions.
+    With --files, for existing files of these sizes, called File_1, File_2, ...; with TABLE (a name,
+    or a path or URI), for the live files of one of its partitions.
     """
     from parquetry.cli.requests.workspaces import table_named
     from parquetry.cli.views.simulation import SimulationView
@@ -105,9 +105,9 @@ def sizing(
     "scopes",
     multiple=True,
     type=click.Choice(["auto", "group", "partition"]),
-    help="How far rows are ordered; as in the policy.",
+    help="Extent of one order; as in the policy.",
 )
-@click.option("--suggest", is_flag=True, help="Rank the layouts that the declared queries ask for.")
+@click.option("--suggest", is_flag=True, help="Rank the layouts that suit the declared queries.")
 @table_options
 @output_options("text", "json")
 def clustering(
@@ -120,10 +120,11 @@ def clustering(
     scopes: tuple[str, ...],
     suggest: bool,
 ) -> int:
-    """Compare what declared queries would read of TABLE under several layouts.
+    """Compare what declared queries would read of TABLE with several layouts.
 
-    Options may be repeated: every strategy is tried with every list of columns in every scope. A bounded
-    sample of the files is read, nothing is written. TABLE is a name in the project, or a path or URI.
+    Options may be repeated: the command tries every strategy with every list of columns in every
+    scope. It reads a bounded sample of the files and writes nothing. TABLE is a name in the
+    project, or a path or URI.
     """
     from parquetry.cli.requests.workspaces import table_named
     from parquetry.cli.views.trials import SuggestionView, TrialsView

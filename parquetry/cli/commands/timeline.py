@@ -15,9 +15,9 @@ from parquetry.cli.terminal.output import Output
 @table_options
 @output_options("text", "json")
 def command(*, request: ProjectRequest, output: Output, table: str, instant: str | None) -> int:
-    """List the instants of TABLE: what each wrote and replaced. With INSTANT, all about that one.
+    """List the instants of TABLE: what each wrote and replaced. With INSTANT, show all about that one.
 
-    With -v also what declared queries read before and after each clustering.
+    With -v, also shows what declared queries read before and after each clustering.
 
     TABLE is a name in the project, or the path or URI of any Hudi table.
     """

@@ -12,18 +12,18 @@ from parquetry.cli.terminal.output import Output
 
 @click.command(name="unlock")
 @click.argument("table", required=False, shell_complete=completion.tables)
-@click.option("--list", "only_list", is_flag=True, help="Only say who holds the locks; without TABLE too.")
+@click.option("--list", "only_list", is_flag=True, help="Only show who holds the locks; TABLE is optional.")
 @click.option("--auto-approve", is_flag=True, help="Do not ask.")
 @project_options
 @output_options("text", "json")
 def command(
     *, request: ProjectRequest, output: Output, table: str | None, only_list: bool, auto_approve: bool
 ) -> int:
-    """Say who holds the lock of TABLE and since when, ask, and release it.
+    """Show who holds the lock of TABLE and since when, ask, and release it.
 
-    TABLE is a name in the project, or a path or URI. A write of parquetry that holds the lock is
-    rolled back first. Release another program's lock only when that program is really dead: it
-    would go on writing without one.
+    TABLE is a name in the project, or a path or URI. If a write of parquetry holds the lock, it is
+    rolled back first. Release another program's lock only if that program is really dead: otherwise
+    it would continue to write without a lock.
     """
     from parquetry.cli.requests.workspaces import table_named, workspace_of
     from parquetry.cli.views.lock_view import LocksView, ReleaseView

@@ -14,8 +14,8 @@ from parquetry.cli.terminal.output import Output
 def command(*, request: ProjectRequest, output: Output) -> int:
     """Check the project's files: schema and cross-checks.
 
-    Offline: no JVM, no table is looked at, no environment variable is read. With --select, the
-    project file, the policies, and the files of these tables.
+    Works offline: starts no JVM, opens no table, and reads no environment variable. With --select,
+    it checks the project file, the policies, and the files of these tables.
     """
     from parquetry.cli.requests.declarations import validated
     from parquetry.cli.views.diagnostics import DiagnosticsView, path_in_repository

@@ -216,7 +216,7 @@ _SELECTION = (
         multiple=True,
         envvar="PARQUETRY_EXCLUDE",
         shell_complete=completion.selectors,
-        help="Not these tables; words as for --select.",
+        help="Not these tables; selectors as for --select.",
     ),
 )
 
@@ -240,7 +240,7 @@ _OUTPUT = (
         default="auto",
         show_default=True,
         envvar="PARQUETRY_COLOR",
-        help="Colours; NO_COLOR is obeyed.",
+        help="Colours; NO_COLOR turns them off.",
     ),
     click.option(
         *("-q", "--quiet"),
@@ -254,7 +254,7 @@ _OUTPUT = (
         is_flag=True,
         type=SWITCH,
         envvar="PARQUETRY_VERBOSE",
-        help="Tell more on stderr.",
+        help="Print more on stderr.",
     ),
     click.option(
         "--log-format",
@@ -262,6 +262,6 @@ _OUTPUT = (
         default="text",
         show_default=True,
         envvar="PARQUETRY_LOG_FORMAT",
-        help="Shape of what is told on stderr.",
+        help="Format of the messages on stderr.",
     ),
 )
