@@ -10,6 +10,7 @@ splittable pseudorandom number generators, OOPSLA 2014).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
@@ -207,3 +208,27 @@ def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
 _PLACES_BEGIN: Final = _mixed(np.zeros(1, np.uint64))
 _PLACES: Final = _mixed(np.arange(_PIECE_BYTES // _WORD, dtype=np.uint64)) | np.uint64(1)
 _MASKS: Final = np.array([2 ** (8 * taken) - 1 for taken in range(_WORD + 1)], np.uint64)
+
+
+class Tally:
+    """Counts rows on their way, and sums up what they contain."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.fingerprint = 0
+
+    def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, each counted when it is taken."""
+        for batch in batches:
+            self.rows += batch.num_rows
+            self.add(batch)
+            yield batch
+
+    def add(self, columns: pa.RecordBatch) -> None:
+        """Sum up some columns of rows that are counted elsewhere."""
+        self.fingerprint = (self.fingerprint + fingerprint(columns)) % MODULUS
+
+    def add_all(self, other: Tally) -> None:
+        """Take over what another one has counted."""
+        self.rows += other.rows
+        self.fingerprint = (self.fingerprint + other.fingerprint) % MODULUS

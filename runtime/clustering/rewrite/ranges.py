@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.arrow.clustering_tally import Tally
+from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.systematic_sample import EvenSample
 from parquetry.runtime.base_file.model import WriteContext, WrittenBucket

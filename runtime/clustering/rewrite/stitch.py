@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from parquetry.runtime.arrow.clustering_tally import Tally
+from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile
 from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows, open_base_file

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.arrow.clustering_tally import Tally
+from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.arrow.systematic_sample import EvenSample
