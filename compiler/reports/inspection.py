@@ -19,7 +19,7 @@ from parquetry.runtime.clustering.plan.history import (
     past_clusterings,
 )
 from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_files, refuse_damage
-from parquetry.runtime.layout.clustering.overlap import overlap_depth
+from parquetry.runtime.layout.clustering.depth import overlap_depth
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.files import (

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.layout.clustering.overlap import overlap_depth
+from parquetry.runtime.layout.clustering.depth import overlap_depth
 
 RANGES = st.lists(
     st.none() | st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda ends: (min(ends), max(ends))),

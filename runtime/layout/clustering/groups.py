@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from parquetry.runtime.layout.clustering.clustering_bounds import single_value
-from parquetry.runtime.layout.clustering.depth import DEEP, depths_of, mean_depth, value_order
+from parquetry.runtime.layout.clustering.depth import DEEP, depths_of, mean_depth, single_value, value_order
 from parquetry.runtime.layout.clustering.model import (
     ClusteringFile,
     DueReason,
