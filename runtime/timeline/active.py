@@ -13,7 +13,7 @@ from typing import TypeVar
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
 from parquetry.runtime.storage.parallel import growing_batches, map_each
-from parquetry.runtime.timeline.avro_record import AvroRecord
+from parquetry.runtime.timeline.avro_model import AvroRecord
 from parquetry.runtime.timeline.clean import CleanerPlan, CleanMetadata
 from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
-from parquetry.runtime.timeline.avro_record import AvroRecord
+from parquetry.runtime.timeline.avro_model import AvroRecord
 
 CLUSTER: Final = "CLUSTER"
 SORT_AND_SIZE_STRATEGY: Final = (

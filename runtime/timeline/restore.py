@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from parquetry.runtime.timeline.avro_record import AvroRecord
+from parquetry.runtime.timeline.avro_model import AvroRecord
 from parquetry.runtime.timeline.rollback import InstantInfo, RollbackMetadata, instants_of
 
 

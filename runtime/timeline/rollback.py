@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from parquetry.runtime.timeline.avro_record import AvroRecord
+from parquetry.runtime.timeline.avro_model import AvroRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
