@@ -1,9 +1,15 @@
-"""The archive service: old instants go to the archive log, and nothing else changes."""
+"""The archive service: old instants go to the archive log, and nothing else changes.
+
+Readers trust every file that is older than the active timeline. So an instant may leave only when
+no file of a write that did not complete, and none of a group it replaced, is older than what stays.
+Source: HoodieTimelineArchiver and ClusteringUtils.getOldestInstantToRetainForClustering of Hudi 0.15.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from parquetry.runtime.commit.damaged_files import damaged_files
@@ -11,7 +17,6 @@ from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import settled_timeline
 from parquetry.runtime.commit.rollback import remove_completed
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writes_to_keep
 from parquetry.runtime.services.orphans import DAY_MS, find_orphans, sweep_statistics, undone_entries
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.codec import Brief
@@ -26,6 +31,7 @@ from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import read_newest_log, write_archive_log
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.sidecars import LEDGER_FOLDER
+from parquetry.runtime.timeline.versions import FileGroupId
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 ARCHIVE_BATCH: Final = 10
@@ -193,3 +199,45 @@ def _log(table: TableHandle, timeline: Timeline, leaving: Iterable[Instant]) -> 
     missing = [instant for instant in leaving if (instant.time, str(instant.action)) not in logged]
     if missing:
         write_archive_log(store, folder, archive_entries(timeline, missing, table.config.timezone))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacles:
+    """What archiving must not pass.
+
+    ``unsettled`` are instants of writes that are pending, were undone lately, or still have files:
+    a completed write older than each of them has to stay. ``savepoint`` is the first one.
+    ``replaced`` are the groups that each replacecommit did away with, ``on_disk`` the groups that
+    have files, ``cleaned_before`` the limit of the last clean, before which replaced groups are gone;
+    None when there was no such clean.
+    """
+
+    unsettled: Collection[str] = ()
+    savepoint: str | None = None
+    replaced: Mapping[str, frozenset[FileGroupId]] = field(default_factory=dict)
+    on_disk: frozenset[FileGroupId] = frozenset()
+    cleaned_before: str | None = None
+
+
+def leaving_writes(completed: Sequence[str], *, keep: int, obstacles: Obstacles) -> Sequence[str]:
+    """The oldest of the completed writes (times, ascending) that may leave, at least ``keep`` stay."""
+    last = max(len(completed) - keep, 0)
+    for unsettled in obstacles.unsettled:
+        last = min(last, max(bisect_left(completed, unsettled) - 1, 0))
+    if obstacles.savepoint is not None:
+        last = min(last, bisect_left(completed, obstacles.savepoint))
+    for position, time in enumerate(completed[:last]):
+        groups = obstacles.replaced.get(time)
+        if groups is None:
+            continue
+        if obstacles.cleaned_before is None or time >= obstacles.cleaned_before or groups & obstacles.on_disk:
+            return completed[:position]
+    return completed[:last]
+
+
+def writes_to_keep(completed: Sequence[str], *, configured: int, earliest_retained: str | None) -> int:
+    """How many writes stay: the configured number, and two more than the clean retains."""
+    if earliest_retained is None:
+        return max(configured, 1)
+    retained = len(completed) - bisect_left(completed, earliest_retained)
+    return max(configured, retained + 2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.services.archiving import Obstacles, leaving_writes, writes_to_keep
+from parquetry.runtime.services.archive import Obstacles, leaving_writes, writes_to_keep
 
 TIMES = [f"{n:03}" for n in range(100, 120)]
 GROUP = ("p", "f1")
