@@ -21,7 +21,7 @@ from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import errors
-from parquetry.runtime.apply.property_warnings import property_warnings
+from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.commit.damaged_files import damage_warnings
 from parquetry.runtime.errors import CorruptTableError, LockHeldError, UnsupportedTableError
 from parquetry.runtime.java import find_java

@@ -11,7 +11,7 @@ from typing import Any
 
 from parquetry.compiler.evidence.figures import figures_of
 from parquetry.compiler.workspace.masking import masked_by
-from parquetry.runtime.apply.property_warnings import property_warnings
+from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.clustering.plan.history import (
     Hindsight,
     PastClustering,

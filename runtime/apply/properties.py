@@ -11,11 +11,12 @@ from parquetry.runtime.spec.key_generator import choose_key_generator
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.applied import read_identity
-from parquetry.runtime.table.config import TableConfig
+from parquetry.runtime.table.config import TIMEZONE_KEY, TableConfig
 from parquetry.runtime.table.creation import table_properties
 from parquetry.runtime.table.handle import TableHandle, open_table
 from parquetry.runtime.table.properties import (
     CHECKSUM_KEY,
+    PROPERTIES_PATH,
     boolean_text,
     read_table_properties,
     update_table_properties,
@@ -109,3 +110,20 @@ def _expected(spec: TableSpec, made_with: TableSpec | None) -> dict[str, str]:
         expected = known | expected
         expected[_GENERATOR] = choose_key_generator(spec.record_key, spec.partition_by).class_name
     return expected
+
+
+def property_warnings(store: ObjectStore) -> tuple[str, ...]:
+    """What is wrong with the properties of a table, each with its remedy; two requests.
+
+    A table that parquetry made has its instants in UTC, and says so. Hudi 0.15 drops that property in
+    ``CREATE TABLE ... LOCATION`` and takes local time from then on.
+    """
+    identity = read_identity(store)
+    if identity is None or identity.first_instant is None or TIMEZONE_KEY in read_table_properties(store):
+        return ()
+    warning = (
+        f"{store.uri}/{PROPERTIES_PATH} has lost {TIMEZONE_KEY}=UTC (CREATE TABLE of Hudi 0.15 drops it): "
+        "a Hudi job west of Greenwich would lose rows; add that line, or let the next write of parquetry, "
+        "which puts it back, go before any of Hudi"
+    )
+    return (warning,)

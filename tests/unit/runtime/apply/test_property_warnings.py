@@ -10,7 +10,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.inspect import InspectView
 from parquetry.compiler.reports.doctor import check_project
 from parquetry.compiler.reports.inspection import inspect_table
-from parquetry.runtime.apply.property_warnings import property_warnings
+from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from tests.support.command_script import parquetry
