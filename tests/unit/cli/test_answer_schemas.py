@@ -29,6 +29,7 @@ from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.spec.clustering import ClusteringScope
 from tests.support.repository import ROOT, TESTS
+from tools.command_reference import commands
 
 GOLDEN = TESTS / "golden"
 HEADS = {
@@ -75,6 +76,18 @@ def test_a_key_that_is_missing_is_noticed(answer):
             smaller = {name: value for name, value in document.items() if name != key}
             optional = key not in json.dumps(answer_schema(answer).get("required", [key]))
             assert optional or not validator.is_valid(smaller), key
+
+
+def test_every_command_that_prints_json_has_a_schema():
+    """But for what prints a schema itself or a saved plan, and services whose results have none."""
+    in_json = {
+        name.replace(" ", "-")
+        for name, command in commands()
+        for option in command.params
+        if "--format" in option.opts and "json" in option.type.choices
+    }
+    without = {"schema", "show", *(f"service-{verb}" for verb in ("clean", "archive", "rollback"))}
+    assert in_json - set(ANSWERS) == {*without, "service-savepoint", "service-restore"}
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
