@@ -26,71 +26,74 @@ def _text(explanation: str, remedy: str) -> CodeText:
 
 TEXTS: Mapping[str, CodeText] = {
     "SC001": _text(
-        "Nothing is at the location yet, or a creation that was interrupted. Applying writes "
-        "hoodie.properties, an empty commit with the schema, and the applied record; no row.",
+        "The location is empty, or contains an interrupted creation. Applying writes hoodie.properties, "
+        "an empty commit with the schema, and the applied record. It writes no row.",
         "`parquetry apply`, then `parquetry run` to fill the table.",
     ),
     "SC002": _text(
-        "The applied record names this project and no file declares the table. Applying records that it is "
-        "forgotten: `run` leaves it alone from then on. No file of the table is deleted.",
-        "Restore the spec if it went by mistake; else apply, and delete the table's folder yourself when "
-        "its rows are of no use to anybody.",
+        "The applied record names this project, but no file declares the table. Applying records that the "
+        "table is forgotten: `run` ignores it from then on. No file of the table is deleted.",
+        "Restore the spec if it was deleted by mistake. Otherwise apply, and delete the table's folder "
+        "yourself if nobody needs its rows.",
     ),
     "SC003": _text(
-        "The table was forgotten and has a spec again. Its rows were kept; applying records the spec, and "
-        "its changes since are listed with it.",
+        "The table was forgotten and has a spec again. Its rows were kept. Applying records the spec, and "
+        "the plan lists the changes since.",
         _APPLY,
     ),
     "SC101": _text(
-        "Words about the table changed, such as a description, an owner, a tag or whether a column holds "
-        "personal data. Files, schema and limits stay.",
+        "A text about the table changed, such as a description, an owner, a tag, or the mark of a column "
+        "as personal data. Files, schema and limits stay.",
         _APPLY,
     ),
     "SC102": _text(
-        "hoodie.properties does not say what was applied: another program, or a person, wrote it. Writers "
-        "of other programs follow the file, so that keys, ordering or partitions would come out "
-        "differently.",
-        "`parquetry drift` says when it was written. `parquetry apply` puts it back; turn off what wrote it.",
+        "hoodie.properties differs from what was applied: another program, or a person, wrote it. Writers "
+        "of other programs follow the file, so keys, ordering or partitions would differ.",
+        "`parquetry drift` shows when it was written. `parquetry apply` restores it; turn off the program "
+        "that wrote it.",
     ),
     "SC103": _text(
-        "The newest applied record has no signature, or one by a former key, and `applied.signing_key` is "
-        "declared; or it is signed, and none is declared any more. Who can write to the table can take a "
-        "signature away, but not make one.",
-        "If the key was just declared or exchanged, apply. Else look at the other changes of the table in "
-        "this plan, and find out who wrote the record.",
+        "`applied.signing_key` is declared, but the newest applied record has no signature, or one by a "
+        "former key. Or the record is signed, and no key is declared any more. Whoever can write to the "
+        "table can remove a signature, but cannot create one.",
+        "If the key was just declared or exchanged, apply. Otherwise check the other changes of the table "
+        "in this plan, and find out who wrote the record.",
     ),
     "SC201": _text(
-        "A rule for coming writes and services changed: sizes, retention, clustering, sources, queries or "
-        "tests. Files that are there stay as they are until writes and services come to them; the plan "
-        "prices that debt.",
+        "A rule for future writes and services changed: sizes, retention, clustering, sources, queries or "
+        "tests. Existing files stay as they are until writes and services rewrite them. The plan shows "
+        "this debt.",
         _APPLY,
     ),
     "SC251": _text(
-        "With clustering.existing: now the files that the changed policy makes due are rewritten by apply, "
-        "with Spark, and at most budget.per_apply bytes of them.",
-        "Apply when the cluster has time for it, or declare existing: gradual to let `run` pay by and by.",
+        "With clustering.existing: now, apply rewrites the files that the changed policy makes due, with "
+        "Spark, and at most budget.per_apply bytes of them.",
+        "Apply when the cluster has time for it, or declare existing: gradual, so that `run` pays the "
+        "debt step by step.",
     ),
     "SC301": _text(
-        "Rows that are there have null in the new column. Applying makes an empty commit with the wider "
-        "schema.",
+        "Existing rows have null in the new column. Applying makes an empty commit with the wider schema.",
         _APPLY,
     ),
     "SC302": _text(
-        "All values of the old type are values of the new one, and files with the old type stay readable: "
-        "to a larger whole number or double, or a decimal with more digits in as many bytes.",
+        "All values of the old type are values of the new one, and files with the old type stay readable. "
+        "Whole numbers may become larger ones or double, and decimals may get more digits in the same number "
+        "of bytes.",
         _APPLY,
     ),
     "SC303": _text("Rows without a value for the column are accepted from now on.", _APPLY),
     "SC304": _text(
-        "Readers see the columns in the new order. Files keep theirs: columns are found by name.", _APPLY
+        "Readers see the columns in the new order. Files keep their order, because columns are found by "
+        "name.",
+        _APPLY,
     ),
     "SC305": _text(
-        "The newest commit, of another program, lacks a column that is applied, or has it with a narrower "
-        "type. Readers miss its values although files still hold them, and the next write of parquetry "
-        "would bring it back. Applying commits the applied columns again; in files written without the "
-        "column it is null.",
-        "`parquetry drift` names the commit. Apply; or, if the column is to go, remove it from the spec "
-        "(SC310).",
+        "The newest commit, by another program, lacks an applied column, or has it with a narrower type. "
+        "Readers miss its values although files still contain them, and the next write of parquetry would "
+        "restore it. Applying commits the applied columns again. In files written without the column it "
+        "is null.",
+        "`parquetry drift` names the commit. Apply; or, if you want to drop the column, remove it from "
+        "the spec (SC310).",
     ),
     "SC310": _text(
         "Readers no longer see the column, and its values are lost file by file as files are rewritten.",
@@ -98,166 +101,166 @@ TEXTS: Mapping[str, CodeText] = {
         "parquetry.yml.",
     ),
     "SC311": _text(
-        "Files are never converted in place, and readers of the format convert few types while they read: "
-        "whole numbers to larger ones and to double (bigint excepted), float to double, and decimals to more "
-        "digits of the same scale and size in bytes. Any other change of a type is refused, be it a widening "
-        "or a narrowing. The files may be from before a column of that name was dropped.",
+        "Files are never converted in place, and readers of the format convert few types: whole numbers "
+        "to larger ones and to double (except bigint), float to double, and decimals to more digits of "
+        "the same scale and size in bytes. Every other change of a type is refused, whether it widens or "
+        "narrows. The files may be from before a column of that name was dropped.",
         _NEW_TABLE,
     ),
     "SC312": _text(
-        "Rows that are there may have null in the column, and nobody has looked whether they do.",
+        "Existing rows may have null in the column, and nobody has checked whether they do.",
         f"Leave the column nullable. {_NEW_TABLE}",
     ),
     "SC313": _text(
-        "The rows that are there have no value for the new column.",
+        "The existing rows have no value for the new column.",
         f"Declare it nullable: true. {_NEW_TABLE}",
     ),
     "SC314": _text(
-        "The same key may be in two partitions already, and one of the rows would have to go.",
+        "The same key may already be in two partitions, and one of the rows would have to go.",
         _NEW_TABLE,
     ),
     "SC315": _text(
-        "Files that are there have the old spelling. Spark takes both for one column, as it ignores case; "
-        "Hudi and others would find no values.",
+        "Existing files have the old spelling. Spark ignores case and treats both as one column. Hudi and "
+        "others would find no values.",
         f"Put the old spelling back, or rename the column in the queries that read it. {_NEW_TABLE}",
     ),
     "SC316": _text(
-        "Files from before the column was dropped still hold its values. They would be back for rows in "
-        "them, and missing from rows that were rewritten since.",
-        "Let clustering rewrite those files first (clustering.execution.then: [prune]; run), take another "
-        "name, or add an allow entry with code, table and reason to parquetry.yml to have them back.",
+        "Files from before the column was dropped still contain its values. These would return for the "
+        "rows in such files, and be missing from rows that were rewritten since.",
+        "Let clustering rewrite those files first (clustering.execution.then: [prune]; run), choose "
+        "another name, or add an allow entry with code, table and reason to parquetry.yml to restore the "
+        "values.",
     ),
     "SC401": _text(
-        "Every row carries the text of its key, and rows are found by it: with another key those that are "
-        "there would never be updated.",
+        "Every row contains its key, and rows are found by it. With another key, the existing rows would "
+        "never be updated.",
         _NEW_TABLE,
     ),
     "SC402": _text(
-        "Rows lie in folders that are named by their partition values, and would be looked for in others.",
+        "Rows are in folders named by their partition values, and would be searched for in others.",
         _NEW_TABLE,
     ),
     "SC403": _text(
-        "The rows stay where they are: a table that is declared somewhere else would begin empty.",
+        "The rows stay where they are: a table that is declared elsewhere would start empty.",
         f"Put the old location back. {_NEW_TABLE}",
     ),
     "SC404": _text(
-        "Which of two rows with one key is newer was decided by the old column, and cannot be decided anew.",
+        "The old column decided which of two rows with one key is newer. This cannot be decided again.",
         _NEW_TABLE,
     ),
     "SC501": _text(
-        "The folder holds a Hudi table of another project, or one that parquetry has no record of.",
+        "The folder contains a Hudi table of another project, or one without a record of parquetry.",
         "Give the table another location; a table without a project becomes yours with `parquetry adopt`.",
     ),
     "SC502": _text(
-        "Somebody applied a spec from a commit that your branch lacks. Applying yours would take that back.",
-        "Merge or rebase onto the commit that is named, and plan again. In a clone that has a part of the "
-        "history alone fetch all of it first.",
+        "Somebody applied a spec from a commit that your branch lacks. Applying yours would undo that.",
+        "Merge or rebase onto the commit in the message, and plan again. In a shallow clone, first fetch "
+        "the whole history.",
     ),
     "SC503": _text(
-        "The table has a version, a metadata table or another feature under which writing would lose rows "
-        "or break other readers; or a file of its timeline, its properties or its applied record is lost "
-        "or spoilt.",
-        "Do what the message says, or leave the table to the program that made it.",
+        "The table has a version, a metadata table or another feature with which writing would lose rows "
+        "or break other readers. Or a file of its timeline, its properties or its applied record is lost "
+        "or damaged.",
+        "Do what the message says, or leave the table to the program that created it.",
     ),
     "SC504": _text(
-        "The table was applied for another target of this project: two targets declare one table, and the "
-        "sizes and layouts that each of them overrides would replace the other's with every apply.",
-        "Give the table a location of its own at each target (`location: {TARGET: PATH}`), or work on it "
-        "with the target that has it. If the target was renamed, `parquetry apply` with the new name takes "
-        "the table over.",
+        "The table was applied for another target of this project: two targets declare one table, and "
+        "each apply would replace the sizes and layouts of the other target.",
+        "Give the table its own location at each target (`location: {TARGET: PATH}`), or use the target "
+        "that owns it. If the target was renamed, `parquetry apply` with the new name takes the table "
+        "over.",
     ),
     "SC505": _text(
-        "The table's applied record, or its identity (table.json), says something else than the digest that "
-        "it carries, or a record stands under the number of another one. parquetry never rewrites them: "
-        "somebody who can write to the table did. What reads the table says so and goes on; nothing acts by "
-        "it.",
+        "The table's applied record, or its identity (table.json), differs from the digest in it, or a "
+        "record has the number of another one. parquetry never rewrites them: somebody who can write to "
+        "the table did. Commands that read the table warn and continue; no command acts by the record.",
         "Find out who wrote it. Restore the file from a copy; or delete an applied record, then plan and "
         "apply again.",
     ),
     "SC506": _text(
-        "`run`, services and writes by the project's name act by the applied record, which whoever can write "
-        "to the table can replace. So they stop where the project declares another spec: a change that was "
-        "merged and not applied, or a record that nobody applied.",
-        "Look at `parquetry plan`. Apply the change if it is yours, or run from the commit that was applied; "
-        "`--applied` goes by the record all the same. If it is nobody's, find out who wrote to the table.",
+        "`run`, services and writes by the project's name use the applied record, which whoever can write "
+        "to the table can replace. So they stop if the project declares another spec: a change was merged "
+        "but not applied, or nobody applied the record.",
+        "Run `parquetry plan`. Apply the change if it is yours, or run from the applied commit. "
+        "`--applied` uses the record in spite of the difference. If nobody made the change, find out who "
+        "wrote to the table.",
     ),
     "SC507": _text(
-        "The plan is that of an untrusted branch (`plan --untrusted`). Its author chose a location, an "
-        "option of storage, a plug-in or a key that the base does not name, and the reviewer has the "
-        "credentials that would be used. The table was not looked at.",
-        "Read the change. If it is as it should be, let the base have it first (merge the change of "
-        "`parquetry.yml` by itself), or plan the branch without --untrusted, as one of your own.",
+        "This is the plan of an untrusted branch (`plan --untrusted`). Its author chose a location, a "
+        "storage option, a plug-in or a key that the base does not name, and the credentials of the "
+        "reviewer would be used. The table was not opened.",
+        "Read the change. If it is right, add it to the base first (merge the change of `parquetry.yml` "
+        "alone), or plan the branch without --untrusted, like one of your own.",
     ),
     "SC508": _text(
-        "`applied.signing_key` is declared, and the applied record has no signature by it or by a former "
-        "key. `run` does nothing by it; `plan` blocks the table where the signature is wrong, and plans to "
-        "sign where there is none.",
+        "`applied.signing_key` is declared, but the applied record is signed neither by it nor by a "
+        "former key. `run` refuses the record. `plan` blocks the table if the signature is wrong, and "
+        "plans to sign the record if there is none.",
         "Find out who wrote the record or table.json, or whether the table was moved. Restore both from a "
-        "copy, or delete the record, plan and apply again. Name a key that was exchanged under "
+        "copy, or delete the record, plan and apply again. List an exchanged key under "
         "`applied.former_signing_keys`.",
     ),
     "SC601": _text(
-        "The allow entry names a change that this plan does not have: it was applied, or the code or the "
-        "table is mistyped. Left standing it would allow the next such change unseen.",
+        "The allow entry names a change that this plan does not contain: it was applied, or the code or "
+        "the table is mistyped. If the entry stays, it allows the next such change without a review.",
         "Remove the entry.",
     ),
     "SC701": _text(
-        "A setting of the target (memory, partitions of a shuffle, a budget, what it protects) is not what "
-        "the tables record. It loads no code and redirects nothing; `run` uses it as it is declared.",
-        "Nothing: `parquetry apply` records it.",
+        "A setting of the target (memory, shuffle partitions, a budget, protected tables) differs from "
+        "what the tables record. It loads no code and redirects nothing; `run` uses it as declared.",
+        "Nothing is needed: `parquetry apply` records it.",
     ),
     "SC702": _text(
-        "The setting can have other code carried out, or rows and credentials sent somewhere else: jars, "
-        "packages, Java options, a launcher, arguments of spark-submit, an endpoint, a plug-in, or a Spark "
-        "property that is not known to be harmless. `run`, `service` and compiled jobs refuse it until it "
-        "is applied.",
+        "The setting can execute other code, or send rows and credentials elsewhere: jars, packages, Java "
+        "options, a launcher, arguments of spark-submit, an endpoint, a plug-in, or a Spark property that "
+        "is not known to be harmless. `run`, `service` and compiled jobs refuse it until it is applied.",
         "Find out what it loads and why. Then allow it by its value under `allow` of the target, with the "
         "reason, or a plug-in of a table under `allow` of the project; plan and apply.",
     ),
     "DR100": _text(
-        "Since the spec was applied the table was upgraded, got a metadata table, or another feature that "
-        "parquetry does not write.",
-        "Do what the message says: mostly a setting of the other program, and a downgrade of the table.",
+        "Since the spec was applied, the table was upgraded, or got a metadata table or another feature "
+        "that parquetry does not write.",
+        "Do what the message says: usually change a setting of the other program, and downgrade the table.",
     ),
     "DR101": _text(
-        "A property that the spec decides says something else: key, ordering, partition fields, how they "
-        "are spelled, or the time zone.",
-        "`parquetry apply` puts it back; turn off what wrote it.",
+        "A property that the spec sets has another value: key, ordering, partition fields, partition path "
+        "format, or the time zone.",
+        "`parquetry apply` restores it; turn off the program that wrote it.",
     ),
     "DR102": _text(
-        "The table's applied record, or its identity, says something else than the digest that it carries "
-        "(SC505). Nothing is planned, applied or run by it.",
+        "The table's applied record, or its identity, differs from the digest in it (SC505). No command "
+        "plans, applies or runs anything by it.",
         "Find out who wrote it. Restore the file from a copy; or delete an applied record, then plan and "
         "apply again.",
     ),
     "DR201": _text(
-        "Another program committed a schema with one more column. Writes of parquetry keep it and leave it "
-        "null.",
+        "Another program committed a schema with an additional column. Writes of parquetry keep it and "
+        "leave it null.",
         "`parquetry adopt LOCATION` declares it.",
     ),
     "DR202": _text(
-        "The newest commit has the column with another type than the applied one. A wider type is kept by "
-        "writes of parquetry; a narrower one they put back; one of another kind makes old files unreadable.",
-        "`parquetry adopt LOCATION` accepts a wider type, `parquetry apply` puts a wider one back (SC305); "
-        "else restore a savepoint, or write the table anew.",
+        "The newest commit has the column with another type than the applied one. Writes of parquetry "
+        "keep a wider type and undo a narrower one. A type of another kind makes old files unreadable.",
+        "`parquetry adopt LOCATION` accepts a wider type, `parquetry apply` restores a wider one (SC305). "
+        "Otherwise restore a savepoint, or write the table again.",
     ),
     "DR203": _text(
-        "The newest commit lacks a column that is applied; readers do not see its values any more.",
-        "`parquetry apply` puts it back (SC305); if it is to go, remove it from the spec.",
+        "The newest commit lacks an applied column; readers no longer see its values.",
+        "`parquetry apply` restores it (SC305); if you want to drop it, remove it from the spec.",
     ),
     "DR204": _text(
-        "Another program may write rows without a value where the spec asks for one.",
-        "`parquetry adopt LOCATION` accepts it; or mend the other program and its schema.",
+        "Another program may write rows without a value although the spec requires one.",
+        "`parquetry adopt LOCATION` accepts it; or correct the other program and its schema.",
     ),
     "DR301": _text(
-        "Another program's clustering rewrote files after the newest one of parquetry, so that they are "
-        "not laid out by the applied policy.",
-        "Turn that service off; `parquetry run` lays the files out again.",
+        "Another program's clustering rewrote files after the newest one of parquetry, so they do not "
+        "follow the applied policy.",
+        "Turn that service off; `parquetry run` rewrites the files.",
     ),
     "DR401": _text(
-        "Somebody deleted, emptied or cut a base file behind the table's back. Its rows are missing, and "
+        "Somebody deleted, emptied or truncated a base file outside any write. Its rows are missing, and "
         "reads and writes that need it are refused.",
-        "Restore the file from a copy, or the table to a savepoint; `parquetry doctor --accept-loss TABLE` "
-        "says what is lost and gives it up.",
+        "Restore the file from a copy, or the table to a savepoint. `parquetry doctor --accept-loss "
+        "TABLE` lists the lost rows and gives them up.",
     ),
 }
