@@ -69,7 +69,7 @@ def test_wheel_holds_every_module_schema_and_template(distributions):
     top = {name.split("/")[0] for name in names}
     assert top == {"parquetry", next(name for name in top if name.endswith(".dist-info"))}
     with tarfile.open(sdist) as archive:
-        assert any(name.endswith("/runtime/spec.py") for name in archive.getnames())
+        assert any(name.endswith("/runtime/spec/table_spec.py") for name in archive.getnames())
 
 
 def test_wheel_works_in_a_clean_environment(distributions, tmp_path):
