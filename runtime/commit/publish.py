@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from itertools import count
 from typing import Final
 
@@ -189,47 +190,118 @@ def _publish(
     Raises _Lost when it may not be. Nothing is published, and the write undone, when ``narrow`` leaves
     nothing of it.
     """
-    published: Timeline | None = None
-    content = b""
-    may_stand = True
+    publication = _Publication(transaction, outcome)
     try:
-        ahead = look_ahead(transaction, outcome)
-        content = _content(transaction, outcome)
-        while True:
-            with transaction.table_lock() as lock:
-                if published is not None:
-                    conflict = revalidate(transaction, outcome, published)
-                else:
-                    now = ahead.timeline.reload()
-                    narrowed = outcome if narrow is None else narrow(outcome, now)
-                    if narrowed is None:
-                        transaction.undo(also=_paths(outcome), is_locked=True)
-                        return None, ()
-                    if narrowed is not outcome:
-                        outcome, content = narrowed, _content(transaction, narrowed)
-                    conflict = validate(transaction, outcome, ahead, now)
-                if conflict is not None:
-                    may_stand = False
-                    _undo_loser(transaction, outcome, is_published=published is not None)
-                    raise _Lost(conflict)  # noqa: TRY301 - the lock is to be released on the way
-                if published is None and lock.is_held() and _put_commit(transaction, outcome, content, now):
-                    published = now
-                # After a pause longer than the lease somebody else may have published beside us, or be about
-                # to take the lock away and have begun with the rollback.
-                if published is not None and lock.is_held() and not _was_rolled_back(transaction):
-                    break
+        published = publication.publish(narrow)
     except _Lost:
         raise
     except BaseException as error:
-        is_known = isinstance(error, FAILURES) and not isinstance(error, UnknownOutcomeError)
-        stands = published is not None or (is_known and _is_there(transaction, content))
-        if may_stand and stands and isinstance(error, FAILURES) and not _was_rolled_back(transaction):
-            warning = f"the commit {transaction.instant} stands, but could not be checked again: {error}"
-            return outcome, (warning, *_tidy(transaction))
+        if not publication.stands_after(error):
+            publication.undo_after(error)
+            raise
+        warning = f"the commit {transaction.instant} stands, but could not be checked again: {error}"
+        return publication.outcome, (warning, *_tidy(transaction))
+    return published, () if published is None else _tidy(transaction)
+
+
+class _State(Enum):
+    """How far the publication of a write is; what a failure undoes depends on it."""
+
+    PENDING = auto()
+    """The completed file was not read back: it is not there, or the store failed while it was put."""
+    PUBLISHED = auto()
+    """The completed file is there; the write only remains to be validated again if the lock was lost."""
+    REJECTED = auto()
+    """The write may not be a commit and is undone, even if it was published."""
+
+
+class _Publication:
+    """A write on its way to be a commit, and what is to be done about a failure on that way.
+
+    ``outcome`` is the part of the write that still holds.
+    """
+
+    def __init__(self, transaction: Transaction, outcome: WriteOutcome) -> None:
+        self.outcome = outcome
+        self._transaction = transaction
+        self._state = _State.PENDING
+        self._content = b""
+
+    def publish(self, narrow: Narrow | None) -> WriteOutcome | None:
+        """What was published; None when ``narrow`` leaves nothing, and the write was undone.
+
+        Raises _Lost when the write may not be a commit, after it was undone.
+        """
+        transaction = self._transaction
+        ahead = look_ahead(transaction, self.outcome)
+        self._content = _content(transaction, self.outcome)
+        validated = ahead.timeline
+        while True:
+            with transaction.table_lock() as lock:
+                if self._state is _State.PUBLISHED:
+                    self._reject_for(revalidate(transaction, self.outcome, validated))
+                else:
+                    validated = ahead.timeline.reload()
+                    if not self._holds(narrow, validated):
+                        transaction.undo(also=_paths(self.outcome), is_locked=True)
+                        return None
+                    self._reject_for(validate(transaction, self.outcome, ahead, validated))
+                    if lock.is_held() and _put_commit(transaction, self.outcome, self._content, validated):
+                        self._state = _State.PUBLISHED
+                # After a pause longer than the lease somebody else may have published beside us, or be about
+                # to take the lock away and have begun with the rollback.
+                if self._state is _State.PUBLISHED and lock.is_held() and not _was_rolled_back(transaction):
+                    return self.outcome
+
+    def stands_after(self, error: BaseException) -> bool:
+        """Whether the write is a commit, though ``error`` ended its publication.
+
+        Only failures of the store leave that open. A failed put may have come through, so the completed file
+        is read, unless the store says itself that its outcome is unknown. What was published stands.
+        """
+        if not isinstance(error, FAILURES):
+            return False
+        match self._state:
+            case _State.PENDING:
+                is_unknown = isinstance(error, UnknownOutcomeError)
+                stands = not is_unknown and _is_there(self._transaction, self._content)
+            case _State.PUBLISHED:
+                stands = True
+            case _State.REJECTED:
+                stands = False
+        return stands and not _was_rolled_back(self._transaction)
+
+    def undo_after(self, error: BaseException) -> None:
+        """Undo what ``error`` ended; a write of unknown outcome is left to the next writer."""
         if not isinstance(error, UnknownOutcomeError):
-            _undo_after(transaction, error, outcome)
-        raise
-    return outcome, _tidy(transaction)
+            _undo_after(self._transaction, error, self.outcome)
+
+    def _holds(self, narrow: Narrow | None, now: Timeline) -> bool:
+        """Whether something of the write still holds, which it is narrowed to."""
+        narrowed = self.outcome if narrow is None else narrow(self.outcome, now)
+        if narrowed is not None and narrowed is not self.outcome:
+            self.outcome, self._content = narrowed, _content(self._transaction, narrowed)
+        return narrowed is not None
+
+    def _reject_for(self, conflict: Conflict | None) -> None:
+        """Undo the write and raise _Lost if there is a conflict; to be called while the lock is held.
+
+        If undoing fails the next writer does it. Unless the write was published: nobody takes that back, so
+        the error is raised.
+        """
+        if conflict is None:
+            return
+        was_published = self._state is _State.PUBLISHED
+        self._state = _State.REJECTED
+        try:
+            self._transaction.undo(also=_paths(self.outcome), is_locked=True)
+        except StorageError as failure:
+            if was_published:
+                raise
+            table, instant = self._transaction.table, self._transaction.instant
+            reason = masked_message(str(failure), table.spec, location=table.store.uri)
+            _LOG.warning("%s is left pending, the next write rolls it back: %s", instant, reason)
+        raise _Lost(conflict)
 
 
 def _content(transaction: Transaction, outcome: WriteOutcome) -> bytes:
@@ -297,21 +369,6 @@ def _undo_after(transaction: Transaction, error: BaseException, outcome: WriteOu
             error.add_note(f"the commit {transaction.instant} stands")
     except FAILURES as failure:
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {failure}")
-
-
-def _undo_loser(transaction: Transaction, outcome: WriteOutcome, *, is_published: bool) -> None:
-    """Undo a write that lost, under the lock; if that fails the next writer does it.
-
-    Unless the write was published: nobody takes that back, so the error is raised.
-    """
-    try:
-        transaction.undo(also=_paths(outcome), is_locked=True)
-    except StorageError as failure:
-        if is_published:
-            raise
-        table = transaction.table
-        reason = masked_message(str(failure), table.spec, location=table.store.uri)
-        _LOG.warning("%s is left pending, the next write rolls it back: %s", transaction.instant, reason)
 
 
 def _tidy(transaction: Transaction) -> tuple[str, ...]:
