@@ -23,7 +23,7 @@ from parquetry.runtime.spark.attempt.upsert import delete_keys, delete_matches, 
 from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spark.prepare.local_rows import frame_of_local_rows
 from parquetry.runtime.spark.prepare.materialise import stage_place, stages_locally
-from parquetry.runtime.spark.prepare.staging import Incoming, Staged, WriteRequest, stage
+from parquetry.runtime.spark.prepare.staging import Incoming, Staged, stage
 from parquetry.runtime.spark_log import LogRules, obey
 from parquetry.runtime.spec.masking import has_personal_columns
 from parquetry.runtime.spec.table_spec import Operation
@@ -32,6 +32,7 @@ from parquetry.runtime.storage.os_errors import FAILURES
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.instant import Action
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
+from parquetry.runtime.write.request import WriteRequest
 
 _REPLACES = frozenset({Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE})
 

@@ -1,1 +1,1 @@
-"""Planning a write: file sizing by partition, record sizes, partition deletion."""
+"""Planning a write: the request, file sizing by partition, record sizes, partition deletion."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -11,7 +10,6 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.prepare.materialise import materialise, run_stage, stage_spec
 from parquetry.runtime.spark.prepare.parquet_rows import KEY_TYPES, PlainRows
 from parquetry.runtime.spark.prepare.parquet_scan import NOT_PLAIN, plain_files, stage_plain_rows
@@ -34,20 +32,7 @@ from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.stage.part import PARTITION, SUMMARY_SQL, StageSpec
 from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.stage.staged import StagedRows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteRequest:
-    """What is to be done with the rows; see :func:`write`."""
-
-    operation: Operation
-    delete_when: str | None
-    match: tuple[str, ...]
-    drop: tuple[str, ...]
-    drop_duplicates: bool
-    sort_by: tuple[str, ...]
-    consumption: Consumption | None
-    extra: Mapping[str, str]
+from parquetry.runtime.write.request import WriteRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
