@@ -25,6 +25,7 @@ from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table.applied import check_owned, write_applied
 from parquetry.runtime.table.open import TableHandle, create_table, open_table
 from parquetry.runtime.write.partition_deletion import delete_partitions
+from parquetry.runtime.write.request import WriteRequest
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -91,28 +92,35 @@ class Table:
         partition columns are null and no such row has the key, those of all partitions. ``drop`` names
         columns that only ``delete_when`` needs.
         """
-        return self._write(rows, Operation.UPSERT, delete_when=delete_when, drop=drop)
+        request = WriteRequest(operation=Operation.UPSERT, delete_when=delete_when, drop=tuple(drop))
+        return self._write(rows, request)
 
     def insert(self, rows: Rows, *, drop: Sequence[str] = (), drop_duplicates: bool = False) -> CommitResult:
         """Add the rows without looking their keys up; small files are filled first.
 
         ``drop_duplicates`` keeps one row per key of these rows.
         """
-        return self._write(rows, Operation.INSERT, drop=drop, drop_duplicates=drop_duplicates)
+        request = WriteRequest(operation=Operation.INSERT, drop=tuple(drop), drop_duplicates=drop_duplicates)
+        return self._write(rows, request)
 
     def bulk_insert(
         self, rows: Rows, *, sort_by: Sequence[str] = (), drop_duplicates: bool = False
     ) -> CommitResult:
         """Add the rows in new files; ``sort_by`` orders them within each partition."""
-        return self._write(rows, Operation.BULK_INSERT, sort_by=sort_by, drop_duplicates=drop_duplicates)
+        request = WriteRequest(
+            operation=Operation.BULK_INSERT, sort_by=tuple(sort_by), drop_duplicates=drop_duplicates
+        )
+        return self._write(rows, request)
 
     def insert_overwrite(self, rows: Rows, *, drop_duplicates: bool = False) -> CommitResult:
         """Replace the whole content of every partition that the rows touch."""
-        return self._write(rows, Operation.INSERT_OVERWRITE, drop_duplicates=drop_duplicates)
+        request = WriteRequest(operation=Operation.INSERT_OVERWRITE, drop_duplicates=drop_duplicates)
+        return self._write(rows, request)
 
     def insert_overwrite_table(self, rows: Rows, *, drop_duplicates: bool = False) -> CommitResult:
         """Replace the whole content of the table; without rows it is empty afterwards."""
-        return self._write(rows, Operation.INSERT_OVERWRITE_TABLE, drop_duplicates=drop_duplicates)
+        request = WriteRequest(operation=Operation.INSERT_OVERWRITE_TABLE, drop_duplicates=drop_duplicates)
+        return self._write(rows, request)
 
     def delete(
         self, rows: Rows, *, match: Sequence[str] = (), delete_when: str | None = None
@@ -125,7 +133,8 @@ class Table:
         they have the ordering column, a stored row with a larger value stays. Of ``rows`` only those
         count that fulfil ``delete_when``.
         """
-        return self._write(rows, Operation.DELETE, match=match, delete_when=delete_when)
+        request = WriteRequest(operation=Operation.DELETE, match=tuple(match), delete_when=delete_when)
+        return self._write(rows, request)
 
     @worded()
     def delete_partition(self, partitions: Iterable[str | Mapping[str, Any]]) -> CommitResult:
@@ -188,16 +197,14 @@ class Table:
             raise UsageError(f"a batch writer has no operation {operation!r}; {known}")
         from parquetry.runtime.spark.stream import batch_writer  # noqa: PLC0415 - heavy
 
-        return batch_writer(
-            self._store,
-            Operation(operation),
-            owner=self._owner,
-            stream=stream,
+        request = WriteRequest(
+            operation=Operation(operation),
             delete_when=delete_when,
-            match=match,
-            drop=drop,
+            match=tuple(match),
+            drop=tuple(drop),
             drop_duplicates=drop_duplicates,
         )
+        return batch_writer(self._store, request, owner=self._owner, stream=stream)
 
     @worded()
     def timeline(self, instant: str | None = None) -> TimelineReport:
@@ -293,7 +300,7 @@ class Table:
         return start_session(SparkSettings(), name=f"parquetry {self.name}", rules=rules)
 
     @worded()
-    def _write(self, rows: Rows, operation: Operation, **options: Any) -> CommitResult:
+    def _write(self, rows: Rows, request: WriteRequest) -> CommitResult:
         from parquetry.runtime.arrow.local_rows import check_rows  # noqa: PLC0415 - heavy
 
         check_rows(rows)
@@ -302,7 +309,7 @@ class Table:
 
         spark = getattr(rows, "sparkSession", None) or self._session(handle)
         with failures_masked(handle.spec, location=handle.store.uri):
-            return write(spark, handle, rows, operation=operation, **options)
+            return write(spark, handle, rows, request)
 
 
 @worded()

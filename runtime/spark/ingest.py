@@ -16,6 +16,7 @@ from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.table_spec import Column, Source
 from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.write.request import WriteRequest
 
 
 def write_batch(
@@ -44,10 +45,7 @@ def write_batch(
     explain = explained(source, batch.files, typed, storage, of_table=columns)
     with source_failures(place, settings=settings, explain=explain):
         rows = _rows(spark, source, batch, storage, columns)
-        return write(
-            spark,
-            handle,
-            selected(spark, rows, source, place=f"{place}: {settings}select"),
+        request = WriteRequest(
             operation=source.operation,
             delete_when=source.delete_when,
             drop=source.drop,
@@ -55,8 +53,9 @@ def write_batch(
             drop_duplicates=source.drop_duplicates,
             consumption=batch.consumption,
             extra=extra,
-            clustering_budget_bytes=clustering_budget_bytes,
         )
+        chosen = selected(spark, rows, source, place=f"{place}: {settings}select")
+        return write(spark, handle, chosen, request, clustering_budget_bytes=clustering_budget_bytes)
 
 
 def _rows(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -12,10 +13,10 @@ from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.write import write
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.masking import failures_masked
-from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.timeline.effective_writes import EffectiveWrites
+from parquetry.runtime.write.request import WriteRequest
 
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -24,14 +25,10 @@ BatchWriter = Callable[[DataFrame, int], None]
 
 def batch_writer(
     store: ObjectStore,
-    operation: Operation,
+    request: WriteRequest,
     *,
     owner: TableOwner | None = None,
     stream: str | None,
-    delete_when: str | None,
-    match: Sequence[str],
-    drop: Sequence[str],
-    drop_duplicates: bool,
 ) -> BatchWriter:
     """A function for ``foreachBatch`` that writes each micro-batch as one commit, and never twice.
 
@@ -52,17 +49,7 @@ def batch_writer(
         if _is_written(handle, consumption):
             return
         with failures_masked(handle.spec, location=store.uri):
-            write(
-                frame.sparkSession,
-                handle,
-                frame,
-                operation=operation,
-                delete_when=delete_when,
-                match=match,
-                drop=drop,
-                drop_duplicates=drop_duplicates,
-                consumption=consumption,
-            )
+            write(frame.sparkSession, handle, frame, replace(request, consumption=consumption))
 
     return write_batch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,6 @@ from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.services.due import run_due_services
-from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spark.attempt.common import Attempt
 from parquetry.runtime.spark.attempt.insert import insert_rows
 from parquetry.runtime.spark.attempt.upsert import delete_keys, delete_matches, upsert_rows
@@ -41,49 +39,28 @@ def write(
     spark: SparkSession,
     handle: TableHandle,
     rows: Any,
+    request: WriteRequest,
     *,
-    operation: Operation,
-    delete_when: str | None = None,
-    match: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    drop_duplicates: bool = False,
-    sort_by: Sequence[str] = (),
-    consumption: Consumption | None = None,
-    extra: Mapping[str, str] | None = None,
     clustering_budget_bytes: int | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> CommitResult:
-    """Write ``rows`` as one commit and return what it did.
+    """Write ``rows`` as one commit, as the request asks, and return what it did.
 
     They are a DataFrame, or rows of this process as ``local_rows`` takes them. A query is computed once;
-    what is written is what it gave then. ``delete_when`` makes rows that fulfil it deletes (for ``delete``:
-    only those count), ``drop`` are columns only it needs. ``match`` deletes by equality of these columns
-    instead of by key. ``drop_duplicates`` keeps one row per key of an insert (without record key: one of
-    equal rows). ``sort_by`` orders a bulk_insert within each partition. ``consumption`` is recorded with the
-    commit, ``extra`` goes into its metadata. ``clustering_budget_bytes`` limits the clustering that the
+    what is written is what it gave then. ``clustering_budget_bytes`` limits the clustering that the
     applied policy may ask for behind the write.
 
     Raises InvalidDataError, before anything is written, when the rows do not fit the table.
     """
     obey(LogRules(personal=has_personal_columns(handle.spec)))
-    request = WriteRequest(
-        operation=operation,
-        delete_when=delete_when,
-        match=tuple(match),
-        drop=tuple(drop),
-        drop_duplicates=drop_duplicates,
-        sort_by=tuple(sort_by),
-        consumption=consumption,
-        extra=dict(extra or {}),
-    )
     job = _Job(spark, rows, request, what=f"rows for {handle.config.name}")
     try:
         if stages_locally(spark):
             job.stage(TableState(handle=handle, timeline=handle.timeline()), run=None)
         result = run_write(
             handle,
-            action=Action.REPLACECOMMIT if operation in _REPLACES else Action.COMMIT,
-            operation=operation.value.upper(),
+            action=Action.REPLACECOMMIT if request.operation in _REPLACES else Action.COMMIT,
+            operation=request.operation.value.upper(),
             body=job.body,
             timing=timing,
         )

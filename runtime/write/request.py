@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.spec.table_spec import Operation
@@ -11,13 +11,19 @@ from parquetry.runtime.spec.table_spec import Operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteRequest:
-    """What is to be done with the rows; see :func:`write`."""
+    """What is to be done with the rows of one commit.
+
+    ``delete_when`` makes rows that fulfil it deletes (for ``delete``: only those count), ``drop`` are columns
+    only it needs. ``match`` deletes by equality of these columns instead of by key. ``drop_duplicates`` keeps
+    one row per key of an insert (without record key: one of equal rows). ``sort_by`` orders a bulk_insert
+    within each partition. ``consumption`` is recorded with the commit, ``extra`` goes into its metadata.
+    """
 
     operation: Operation
-    delete_when: str | None
-    match: tuple[str, ...]
-    drop: tuple[str, ...]
-    drop_duplicates: bool
-    sort_by: tuple[str, ...]
-    consumption: Consumption | None
-    extra: Mapping[str, str]
+    delete_when: str | None = None
+    match: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    drop_duplicates: bool = False
+    sort_by: tuple[str, ...] = ()
+    consumption: Consumption | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from parquetry.runtime.spec.table_spec import Operation
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.table.properties import update_table_properties
+from parquetry.runtime.write.request import WriteRequest
 from tests.support import our_table
 from tests.support.hudi_spark import HudiError
 from tests.support.judges import HudiRs, RealHudi, assert_history, assert_latest
@@ -115,7 +116,9 @@ def test_the_lock_moves_to_where_hudi_locks_without_a_path(spark, tmp_path, hudi
     store.put(lock, b'{"held": "by somebody else"}')
     update_table_properties(store, {"parquetry.lock.path": lock}, comment="where Hudi locks")
     with pytest.raises(LockHeldError, match=r"\.hoodie/lock is held by another program .*somebody else"):
-        write(spark, open_table(store), ours.frame(rows), operation=Operation.UPSERT, timing=FAST)
+        write(
+            spark, open_table(store), ours.frame(rows), WriteRequest(operation=Operation.UPSERT), timing=FAST
+        )
     store.delete(lock)
     instant = hudi.write(ours.hudi(), ours.arrow(rows), options=options)
     ours.model.upsert(instant, rows)

@@ -16,6 +16,7 @@ from parquetry.runtime.spec.table_spec import Column, KeyScope, Operation, Table
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.write.partition_deletion import delete_partitions
+from parquetry.runtime.write.request import WriteRequest
 from tests.support.judges import HudiRs, assert_history, assert_latest
 from tests.support.our_table import OurReader, committed, create
 from tests.support.rows import TYPES
@@ -280,13 +281,9 @@ def test_nothing_to_write_is_no_commit(table):
     from parquetry.runtime.spark.write import write
 
     for operation in (Operation.UPSERT, Operation.INSERT, Operation.DELETE, Operation.INSERT_OVERWRITE):
-        assert write(table.spark, handle, empty, operation=operation).instant is None
-    assert (
-        write(
-            table.spark, handle, table.frame(table.rows(random.Random(1), [1], 1)), operation=Operation.DELETE
-        ).instant
-        is None
-    )
+        assert write(table.spark, handle, empty, WriteRequest(operation=operation)).instant is None
+    unknown = table.frame(table.rows(random.Random(1), [1], 1))
+    assert write(table.spark, handle, unknown, WriteRequest(operation=Operation.DELETE)).instant is None
     assert handle.timeline().instants == before
 
 

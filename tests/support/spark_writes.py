@@ -14,6 +14,7 @@ from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timing import Timing
 from parquetry.runtime.write.partition_deletion import delete_partitions
+from parquetry.runtime.write.request import WriteRequest
 from tests.support.small_table import FAST, Rows
 
 
@@ -57,7 +58,7 @@ class SparkWrite:
         if self.operation is Operation.DELETE:
             frame = frame.select("id", "p")
         with as_on_a_cluster() if self.on_cluster else nullcontext():
-            return write(spark, handle, frame, operation=self.operation, timing=timing)
+            return write(spark, handle, frame, WriteRequest(operation=self.operation), timing=timing)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
