@@ -7,12 +7,24 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from parquetry.runtime.base_file.base_file_keys import KeyRangeCollector
 from parquetry.runtime.parquet.bloom import ALWAYS_TRUE, ENTRIES_PER_ROW, TYPE_CODE, ExactBloomFilter
 from parquetry.runtime.parquet.footer import MAX_KEY, MIN_KEY
 from parquetry.runtime.spec.table_spec import BloomFilter
+
+_BEFORE_PRIVATE_USE = 0xEE
+
+# String.compareTo compares UTF-16 code units, where the surrogates of U+10000 and above (first
+# UTF-8 bytes F0 to F4) come before U+E000 to U+FFFF (first bytes EE and EF). First bytes are not
+# continuation bytes, so exchanging the two groups turns byte order into Java's order.
+_TO_JAVA_ORDER = np.arange(256, dtype=np.uint8)
+_TO_JAVA_ORDER[0xF0:0xF5] = np.arange(0xEE, 0xF3, dtype=np.uint8)
+_TO_JAVA_ORDER[0xEE:0xF0] = np.arange(0xF3, 0xF5, dtype=np.uint8)
+_FROM_JAVA_ORDER = np.argsort(_TO_JAVA_ORDER).astype(np.uint8)
 
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 BLOOM_FILTER: Final = "org.apache.hudi.bloomfilter"
@@ -74,3 +86,72 @@ class FooterKeys:
         if self.min_key is not None and self.max_key is not None:
             entries |= {MIN_KEY: self.min_key, MAX_KEY: self.max_key}
         return entries
+
+
+class KeyRangeCollector:
+    """Collects the range of record keys; ``smallest`` and ``largest`` are None without keys."""
+
+    def __init__(self) -> None:
+        self._smallest: bytes | None = None
+        self._largest: bytes | None = None
+
+    def add(self, keys: pa.Array) -> None:
+        """Take in a column of strings; nulls do not count."""
+        extremes = pc.min_max(_in_java_order(keys))
+        if not extremes["min"].is_valid:
+            return
+        self._include(extremes["min"].as_py(), extremes["max"].as_py())
+
+    def _include(self, smallest: bytes, largest: bytes) -> None:
+        self._smallest = smallest if self._smallest is None else min(self._smallest, smallest)
+        self._largest = largest if self._largest is None else max(self._largest, largest)
+
+    def add_bounds(self, smallest: bytes, largest: bytes) -> bool:
+        """Take in keys of which only the range in UTF-8 order is known; False if that does not tell.
+
+        At the first place where another key differs from a bound the two orders disagree only if
+        the bound has a byte from EE on there.
+        """
+        if max(smallest + largest, default=0) >= _BEFORE_PRIVATE_USE:
+            return False
+        self._include(smallest, largest)
+        return True
+
+    @property
+    def smallest(self) -> str | None:
+        """The first key in UTF-16 code unit order."""
+        return _decode(self._smallest)
+
+    @property
+    def largest(self) -> str | None:
+        """The last key in UTF-16 code unit order."""
+        return _decode(self._largest)
+
+
+def _in_java_order(keys: pa.Array) -> pa.Array:
+    """The keys as binary values whose byte order is their UTF-16 order."""
+    as_binary = pa.Array.from_buffers(
+        pa.binary(), len(keys), keys.buffers(), null_count=keys.null_count, offset=keys.offset
+    )
+    content = _content(as_binary)
+    if not len(content) or int(content.max()) < _BEFORE_PRIVATE_USE:
+        return as_binary
+    validity, offsets, _ = as_binary.buffers()
+    reordered = pa.py_buffer(_TO_JAVA_ORDER[np.frombuffer(as_binary.buffers()[2], np.uint8)])
+    return pa.Array.from_buffers(
+        pa.binary(), len(keys), [validity, offsets, reordered], null_count=keys.null_count, offset=keys.offset
+    )
+
+
+def _content(strings: pa.Array) -> npt.NDArray[np.uint8]:
+    _, offsets, values = strings.buffers()
+    if not len(strings) or values is None or not values.size:
+        return np.empty(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int32, len(strings) + 1, strings.offset * 4)
+    return np.frombuffer(values, np.uint8)[bounds[0] : bounds[-1]]
+
+
+def _decode(key: bytes | None) -> str | None:
+    if key is None:
+        return None
+    return bytes(_FROM_JAVA_ORDER[np.frombuffer(key, np.uint8)]).decode()

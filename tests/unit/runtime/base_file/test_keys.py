@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parquetry.runtime.base_file.base_file_keys import KeyRangeCollector
+from parquetry.runtime.base_file.footer import KeyRangeCollector
 
 # Around the borders where UTF-8 and UTF-16 disagree: U+D7FF, U+E000, U+FFFF and U+10000.
 CHARACTERS = st.sampled_from("aZ\u00e9\u07ff\ud7ff\ue000\uffff\U00010000\U0010ffff") | st.characters(
