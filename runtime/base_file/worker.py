@@ -18,7 +18,7 @@ from parquetry.runtime.base_file.incoming import incoming_schema
 from parquetry.runtime.base_file.model import Bucket, WriteContext
 from parquetry.runtime.base_file.result import failure_row, result_rows
 from parquetry.runtime.base_file.task import write_bucket
-from parquetry.runtime.base_file.workers import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.errors import RetryWrite, is_outage
 
 BUCKET = "__bucket"

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
-from parquetry.runtime.base_file.workers import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.commit.outcome import KeyRange
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.found import KeyTotals

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.local_rows import LocalRows
-from parquetry.runtime.base_file.workers import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.session.settings import TYPE_SETTINGS, session_settings
 from parquetry.runtime.stage.place import StagePlace
 

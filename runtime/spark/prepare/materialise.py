@@ -9,7 +9,7 @@ from pyspark import SparkFiles, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.base_file.workers import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.spark.session.settings import (
     arrow_settings,
     failures_translated,

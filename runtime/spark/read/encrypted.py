@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.base_file.model import POSITION
 from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file
-from parquetry.runtime.base_file.workers import spare_loaded_modules
+from parquetry.runtime.base_file.worker_process import spare_loaded_modules
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.spark.lookup.tagging import FILE
