@@ -25,9 +25,8 @@ from parquetry.runtime.arrow.columns import values_at
 from parquetry.runtime.arrow.conform import conform
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
-from parquetry.runtime.stage.faults import required_holes
+from parquetry.runtime.stage.faults import required_holes, with_readable_text
 from parquetry.runtime.stage.place import StagePlace
-from parquetry.runtime.stage.text_faults import with_readable_text
 
 REFERENCE = "__ref"
 PARTITION = "__partition"
