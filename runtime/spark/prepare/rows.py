@@ -7,7 +7,7 @@ are materialised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as SparkColumn
@@ -18,7 +18,6 @@ from pyspark.sql import types as T  # noqa: N812
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.prepare.generated import with_generated
-from parquetry.runtime.spark.prepare.row_hash import has_map, hashable, hashable_value
 from parquetry.runtime.spark.session.conversion import check_type, convert, type_of
 from parquetry.runtime.spark.session.keys import literal, partition_path_sql, quoted, record_key_sql
 from parquetry.runtime.spark.session.settings import (
@@ -30,7 +29,7 @@ from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from parquetry.runtime.spec.rules import CONTROL_COLUMNS, DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column
-from parquetry.runtime.spec.types import Primitive, parse_type
+from parquetry.runtime.spec.types import Array, ColumnType, Map, Primitive, Struct, parse_type
 from parquetry.runtime.stage.part import GENERATED_WRONG, PARTITION
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
 
@@ -305,3 +304,41 @@ def is_plain_key(rules: KeyRules, columns: Sequence[Column]) -> bool:
     return any(
         c.name == rules.record_key[0] and parse_type(c.type) == Primitive(name="string") for c in columns
     )
+
+
+def hashable(columns: Sequence[Column]) -> Iterator[str]:
+    """SQL for each of the columns as it is hashed."""
+    for column in columns:
+        yield hashable_value(quoted(column.name), parse_type(column.type), 0)
+
+
+def hashable_value(value: str, kind: ColumnType, depth: int) -> str:
+    """SQL with the same content and no map in it: Spark refuses to hash maps."""
+    if not has_map(kind):
+        return value
+    item = f"h{depth}"
+    match kind:
+        case Map(value=inner):
+            entry = hashable_value(f"{item}.value", inner, depth + 1)
+            entries = f"transform(map_entries({value}), {item} -> struct({item}.key, {entry}))"
+            return f"array_sort({entries})"
+        case Array(element=inner):
+            return f"transform({value}, {item} -> {hashable_value(item, inner, depth + 1)})"
+        case Struct(fields=fields):
+            parts = (hashable_value(f"{value}.{quoted(f.name)}", f.type, depth) for f in fields)
+            return f"struct({', '.join((f'{value} IS NULL', *parts))})"
+        case _:
+            return value
+
+
+def has_map(kind: ColumnType) -> bool:
+    """Whether there is a map anywhere in the type."""
+    match kind:
+        case Map():
+            return True
+        case Array(element=inner):
+            return has_map(inner)
+        case Struct(fields=fields):
+            return any(has_map(f.type) for f in fields)
+        case _:
+            return False
