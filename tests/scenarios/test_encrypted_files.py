@@ -25,7 +25,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from parquetry.runtime.base_file.reader import open_base_file
-from parquetry.runtime.clustering.rewrite import clustering_spill
+from parquetry.runtime.clustering.rewrite import runs
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.errors import ConflictError, KeyUnavailableError, NotFoundError
@@ -169,13 +169,13 @@ def test_a_rewrite_encrypts_clear_files_and_opens_them_again(tmp_path, order, bu
 
 def test_sorted_rows_of_an_encrypted_table_are_sealed_on_the_local_disk(tmp_path, monkeypatch):
     found = {}
-    read = clustering_spill.SpilledRun.range
+    read = runs.SpilledRun.range
 
     def watched(run, number):
         found[run._path] = run._path.read_bytes()
         return read(run, number)
 
-    monkeypatch.setattr(clustering_spill.SpilledRun, "range", watched)
+    monkeypatch.setattr(runs.SpilledRun, "range", watched)
     first = context(tmp_path, COLUMNS)
     slices = tuple(slice_of(file) for file in write(first, bucket(first), rows(4000)).files)
     group = GroupWork(
@@ -201,7 +201,7 @@ def test_sorted_rows_of_an_encrypted_table_are_sealed_on_the_local_disk(tmp_path
 def test_sealed_rows_need_their_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(KeyUnavailableError, match=r"install 'parquetry\[encryption\]'"):
-        clustering_spill.SpillCipher()
+        runs.SpillCipher()
 
 
 def test_unwrapping_a_key_needs_its_package(monkeypatch):
