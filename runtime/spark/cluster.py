@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from parquetry.errors import ParquetryError
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import FileResult, WriteResults, leaves_out, read_each
-from parquetry.runtime.clustering.plan.clustering_lost import note_lost
 from parquetry.runtime.clustering.plan.due import due_clustering
 from parquetry.runtime.clustering.plan.execution import (
     Clustered,
@@ -26,6 +25,7 @@ from parquetry.runtime.clustering.plan.execution import (
     planned_work,
     summed,
 )
+from parquetry.runtime.clustering.plan.history import note_lost
 from parquetry.runtime.clustering.plan.measure import QueryMeasure
 from parquetry.runtime.clustering.plan.publishable import PublishableGroups, narrowed, replaced_by
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, take_up

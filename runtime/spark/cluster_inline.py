@@ -11,8 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.clustering.plan.clustering_look import note_look
-from parquetry.runtime.clustering.plan.due import is_time, trigger_of
+from parquetry.runtime.clustering.plan.due import is_time, note_look, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.spark.cluster import cluster

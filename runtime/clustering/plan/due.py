@@ -1,23 +1,31 @@
-"""What clustering a table owes, and whether it is time to pay."""
+"""What clustering a table owes, and whether it is time to pay.
+
+A write that looks and finds that nothing can be done notes it. Without that note every write behind
+the first due one would look again: lists all partitions, reads statistics.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.forecast.scope import Foreseen, ScopeBySample
-from parquetry.runtime.clustering.plan.clustering_look import commits_since_look
 from parquetry.runtime.clustering.plan.forecast import foresee_groups
 from parquetry.runtime.clustering.plan.history import Hindsight, hindsight, past_clusterings
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.clustering.plan.survey import commits_since_clustering, observe
+from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import Debt, ScopeChoice
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
+from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.table.open import TableHandle
+from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.rereading import read_again
+from parquetry.runtime.timeline.sidecars import CLUSTERING_LOOK_PATH
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
@@ -163,3 +171,27 @@ def _applied(table: TableHandle) -> ClusteringSpec:
     if table.spec is None:
         return ClusteringSpec()
     return ClusteringSpec.of_extra(table.spec.extra, table.spec.sizing)
+
+
+def note_look(table: TableHandle) -> None:
+    """Record that by the writes there are, and by what is applied, there was nothing to be done."""
+    writes = table.timeline().completed_writes
+    known = {"instant": writes[-1].time if writes else "", "applied": _applied_number(table)}
+    table.store.put(CLUSTERING_LOOK_PATH, json.dumps(known).encode())
+
+
+def commits_since_look(table: TableHandle, timeline: Timeline) -> int | None:
+    """How many writes were completed since; None when nobody looked by what is applied now."""
+    try:
+        known = parsed_json(table.store.read(CLUSTERING_LOOK_PATH))
+        if known["applied"] != _applied_number(table):
+            return None
+        instant = str(known["instant"])
+        return sum(write.time > instant for write in timeline.completed_writes)
+    except (NotFoundError, ValueError, KeyError, TypeError):
+        # It says only when to look again: without it that is now.
+        return None
+
+
+def _applied_number(table: TableHandle) -> int | None:
+    return None if table.applied is None else table.applied.number

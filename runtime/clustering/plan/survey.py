@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Final
 
-from parquetry.runtime.clustering.plan.clustering_lost import lost_rounds
+from parquetry.runtime.clustering.plan.history import lost_rounds
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.conflicts import Work, conflicting_groups, work_of_commit
 from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions

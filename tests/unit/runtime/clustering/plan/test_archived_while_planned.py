@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.clustering.plan.clustering_lost import lost_rounds
 from parquetry.runtime.clustering.plan.due import due_by_statistics, due_clustering
+from parquetry.runtime.clustering.plan.history import lost_rounds
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.errors import StaleTimelineError

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from parquetry.runtime.clustering.plan.clustering_lost import lost_rounds
+from parquetry.runtime.clustering.plan.history import lost_rounds
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
