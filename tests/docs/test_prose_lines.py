@@ -11,7 +11,7 @@ from tools.wrap_markdown import WIDTH, unbroken, wrapped
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
     *(path for path in sorted(ROOT.glob("docs/**/*.md")) if path.name != "architecture.md"),
 ]
 
