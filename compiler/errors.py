@@ -30,9 +30,10 @@ class UnappliedError(ParquetryError):
 class JobFailedError(ParquetryError):
     """A job in another process failed; its exit code is this error's."""
 
-    def __init__(self, message: str, *, exit_code: int) -> None:
-        super().__init__(message)
+    def __init__(self, *statements: str, exit_code: int, declared: str | None = None) -> None:
+        super().__init__(*statements)
         self.exit_code = exit_code  # type: ignore[misc]  # this one is only known now
+        self.declared = declared
 
 
 class UnexpectedError(ParquetryError):

@@ -70,7 +70,7 @@ def worded() -> Iterator[None]:
     except ParquetryError as failure:
         found = getattr(failure, "diagnostics", None)
         if found is None:
-            failure.args = (in_python(with_quotes(str(failure))), *failure.args[1:])
+            failure.reword(lambda text: in_python(with_quotes(text)))
             raise
         from parquetry.compiler.errors import SpecError  # noqa: PLC0415 - only where it was raised
 

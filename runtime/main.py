@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +90,7 @@ def execute(job: JobPlan, *, session: Callable[[JobPlan], SparkSession] | None =
         try:
             return _shown(_execute(job, session or start_spark), job)
         except ParquetryError as failure:
-            told = without_secrets(str(failure), values=job.secrets)
-            failure.args = (told, *failure.args[1:])
+            failure.reword(partial(without_secrets, values=job.secrets))
             raise
 
 
@@ -273,7 +273,8 @@ def _leave(store: ObjectStore, report: str, said: Mapping[str, Any]) -> None:
 
 def _failure(error: ParquetryError) -> dict[str, Any]:
     sys.stderr.write(without_commands(visible(f"error: {error}\n")))
-    return {"error": str(error), "exit_code": error.exit_code}
+    about = {"statements": list(map(str, error.args)), "declared": error.declared}
+    return {"error": str(error), **about, "exit_code": error.exit_code}
 
 
 def _say(said: Mapping[str, Any]) -> int:

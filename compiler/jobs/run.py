@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -92,7 +92,8 @@ class RunResult(Brief):
         """
         failure, told, found = self.failure, set[tuple[str, str]](), []
         for outcome in self.outcomes:
-            said = {(outcome.table, part) for part in str(outcome.error or "").split("; ")}
+            error = outcome.error
+            said = {(outcome.table, str(part)) for part in error.args} if error else set()
             if outcome.error is not None and outcome.error is not failure and not said <= told:
                 found.append(outcome)
             told |= said
@@ -204,36 +205,27 @@ def _run_jobs(
         result = _attempt(plan.table, plan.name, partial(launch, plan), diagnose)
         outcome = result if isinstance(result, JobOutcome) else _done(plan, result)
         if outcome.error is not None:
-            outcome.error.args = (_located(str(outcome.error), plan.spec, table),)
+            _locate(outcome.error, plan.spec, table)
         observer.ended(outcome)
         yield outcome
         if outcome.error is not None:
             return
 
 
-def _located(text: str, applied: TableSpec, table: ResolvedTable) -> str:
-    """What a job says of declared SQL, with file, line and column where the project still has that SQL."""
-    declared = _sql(spec_of(table))
-    for (path, words), expression in _sql(applied).items():
-        origin = table.origin(path)
-        if origin.file is None or declared.get((path, words)) != expression:
-            continue
-        if f"{words}: " in text:
-            return text.replace(f"{words}: ", f"{words} ({origin}): ", 1)
-    return text
+def _locate(failure: ParquetryError, applied: TableSpec, table: ResolvedTable) -> None:
+    """Note file, line and column of the declared SQL that failed, if the project still has that SQL."""
+    if failure.declared is None:
+        return
+    origin, text = table.origin(failure.declared), _sql(applied).get(failure.declared)
+    if origin.file is not None and text is not None and _sql(spec_of(table)).get(failure.declared) == text:
+        failure.origin = str(origin)
 
 
-def _sql(spec: TableSpec) -> dict[tuple[str, str], str]:
-    """The SQL of a spec by its path there and what the runtime calls it."""
-    found = {}
-    for source in spec.sources:
-        for key, text in (("select", source.select), ("delete_when", source.delete_when)):
-            path = f"sources.{source.name}.{key}"
-            found[path, path] = text
-    for column in spec.columns:
-        for words in (f"generated column {column.name!r}", f"generated columns {column.name}"):
-            found[f"columns.{column.name}.generated", words] = column.generated
-    return {place: text for place, text in found.items() if text is not None}
+def _sql(spec: TableSpec) -> Mapping[str, str | None]:
+    """The SQL of a spec by its place there."""
+    found = {f"sources.{source.name}.select": source.select for source in spec.sources}
+    found |= {f"sources.{source.name}.delete_when": source.delete_when for source in spec.sources}
+    return found | {f"columns.{column.name}.generated": column.generated for column in spec.columns}
 
 
 def _is_due(plan: JobPlan) -> bool:

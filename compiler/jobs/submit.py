@@ -50,7 +50,9 @@ class SparkSubmit:
         reported = self._reported(job)
         document = document or reported
         if "error" in document:
-            raise JobFailedError(document["error"], exit_code=document["exit_code"])
+            raise JobFailedError(
+                *document["statements"], exit_code=document["exit_code"], declared=document["declared"]
+            )
         if returncode != 0:
             raise JobFailedError(f"spark-submit ended with {returncode}: {see_log()}", exit_code=1)
         if not document:

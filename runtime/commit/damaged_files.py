@@ -103,7 +103,7 @@ def refuse_damage(
         return
     named = [_told(handle.store.uri, file, shown_by(file.partition)) for file in found[:_NAMED]]
     more = [f"{len(found) - _NAMED:,} more files"] if len(found) > _NAMED else []
-    raise CorruptTableError(f"{'; '.join([*named, *more])}; {remedy(handle)}")
+    raise CorruptTableError(*named, *more, remedy(handle))
 
 
 def check_read(

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from parquetry.errors import failures_declared
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.sources.due import DueBatch
 from parquetry.runtime.spark.read.source import read_files, selected
@@ -39,7 +40,8 @@ def write_batch(
     place = f"source {source.name} of {handle.config.name}"
     settings = f"sources.{source.name}."
     if source.delete_when:
-        check_expression(spark, source.delete_when, place=f"{place}: {settings}delete_when")
+        with failures_declared(f"{settings}delete_when"):
+            check_expression(spark, source.delete_when, place=f"{place}: {settings}delete_when")
     columns = () if batch.table else handle.effective_spec(handle.timeline()).columns
     typed = columns if source.select is None else ()
     explain = explained(source, batch.files, typed, storage, of_table=columns)
@@ -54,7 +56,8 @@ def write_batch(
             consumption=batch.consumption,
             extra=extra,
         )
-        chosen = selected(spark, rows, source, place=f"{place}: {settings}select")
+        with failures_declared(f"{settings}select"):
+            chosen = selected(spark, rows, source, place=f"{place}: {settings}select")
         return write(spark, handle, chosen, request, clustering_budget_bytes=clustering_budget_bytes)
 
 

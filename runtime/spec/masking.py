@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from parquetry.errors import ParquetryError
@@ -101,7 +102,7 @@ def failures_masked(spec: TableSpec | None, *, location: str = "") -> Iterator[N
     try:
         yield
     except ParquetryError as failure:
-        failure.args = (masked_message(str(failure), spec, location=location), *failure.args[1:])
+        failure.reword(partial(masked_message, spec=spec, location=location))
         if has_personal_columns(spec):
             failure.__cause__ = failure.__context__ = None
         raise

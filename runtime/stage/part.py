@@ -10,9 +10,9 @@ the number of its task shifted by 40 bits, plus its place in that task's file.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,8 @@ class StageSpec:
     later. ``rows`` asks for the file with whole rows, ``keys`` for the one with keys and control
     columns, always in parquet. ``required`` may not be null in rows that are no deletes.
     ``ordering`` may be dotted. ``drop_duplicates`` is for those who read the stage: one row counts of
-    those with one key, where keys are unique.
+    those with one key, where keys are unique. ``declared`` gives faults of generated columns the place
+    of their SQL in the spec.
     """
 
     place: StagePlace
@@ -60,6 +61,7 @@ class StageSpec:
     keys: bool
     parquet: bool
     drop_duplicates: bool = False
+    declared: Mapping[str, str] = field(default_factory=dict)
     run_bytes: int = RUN_BYTES
 
 
@@ -311,8 +313,8 @@ class _PartWriter:
             column = table.column(name)
             if column.null_count:
                 self._count(f"column {name!r} is null", table, pc.and_(pc.is_null(column), written))
-        for field in self._spec.schema:
-            for place, holes in required_holes(table.column(field.name), field, field.name):
+        for stored in self._spec.schema:
+            for place, holes in required_holes(table.column(stored.name), stored, stored.name):
                 self._count(f"field {place!r} is null", table, holes)
         if GENERATED_WRONG in table.schema.names:
             said = table.column(GENERATED_WRONG)

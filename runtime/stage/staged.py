@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parquetry.errors import failures_declared
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.meta_columns import RECORD_KEY
 from parquetry.runtime.stage.part import (
@@ -91,7 +92,9 @@ class StagedRows:
                 f"{f.description} in {f.rows} of {self.rows} rows, first in {f.example}"
                 for f in by_kind.values()
             )
-            raise InvalidDataError(f"{what}: {found}; nothing was written: fill or filter these rows")
+            declared = (self.spec.declared.get(description) for description in by_kind)
+            with failures_declared(next(filter(None, declared), None)):
+                raise InvalidDataError(f"{what}: {found}; nothing was written: fill or filter these rows")
 
 
 def staged_rows(spec: StageSpec, summary: Iterable[Mapping[str, Any]]) -> StagedRows:

@@ -176,8 +176,9 @@ def test_generated_columns_are_checked(spark, table):
     with pytest.raises(
         InvalidDataError,
         match=r"generated column 'day' has another value than 'to_date\(at\)' in 1 of 6 rows, first in record key '2'",
-    ):
+    ) as refused:
         table.upsert(rows)
+    assert refused.value.declared == "columns.day.generated"
     table.upsert(rows.drop("day"))
     assert {str(r.day) for r in table.read(spark).collect()} == {"2020-01-01"}
 
@@ -245,8 +246,9 @@ def test_generated_values_that_their_type_does_not_hold(spark, shrunk):
 )
 def test_expressions_that_a_column_cannot_hold(spark, kind, expression, says):
     frame = spark.sql("SELECT 'k' AS id, 1L AS n, raise_error('computed') AS p")
-    with pytest.raises(InvalidDataError, match=says):
+    with pytest.raises(InvalidDataError, match=says) as refused:
         prepared(frame, (*COLUMNS[:3], Column(name="g", type=kind, generated=expression)))
+    assert refused.value.declared == "columns.g.generated"
 
 
 def test_deletes_by_columns_that_come_twice(spark, table):

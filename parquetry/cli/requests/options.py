@@ -157,7 +157,7 @@ def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[...
             try:
                 return command(output=output, **rest)
             except ParquetryError as failure:
-                failure.args = (carried.told(str(failure)),)
+                failure.reword(carried.told)
                 raise
 
         choice = click.option(

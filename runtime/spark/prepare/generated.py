@@ -7,7 +7,7 @@ that the type does not hold would be another one, or null, without a word; it is
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column as SparkColumn
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
+from parquetry.errors import failures_declared
 from parquetry.runtime.base_file.model import DELETE
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.session.conversion import check_type, convert, type_of
@@ -47,19 +48,22 @@ def with_generated(
     generated = [column for column in columns if column.generated]
     if not generated:
         return frame
-    computed = {column.name: _computed(frame, column) for column in generated}
+    computed = {}
+    for column in generated:
+        with failures_declared(_place(column)):
+            computed[column.name] = _computed(frame, column)
     faults = []
     for column in generated:
         name, value, lost = column.name, computed[column.name].value, computed[column.name].lost
-        said, written = _expression(column, columns), ~F.col(DELETE)
+        loses, other = _faults(column, columns)
+        written = ~F.col(DELETE)
         if lost is not None:
-            fault = f"generated column {name!r}: {column.type} does not hold what {said} gives"
-            faults.append(F.when(lost if name in keys else lost & written, F.lit(fault)))
+            faults.append(F.when(lost if name in keys else lost & written, F.lit(loses)))
         if name in given:
-            fault = f"generated column {name!r} has another value than {said}"
             differs = ~F.col(quoted(name)).eqNullSafe(value) & F.col(quoted(name)).isNotNull()
-            faults.append(F.when(differs & written, F.lit(fault)))
-    with failures_translated(f"generated columns {', '.join(computed)}"):
+            faults.append(F.when(differs & written, F.lit(other)))
+    only = _place(generated[0]) if len(generated) == 1 else None
+    with failures_declared(only), failures_translated(f"generated columns {', '.join(computed)}"):
         if faults:
             frame = frame.withColumn(GENERATED_WRONG, F.coalesce(*faults))
         return frame.select(
@@ -68,6 +72,26 @@ def with_generated(
                 for name in frame.columns
             )
         )
+
+
+def declared_faults(columns: Sequence[Column]) -> Mapping[str, str]:
+    """What may be wrong with rows because of a generated column, and the place of its SQL in the spec."""
+    return {
+        fault: _place(column) for column in columns if column.generated for fault in _faults(column, columns)
+    }
+
+
+def _place(column: Column) -> str:
+    return f"columns.{column.name}.generated"
+
+
+def _faults(column: Column, columns: Sequence[Column]) -> tuple[str, str]:
+    """What is said of a value that the type does not hold, and of one that came and is another."""
+    said = _expression(column, columns)
+    return (
+        f"generated column {column.name!r}: {column.type} does not hold what {said} gives",
+        f"generated column {column.name!r} has another value than {said}",
+    )
 
 
 def _computed(frame: DataFrame, column: Column) -> _Computed:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.worker_process import spare_loaded_modules
+from parquetry.runtime.spark.prepare.generated import declared_faults
 from parquetry.runtime.spark.session.settings import (
     arrow_settings,
     failures_translated,
@@ -68,6 +69,7 @@ def stage_spec(
         keys=keys or not local,
         parquet=parquet or not local,
         drop_duplicates=drop_duplicates,
+        declared=declared_faults(columns),
     )
 
 

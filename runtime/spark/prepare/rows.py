@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 from pyspark.sql import types as T  # noqa: N812
 
+from parquetry.errors import failures_declared
 from parquetry.runtime.base_file.model import DELETE, HASH
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spark.prepare.generated import with_generated
@@ -32,6 +34,9 @@ from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Array, ColumnType, Map, Primitive, Struct, parse_type
 from parquetry.runtime.stage.part import GENERATED_WRONG, PARTITION
 from parquetry.runtime.table.partition_path import KeyRules, path_of_texts
+
+DELETE_WHEN: Final = "delete_when"
+"""What a condition for deletes is called, in errors and below a source of a spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +246,8 @@ def _twice(name: str) -> InvalidDataError:
 
 def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: bool) -> DataFrame:
     if delete_when:
-        check_expression(frame.sparkSession, delete_when, place="delete_when")
+        with failures_declared(DELETE_WHEN):
+            check_expression(frame.sparkSession, delete_when, place=DELETE_WHEN)
     conditions = [f"({delete_when})"] if delete_when else []
     if by_flag and (given := _find(frame.schema, DELETE_FLAG)):
         if not isinstance(given.dataType, T.BooleanType | T.NullType):
@@ -255,15 +261,15 @@ def _with_delete_flag(frame: DataFrame, delete_when: str | None, *, by_flag: boo
         if conditions
         else "false"
     )
-    with failures_translated("delete_when"):
+    with failures_declared(DELETE_WHEN), failures_translated(DELETE_WHEN):
         return frame.withColumn(DELETE, F.expr(flag))
 
 
 def _where(frame: DataFrame, delete_when: str | None) -> DataFrame:
     if not delete_when:
         return frame
-    check_expression(frame.sparkSession, delete_when, place="delete_when")
-    with failures_translated("delete_when"):
+    with failures_declared(DELETE_WHEN), failures_translated(DELETE_WHEN):
+        check_expression(frame.sparkSession, delete_when, place=DELETE_WHEN)
         return frame.where(delete_when)
 
 

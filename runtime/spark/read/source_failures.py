@@ -11,11 +11,12 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, failures_declared
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.sources.lines import LOOKED_THROUGH_BYTES, LineFault, find_fault
 from parquetry.runtime.sources.listing import FoundFile, open_file
+from parquetry.runtime.spark.prepare.rows import DELETE_WHEN
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import Column, Source
 from parquetry.secret_names import MASK
@@ -27,7 +28,6 @@ _FILE = re.compile(
 )
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )(?P<message>.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
-_DELETE_WHEN = "delete_when"
 _MALFORMED = "MALFORMED_RECORD_IN_PARSING"
 _OF_OLD_TIMES = "Fail to parse '"
 _WITH_ROW = "Malformed records are detected"
@@ -122,8 +122,9 @@ def source_failures(place: str, *, settings: str = "", explain: Explain | None =
     except (InvalidDataError, NotFoundError) as error:
         if str(error).startswith(place):
             raise
-        setting = settings if str(error).startswith(f"{_DELETE_WHEN}: ") else ""
-        raise type(error)(f"{place}: {setting}{error}") from error
+        setting = settings if error.declared == DELETE_WHEN else ""
+        with failures_declared(error.declared and f"{setting}{error.declared}"):
+            raise type(error)(f"{place}: {setting}{error}") from error
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if found := _FILE.search(text):

@@ -97,7 +97,8 @@ def test_a_diagnosed_failure_beside_a_commit_is_partly_done(folder, monkeypatch,
     assert (code, failed(jobs)) == (expected, {"orders": "gone"})
 
 
-LOST = "a.parquet is gone; b.parquet is gone; restore them"
+STATEMENTS = ("a.parquet is gone", "b.parquet is gone", "restore them")
+LOST = "; ".join(STATEMENTS)
 
 
 def test_each_reason_is_told_once_on_stderr_and_stays_in_the_json(folder, monkeypatch, capsys):
@@ -105,10 +106,10 @@ def test_each_reason_is_told_once_on_stderr_and_stays_in_the_json(folder, monkey
 
     def look(observation, *_, **__):
         if observation.handle.config.name == "orders":
-            raise CorruptTableError(LOST)
+            raise CorruptTableError(*STATEMENTS)
 
     monkeypatch.setattr(running, "check_files", look)
-    again = CorruptTableError("b.parquet is gone; restore them")
+    again = CorruptTableError(*STATEMENTS[1:])
     code, jobs = run(folder, monkeypatch, {"orders": again, "parts": StorageError("gone; restore them")})
     assert code == 1
     assert [(job["job"], job["error"]) for job in jobs if job["table"] == "orders"] == [
@@ -148,13 +149,13 @@ SQL = {
         "SELECT 1 AS order_id FROM source",
         "SELECT 2 AS order_id FROM source",
     ),
-    "generated column 'items'": ("generated", "year(now())", "year(now()) + 1"),
+    "columns.items.generated": ("generated", "year(now())", "year(now()) + 1"),
 }
 
 
-@pytest.mark.parametrize("words", SQL)
-def test_sql_that_fails_is_told_with_its_place_while_the_project_has_it(folder, monkeypatch, words):
-    key, applied, edited = SQL[words]
+@pytest.mark.parametrize("path", SQL)
+def test_sql_that_fails_is_told_with_its_place_while_the_project_has_it(folder, monkeypatch, path):
+    key, applied, edited = SQL[path]
 
     def declare(text):
         if key == "generated":
@@ -167,16 +168,22 @@ def test_sql_that_fails_is_told_with_its_place_while_the_project_has_it(folder, 
     for store in (folder.root / "warehouse").iterdir():
         shutil.rmtree(store)
     parquetry.load(folder.root).plan().apply()
-    said = f"source landing of orders: {words}: Spark cannot compute"
+    said = "source landing of orders: Spark cannot compute"
+
+    def error():
+        failure = InvalidDataError(said)
+        failure.declared = path
+        return failure
+
     lines = (folder.root / "tables/orders.yml").read_text().splitlines()
     number = next(index for index, line in enumerate(lines, start=1) if f"{key}: " in line)
     column = lines[number - 1].index(key) + 1
-    code, jobs = run(folder, monkeypatch, {"orders": InvalidDataError(said)})
+    code, jobs = run(folder, monkeypatch, {"orders": error()})
     place = f"tables/orders.yml:{number}:{column}"
-    assert failed(jobs) == {"orders": said.replace(words, f"{words} ({place})")}
+    assert failed(jobs) == {"orders": f"{place}: {said}"}
     declare(edited)
     shutil.rmtree(folder.root / "target")
-    code, jobs = run(folder, monkeypatch, {"orders": InvalidDataError(said)}, options=["--applied"])
+    code, jobs = run(folder, monkeypatch, {"orders": error()}, options=["--applied"])
     assert (code, failed(jobs)) == (1, {"orders": said})
 
 

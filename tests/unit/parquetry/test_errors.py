@@ -1,0 +1,38 @@
+"""What a failure says is kept as fields: its statements, and the SQL of the spec that it is about."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from parquetry.errors import ParquetryError, failures_declared
+from parquetry.runtime.errors import CorruptTableError
+
+
+def test_statements_are_told_as_one_sentence_and_reworded_one_by_one():
+    failure = CorruptTableError("a is gone", "b is gone", "restore them")
+    assert str(failure) == "a is gone; b is gone; restore them"
+    failure.reword(str.upper)
+    assert failure.args == ("A IS GONE", "B IS GONE", "RESTORE THEM")
+
+
+def test_the_innermost_block_says_which_sql_it_is_about():
+    with (
+        pytest.raises(ParquetryError) as caught,
+        failures_declared("sources.landing.select"),
+        failures_declared("columns.day.generated"),
+        failures_declared(None),
+    ):
+        raise ParquetryError("no")
+    assert caught.value.declared == "columns.day.generated"
+
+
+def test_a_failure_keeps_its_fields_on_its_way_to_another_process():
+    failure = CorruptTableError("a is gone", "restore it")
+    failure.declared, failure.origin = "columns.day.generated", "tables/events.yml:3:5"
+    again = pickle.loads(pickle.dumps(failure))
+    assert (str(again), again.declared) == (
+        "tables/events.yml:3:5: a is gone; restore it",
+        "columns.day.generated",
+    )
