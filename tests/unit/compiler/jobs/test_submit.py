@@ -19,7 +19,8 @@ from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.runtime.main import RESULT_PREFIX, JobResult, main, report_path, run_document
+from parquetry.runtime.errors import CorruptTableError
+from parquetry.runtime.main import RESULT_PREFIX, JobResult, _failure, main, report_path, run_document
 from parquetry.runtime.spec.job import resolve_environment
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import ProjectFolder, with_leave
@@ -129,9 +130,11 @@ def test_the_zip_holds_the_runtime_and_the_face_alike_every_time(tmp_path):
     first, second = (write_package(ConfinedFolder(tmp_path), name) for name in ("a.zip", "b/b.zip"))
     assert first.read_bytes() == second.read_bytes()
     names = zipfile.ZipFile(first).namelist()
-    assert {"parquetry/__init__.py", "parquetry/runtime/main.py", "parquetry/runtime/spark/upsert.py"} <= set(
-        names
-    )
+    assert {
+        "parquetry/__init__.py",
+        "parquetry/runtime/main.py",
+        "parquetry/runtime/spark/attempt/upsert.py",
+    } <= set(names)
     assert not [name for name in names if name.split("/")[1] in ("cli", "compiler", "project", "templates")]
 
 
@@ -160,6 +163,19 @@ def test_a_driver_on_the_cluster_leaves_its_result_beside_the_table(folder, subm
     result = submit(ingest(folder))
     assert (result.table, result.job, result.commit) == ("orders", "ingest_landing", None)
     assert list(open_store(folder.table).list(".hoodie/.parquetry/reports")) == []
+
+
+def test_a_failure_comes_back_statement_by_statement_with_the_sql_that_it_is_about(
+    folder, submit, monkeypatch
+):
+    failure = CorruptTableError("a is gone", "restore it")
+    failure.declared = "sources.landing.select"
+    said = json.dumps(_failure(failure))
+    pretending(folder, monkeypatch, f"print({RESULT_PREFIX + said!r})")
+    with pytest.raises(JobFailedError) as failed:
+        submit(ingest(folder))
+    assert failed.value.args == ("a is gone", "restore it")
+    assert (failed.value.declared, failed.value.exit_code) == ("sources.landing.select", 1)
 
 
 def test_its_failure_comes_back_with_its_exit_code(folder, submit, monkeypatch):
