@@ -12,7 +12,7 @@ from tools.wrap_markdown import WIDTH, unbroken, wrapped
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
-    *(path for path in sorted(ROOT.glob("docs/**/*.md")) if path.name != "architecture.md"),
+    *sorted(ROOT.glob("docs/**/*.md")),
 ]
 
 
