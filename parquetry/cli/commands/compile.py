@@ -21,13 +21,13 @@ def command(*, request: ProjectRequest, output: Output) -> int:
     Hudi's own writers, or as CREATE TABLE ... USING hudi for Spark SQL.
     """
     from parquetry.cli.requests.workspaces import workspace_of
-    from parquetry.cli.views.compile_view import CompileView
+    from parquetry.cli.views.files import CompileView
     from parquetry.compiler.jobs.manifest import compile_project
 
     if output.format in ("text", "json"):
         output.show(CompileView(), compile_project(workspace_of(request)))
         return 0
-    from parquetry.cli.views.export_view import DdlView, OptionsView
+    from parquetry.cli.views.files import DdlView, OptionsView
     from parquetry.compiler.spec_files.exports import export_tables
 
     view = DdlView() if output.format == "ddl" else OptionsView()

@@ -35,7 +35,7 @@ def command(
     if accept_loss or table is not None:
         return _accept_loss(request, output, table if accept_loss else None, auto_approve=auto_approve)
     from parquetry.cli.requests.workspaces import workspace_of
-    from parquetry.cli.views.doctor_view import DoctorView
+    from parquetry.cli.views.services import DoctorView
     from parquetry.compiler.errors import SpecError
     from parquetry.compiler.reports.doctor import check_machine, check_project, invalid_project
 

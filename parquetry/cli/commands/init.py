@@ -27,7 +27,7 @@ def command(*, output: Output, directory: Path, install: str | None) -> int:
     workflow. The workflow goes to the root of the git repository and installs the contents of
     requirements.txt. Existing files are never replaced.
     """
-    from parquetry.cli.views.init_view import InitView
+    from parquetry.cli.views.files import InitView
     from parquetry.compiler.spec_files.scaffold import scaffold
 
     output.show(InitView(), scaffold(directory, installs=install))

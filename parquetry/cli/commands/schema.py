@@ -34,7 +34,7 @@ def command(*, output: Output, kind: str | None, directory: Path | None) -> int:
     that of run fits the results.json of a run.
     """
     from parquetry.cli.terminal.schema import answer_schema
-    from parquetry.cli.views.schema_view import SchemaView, WrittenSchemasView
+    from parquetry.cli.views.files import SchemaView, WrittenSchemasView
     from parquetry.project.schema.validators import Kind, bundled, write_schemas
 
     if kind is None and directory is None:

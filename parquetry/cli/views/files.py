@@ -1,14 +1,24 @@
-"""Which files were written anew, and which could not be."""
+"""The files that a command wrote or put out: formatted, compiled, exported, a new project, schemas."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from parquetry import shell
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
 from parquetry.project.diagnostics.model import render_json, render_text
-from parquetry.project.yaml.fmt import FormatResult
+from parquetry.runtime.spec.codec import to_json_value
+
+if TYPE_CHECKING:  # each command loads its own
+    from parquetry.compiler.jobs.manifest import Compiled
+    from parquetry.compiler.spec_files.exports import Export
+    from parquetry.compiler.spec_files.scaffold import Scaffold
+    from parquetry.project.yaml.fmt import FormatResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +42,103 @@ class FormatView:
     def json(self, outcome: FormatResult) -> Any:
         """The same as plain values."""
         return {"changed": list(outcome.changed), **render_json(outcome.diagnostics, files=outcome.files)}
+
+
+class CompileView:
+    """The files, by path relative to the project."""
+
+    def text(self, outcome: Compiled, paint: Paint) -> str:
+        """Counts and the manifest's path."""
+        jobs = sum(path.suffix == ".py" for path in outcome.files)
+        return (
+            f"{paint.good('compiled')} {count(outcome.tables, 'table')} into {count(jobs, 'job')}: "
+            f"{outcome.manifest.as_posix()}"
+        )
+
+    def json(self, outcome: Compiled) -> Any:
+        """Every file."""
+        return {
+            "manifest": outcome.manifest.as_posix(),
+            "tables": outcome.tables,
+            "files": [path.as_posix() for path in outcome.files],
+        }
+
+
+class _Exports:
+    def json(self, outcome: Sequence[Export]) -> Any:
+        """Every table with both."""
+        return [to_json_value(export) for export in outcome]
+
+
+class OptionsView(_Exports):
+    """Property files for Hudi writers, one after the other."""
+
+    def text(self, outcome: Sequence[Export], _: Paint) -> str:
+        """``key=value`` lines below a comment that names the table; safe to write to a file as it is."""
+        return "\n\n".join(_properties(export) for export in outcome)
+
+
+class DdlView(_Exports):
+    """Statements for Spark SQL."""
+
+    def text(self, outcome: Sequence[Export], _: Paint) -> str:
+        """The statements with an empty line between them."""
+        return "\n\n".join(export.ddl.rstrip("\n") for export in outcome)
+
+
+def _properties(export: Export) -> str:
+    lines = [f"# {export.table} at {export.location}"]
+    lines += [f"# no counterpart in Hudi: {part}" for part in export.options.unmatched]
+    pairs = ((key, value.replace("\\", "\\\\")) for key, value in export.options.options.items())
+    return "\n".join([*lines, *(f"{key}={value}" for key, value in pairs)])
+
+
+class InitView:
+    """One line per file."""
+
+    def text(self, outcome: Scaffold, paint: Paint) -> str:
+        """The files, then the next command."""
+        from parquetry.compiler.spec_files.scaffold import REQUIREMENTS
+
+        lines = [f"project {paint.bold(outcome.name)} in {outcome.directory}", ""]
+        lines += [f"{paint.good('wrote')}  {path}" for path in outcome.files]
+        there = (
+            ""
+            if outcome.directory == Path()
+            else f"{shell.line('cd', shell.place(str(outcome.directory)))} && "
+        )
+        if outcome.installs is None:
+            lines += ["", f"For the workflow: name in {REQUIREMENTS} where pip gets parquetry from."]
+        return "\n".join([*lines, "", f"Next: {there}parquetry plan --out target/plan.json"])
+
+    def json(self, outcome: Scaffold) -> Any:
+        """The same as plain values."""
+        return {
+            "project": outcome.name,
+            "directory": str(outcome.directory),
+            "files": list(outcome.files),
+        }
+
+
+class SchemaView:
+    """The schema itself, the same in both shapes."""
+
+    def text(self, outcome: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG002  # a file's content
+        """Indented JSON."""
+        return json.dumps(outcome, indent=2, ensure_ascii=False)
+
+    def json(self, outcome: Mapping[str, Any]) -> Any:
+        """The schema."""
+        return outcome
+
+
+class WrittenSchemasView:
+    """The files that were written."""
+
+    def text(self, outcome: Sequence[Path], paint: Paint) -> str:
+        """One line per file."""
+        return "\n".join(f"{paint.good('wrote')}  {path}" for path in outcome)
+
+    def json(self, outcome: Sequence[Path]) -> Any:
+        """Their paths."""
+        return {"written": [str(path) for path in outcome]}

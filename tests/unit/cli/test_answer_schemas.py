@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.schema import ANSWERS, answer_schema
 from parquetry.cli.views.clustering import ClusteringView, ScheduledView
-from parquetry.cli.views.lock_view import LocksView, ReleaseView
 from parquetry.cli.views.run import RunView
+from parquetry.cli.views.services import LocksView, ReleaseView
 from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.compiler.plan.model import ChangeClass, Step
 from parquetry.compiler.reports.locks import HeldLock

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.views.export_view import OptionsView
+from parquetry.cli.views.files import OptionsView
 from parquetry.compiler.spec_files.ddl import create_statement
 from parquetry.compiler.spec_files.exports import export_tables
 from parquetry.compiler.spec_files.hudi_options import hudi_options, settings_of
