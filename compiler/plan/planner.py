@@ -25,8 +25,8 @@ from parquetry.compiler.plan.model import (
     Step,
     TableAction,
 )
-from parquetry.compiler.plan.recipes import REMEDY, remedy_afresh
 from parquetry.compiler.plan.refusals import (
+    REMEDY,
     refuse_breaking,
     refuse_faulty,
     refuse_foreign,
@@ -35,6 +35,7 @@ from parquetry.compiler.plan.refusals import (
     refuse_reverting,
     refuse_unnamed,
     refuse_unusable,
+    remedy_afresh,
 )
 from parquetry.compiler.plan.returning import with_returning
 from parquetry.compiler.plan.signatures import refuse_wrong, resigning, unchecked
