@@ -20,8 +20,7 @@ from parquetry.compiler.plan.model import Change, ChangeClass, JobReference, Pla
 from parquetry.compiler.plan.planner import make_plan
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.masking import masked_by
-from parquetry.compiler.workspace.measuring import Measuring
-from parquetry.compiler.workspace.observation import Observation, admit, check_files, observe
+from parquetry.compiler.workspace.observation import Measuring, Observation, admit, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace, jobs_of, spec_of
 from parquetry.compiler.workspace.squashed import is_declared_since
 from parquetry.project import ResolvedTable

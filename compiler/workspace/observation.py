@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.runtime.commit.damaged_files import damaged_files, refuse_damage
-from parquetry.runtime.errors import NotFoundError
+from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.admission_to_read import check_readable
 from parquetry.runtime.table.applied import (
     Foreign,
@@ -29,6 +32,8 @@ from parquetry.runtime.table.open import TableHandle, check_writable
 from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.table.schema import live_columns
 from parquetry.runtime.timeline.active import Timeline
+
+_Figure = TypeVar("_Figure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,3 +147,34 @@ def check_files(observation: Observation, declared: TableSpec, *, everywhere: bo
     handle = observation.handle
     shown_by = partial(masked_partition, spec=masked_by(observation.spec, declared))
     refuse_damage(handle, damaged_files(handle, everywhere=everywhere), shown_by=shown_by)
+
+
+class Measuring:
+    """Tables by name. ``damage`` says of those that could not be read why; they are not asked again."""
+
+    def __init__(self, tables: Mapping[str, Observation]) -> None:
+        """Nothing is read yet."""
+        self._whole = dict(tables)
+        self.damage: dict[str, CorruptTableError] = {}
+
+    def each(
+        self, measure: Callable[[str, Observation], _Figure | None], *, side_by_side: bool = True
+    ) -> dict[str, _Figure]:
+        """What ``measure`` says of every table, without None and without those that it cannot read."""
+
+        def tried(name: str) -> _Figure | CorruptTableError | None:
+            try:
+                return measure(name, self._whole[name])
+            except CorruptTableError as error:
+                return error
+
+        names = tuple(self._whole)
+        answers = map_each(names, tried) if side_by_side else [tried(name) for name in names]
+        found = {}
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, CorruptTableError):
+                self.damage[name] = answer
+                del self._whole[name]
+            elif answer is not None:
+                found[name] = answer
+        return found
