@@ -42,7 +42,7 @@ def command(
     """
     from parquetry.cli.views.diff import DiffView
     from parquetry.compiler.reports.diff import diff_specs
-    from parquetry.compiler.reports.saved_layout import read_layouts
+    from parquetry.compiler.reports.inspection import read_layouts
 
     diff = diff_specs(
         request.directory,

@@ -26,8 +26,7 @@ from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.reports.diff import diff_specs
-from parquetry.compiler.reports.inspection import inspect_table
-from parquetry.compiler.reports.saved_layout import read_layouts
+from parquetry.compiler.reports.inspection import inspect_table, read_layouts
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.clustering.plan.history import past_clusterings

@@ -16,9 +16,9 @@ from parquetry.compiler.reports.inspection import (
     QueryReport,
     Share,
     inspect_table,
+    read_layouts,
 )
 from parquetry.compiler.reports.layout_page import size_bars
-from parquetry.compiler.reports.saved_layout import read_layouts
 from parquetry.runtime.table.applied import write_applied
 from tests.support.handmade import HandmadeTable, spec
 from tests.support.html_pages import cut_elements
