@@ -25,7 +25,7 @@ _HARMLESS: Final = re.compile(
 _ACCOUNT: Final = (
     r"(?:\.[a-z0-9]+\.(?:blob|dfs)\.core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))?"
 )
-_IS: Final = re.compile(rf"{_NOUN}{_ACCOUNT}\Z|^key\Z", re.IGNORECASE)
+_IS: Final = re.compile(rf"{_NOUN}{_ACCOUNT}\Z", re.IGNORECASE)
 _ASSIGNED: Final = re.compile(rf"({_NOUN}{_ACCOUNT}=)[^\s,;]+", re.IGNORECASE)
 
 _CONNECTION: Final = re.compile(r"connection[._-]?string\Z", re.IGNORECASE)
@@ -46,7 +46,8 @@ def holds_secret_alone(name: str) -> bool:
     """Whether an option of that name is a secret as a whole.
 
     Narrower than :func:`is_secret_name`: where changes have to be seen, a masked value is one whose change
-    is not. ``fs.s3a.delegation.token.binding`` is a class, ``refresh.token.endpoint`` an address.
+    is not. ``fs.s3a.delegation.token.binding`` is a class, ``refresh.token.endpoint`` an address, and S3's
+    ``key`` the name of who asks: its ``secret`` is the secret.
     """
     return _IS.search(name) is not None
 

@@ -56,7 +56,7 @@ def test_names_say_what_is_secret(name, is_secret):
         ("account_key", True),
         ("connection_string", True),
         ("sas_token", True),
-        ("key", True),
+        ("key", False),
         ("spark.ssl.keyPassword", True),
         ("spark.hadoop.fs.s3a.access.key", True),
         ("spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net", True),
