@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from parquetry.runtime.storage.open import open_store
@@ -18,11 +21,18 @@ def spark():
     return local_spark("parquetry tests")
 
 
+@pytest.fixture(scope="module")
+def template(spark, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("kept") / "t"
+    prepare(spark, path, keep_commits=50)
+    return path
+
+
 @pytest.mark.parametrize("reading", ["the keys", "the rows"])
 @pytest.mark.parametrize("name", ["upsert", "delete", "upsert on a cluster"])
-def test_a_file_is_cleaned_before_it_is_read(name, reading, spark, tmp_path) -> None:
+def test_a_file_is_cleaned_before_it_is_read(name, reading, spark, template, tmp_path) -> None:
     path = tmp_path / "t"
-    prepare(spark, path, keep_commits=50)
+    shutil.copytree(template, path)
     candidates = 2  # files in partitions a and b
     overtaken = Fault(
         deed=Deed.OVERTAKE,

@@ -23,7 +23,6 @@ from tests.support.planned_clustering import apply_clustering, groups_owed
 from tests.support.small_table import SmallTable, make_table, rows_of, view_rows
 from tests.support.spark_crash import AT_ONCE
 from tests.support.spark_writer import ROOT, SparkWriter, WriterKilled
-from tests.support.standalone_spark import standalone_spark
 
 pytestmark = pytest.mark.spark
 
@@ -37,12 +36,10 @@ CLUSTER = {
 
 
 @pytest.fixture(scope="module")
-def executors(tmp_path_factory) -> Iterator[SparkWriter]:
+def executors(standalone, tmp_path_factory) -> Iterator[SparkWriter]:
     """A driver with two executors of one core each."""
-    with (
-        standalone_spark(tmp_path_factory.mktemp("cluster")) as master,
-        SparkWriter(tmp_path_factory.mktemp("writer"), conf={"spark.master": master, **CLUSTER}) as writer,
-    ):
+    conf = {"spark.master": standalone, **CLUSTER}
+    with SparkWriter(tmp_path_factory.mktemp("writer"), conf=conf) as writer:
         yield writer
 
 

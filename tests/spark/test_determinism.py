@@ -23,7 +23,6 @@ from tests.support.random_rows import kept_rows, make_random_table, stored_rows
 from tests.support.soundness import unsound
 from tests.support.spark_crash import AT_ONCE
 from tests.support.spark_writer import ROOT, SparkWriter
-from tests.support.standalone_spark import standalone_spark
 
 pytestmark = pytest.mark.spark
 
@@ -58,16 +57,9 @@ def retrying(tmp_path_factory) -> Iterator[SparkWriter]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[str]:
-    """The master of a standalone cluster with two workers of one core each."""
-    with standalone_spark(tmp_path_factory.mktemp("cluster")) as master:
-        yield master
-
-
-@pytest.fixture(scope="module")
-def executors(cluster, tmp_path_factory) -> Iterator[SparkWriter]:
+def executors(standalone, tmp_path_factory) -> Iterator[SparkWriter]:
     """A driver with two executors; slow tasks get a second attempt, and the first one runs on."""
-    conf = {"spark.master": cluster, **CLUSTER, **SPECULATION, **NOBODY_IS_KILLED}
+    conf = {"spark.master": standalone, **CLUSTER, **SPECULATION, **NOBODY_IS_KILLED}
     with SparkWriter(tmp_path_factory.mktemp("executors"), conf=conf) as writer:
         yield writer
 
@@ -139,9 +131,9 @@ def test_a_slow_task_outlives_the_commit_of_its_second_attempt(operation, execut
 
 
 @SOAK
-def test_a_slow_task_is_killed_when_its_second_attempt_has_ended(cluster, executors, tmp_path) -> None:
+def test_a_slow_task_is_killed_when_its_second_attempt_has_ended(standalone, executors, tmp_path) -> None:
     executors.ask("stop")
-    conf = {"spark.master": cluster, **CLUSTER, **SPECULATION}
+    conf = {"spark.master": standalone, **CLUSTER, **SPECULATION}
     slow = Fault(deed=Deed.SLEEP, kind="create_file", path=DATA_FILE, when="before", skip=2, seconds=120.0)
     with SparkWriter(tmp_path / "writer", conf=conf) as writer:
         trial = Trial(writer, tmp_path)

@@ -14,7 +14,6 @@ from parquetry.runtime.main import RESULT_PREFIX
 from tests.support.command_script import environment, parquetry
 from tests.support.fast_java import java_options
 from tests.support.project_folder import ProjectFolder, with_leave
-from tests.support.standalone_spark import standalone_spark
 
 pytestmark = pytest.mark.spark
 
@@ -28,12 +27,6 @@ CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-
-
-@pytest.fixture(scope="module")
-def master(tmp_path_factory):
-    with standalone_spark(tmp_path_factory.mktemp("standalone")) as url:
-        yield url
 
 
 def made(root, master):
@@ -66,8 +59,8 @@ def rows_of(folder):
     return sorted(tuple(row.values()) for table in live for row in table.to_pylist())
 
 
-def test_run_ships_the_job_and_a_script_by_hand_makes_the_same_commit(tmp_path, master):
-    launched, by_hand = made(tmp_path / "launched", master), made(tmp_path / "by_hand", master)
+def test_run_ships_the_job_and_a_script_by_hand_makes_the_same_commit(tmp_path, standalone):
+    launched, by_hand = made(tmp_path / "launched", standalone), made(tmp_path / "by_hand", standalone)
     done = parquetry("run", "--only", "ingest", "--format", "json", "-p", launched.root)
     assert done.returncode == 0, done.stderr[-4000:]
     (job,) = json.loads(done.stdout)["jobs"]
@@ -79,7 +72,7 @@ def test_run_ships_the_job_and_a_script_by_hand_makes_the_same_commit(tmp_path, 
     assert parquetry("compile", "-p", by_hand.root).returncode == 0
     submitted = subprocess.run(
         [
-            *(Path(sys.executable).parent / "spark-submit", "--master", master, "--py-files", shipped),
+            *(Path(sys.executable).parent / "spark-submit", "--master", standalone, "--py-files", shipped),
             *(f"--conf={key}={value}" for key, value in CONF.items()),
             by_hand.root / "target/jobs/orders/ingest_landing.py",
         ],
