@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from parquetry.runtime.parquet.chunk import Chunk, Piece
 from parquetry.runtime.parquet.fields import (
     CODECS,
     ColumnChunk,
@@ -26,7 +27,6 @@ from parquetry.runtime.parquet.fields import (
     SortingColumn,
     Statistics,
 )
-from parquetry.runtime.parquet.parquet_chunk import Chunk, Piece
 from parquetry.runtime.parquet.thrift import (
     BINARY,
     I16,

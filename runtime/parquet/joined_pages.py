@@ -16,6 +16,7 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from parquetry.runtime.parquet.assembly import PartChunk
+from parquetry.runtime.parquet.chunk import Piece
 from parquetry.runtime.parquet.column_order import Key
 from parquetry.runtime.parquet.fields import (
     BoundaryOrder,
@@ -33,7 +34,6 @@ from parquetry.runtime.parquet.fields import (
     SizeStatistics,
     Statistics,
 )
-from parquetry.runtime.parquet.parquet_chunk import Piece
 from parquetry.runtime.parquet.thrift import (
     BINARY,
     I32,
