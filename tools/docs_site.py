@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = "README.md"
-OUTSIDE = ("*.md", "benchmarks/*.md", "examples/*/README.md", "tests/LONG_RUN.md")
+OUTSIDE = ("*.md", "benchmarks/*.md", "examples/*/README.md", "tests/*.md", "tests/support/README.md")
 """The pages outside `docs/`, by their places in the repository."""
 
 _IMAGES = {".png", ".svg"}

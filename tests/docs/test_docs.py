@@ -33,6 +33,8 @@ MANUALS = [
     *sorted(ROOT.glob("docs/**/*.md")),
     *sorted(ROOT.glob("examples/*/*.md")),
     *sorted(ROOT.glob("benchmarks/*.md")),
+    *sorted(ROOT.glob("tests/*.md")),
+    *sorted(ROOT.glob("tests/support/*.md")),
 ]
 EXAMPLES = sorted(path.parent for path in ROOT.glob("examples/*/parquetry.yml"))
 FOLDERS = {"table": "tables", "policy": "policies"}

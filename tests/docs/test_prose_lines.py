@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
+    ROOT / "tests" / "README.md",
+    ROOT / "tests" / "support" / "README.md",
 ]
 
 
