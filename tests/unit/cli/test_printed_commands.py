@@ -207,8 +207,9 @@ def test_a_text_is_printed_in_few_places():
     )
     cli = Path("parquetry/cli")
     expected = {
-        *(cli / f"{name}.py" for name in ("output", "telling", "failures", "asking", "approval")),
-        *(cli / f"{name}.py" for name in ("plan_views", "validate_command")),
+        *(cli / "terminal" / f"{name}.py" for name in ("output", "messages")),
+        *(cli / "requests" / f"{name}.py" for name in ("asking", "approval")),
+        *(cli / f"{name}.py" for name in ("failures", "views/plan/shapes", "commands/validate")),
         Path("runtime/main.py"),
     }
     found = {
