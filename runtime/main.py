@@ -1,4 +1,7 @@
-"""One job carried out: the last step of `run`, of a compiled script, and of `python -m parquetry.runtime`."""
+"""One job carried out: the last step of `run`, of a compiled script, and of `python -m parquetry.runtime`.
+
+Beside it a clustering by hand, in a Spark session that is started for it.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,16 @@ from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
 from parquetry.runtime.clustering.plan.due import is_due
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
+from parquetry.runtime.clustering.plan.schedule import check_waiting
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
-from parquetry.runtime.redaction import without_secrets
+from parquetry.runtime.redaction import secrets_of, without_secrets
 from parquetry.runtime.services.archive import archive, archive_if_due
 from parquetry.runtime.services.clean import clean, clean_if_due
 from parquetry.runtime.sources.due import find_due
 from parquetry.runtime.spark_log import ANYTHING, LogRules
 from parquetry.runtime.spec.codec import Brief, parsed_json, to_json_value
-from parquetry.runtime.spec.job import JobKind, JobPlan, resolve_environment
+from parquetry.runtime.spec.job import JobKind, JobPlan, SparkSettings, resolve_environment
 from parquetry.runtime.spec.masking import failures_masked, has_personal_columns, masked_message
 from parquetry.runtime.spec.table_spec import Source
 from parquetry.runtime.storage.open import ObjectStore, open_store
@@ -33,6 +37,7 @@ from parquetry.runtime.table.applied import check_owned, read_identity
 from parquetry.runtime.table.open import TableHandle, open_table
 from parquetry.runtime.table.properties import PROPERTIES_PATH
 from parquetry.runtime.timeline.sidecars import REPORTS_FOLDER
+from parquetry.runtime.timing import DEFAULT_TIMING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -306,3 +311,30 @@ def _read_document(path: Path) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise InvalidDataError(f"{path}: a job is an object, not {document!r:.80}; {remedy}")
     return document
+
+
+def cluster_by_hand(
+    table: TableHandle,
+    settings: SparkSettings,
+    *,
+    instant: str | None,
+    budget_bytes: int,
+    log: Path | None = None,
+) -> ClusteringResult:
+    """What was done: what is due within the budget, or the pending plan of ``instant``.
+
+    What Spark says goes into ``log``.
+    Errors are those of :func:`parquetry.runtime.spark.cluster.cluster` and ``execute``.
+    """
+    if instant is not None:
+        check_waiting(table, instant, DEFAULT_TIMING)
+    from parquetry.runtime.spark.cluster import cluster, execute  # noqa: PLC0415 - heavy
+    from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
+
+    rules = LogRules(secrets=secrets_of(settings.conf), personal=has_personal_columns(table.spec))
+    with failures_masked(table.spec, location=table.store.uri):
+        name = f"parquetry {table.config.name} cluster"
+        spark = start_session(settings, name=name, log=log, rules=rules)
+        if instant is not None:
+            return execute(spark, table, instant)
+        return cluster(spark, table, budget_bytes=budget_bytes)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.project.model import resolved
-from parquetry.runtime import clustering_by_hand
+from parquetry.runtime import main
 from parquetry.runtime.clustering.plan.execution import ClusteringResult
 from parquetry.runtime.spec.clustering import PlanPolicy
 from parquetry.runtime.timeline.active import Timeline
@@ -77,7 +77,7 @@ def test_a_table_at_a_place_has_the_budget_of_a_target_that_declares_none(table,
         return ClusteringResult()
 
     monkeypatch.setattr(resolved, "SERVICES_BYTES", 1)
-    monkeypatch.setattr(clustering_by_hand, "cluster_by_hand", by_hand)
+    monkeypatch.setattr(main, "cluster_by_hand", by_hand)
     planned = CliRunner().invoke(command_line, ["service", "cluster", path, "--plan-only"])
     assert "Nothing is due." in planned.stdout
     assert CliRunner().invoke(command_line, ["service", "cluster", path]).exit_code == 0

@@ -64,7 +64,7 @@ def run_clustering(
     from parquetry.compiler.jobs.launch import hide_pandas_warnings, launcher_for, new_run_id
     from parquetry.compiler.jobs.run import cluster_job
     from parquetry.runtime.clustering.plan.execution import ClusteringResult
-    from parquetry.runtime.clustering_by_hand import cluster_by_hand
+    from parquetry.runtime.main import cluster_by_hand
     from parquetry.runtime.spark_log import NAME, keep_log
     from parquetry.runtime.spec.job import SparkSettings
 
