@@ -19,7 +19,7 @@ from parquetry.runtime.base_file.model import DELETE, HASH, POSITION, Bucket, Wr
 from parquetry.runtime.base_file.result import RESULT_DDL, WriteResults, read_results
 from parquetry.runtime.base_file.worker import BUCKET, bucket_writer
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task
-from parquetry.runtime.spark.lookup.local_lookup import PlacedKeys, read_list
+from parquetry.runtime.spark.lookup.local import PlacedKeys, read_list
 from parquetry.runtime.spark.lookup.tagging import BROADCAST_BYTES, read_files
 from parquetry.runtime.spark.session.numbered import Task, run_numbered
 from parquetry.runtime.spark.session.settings import (

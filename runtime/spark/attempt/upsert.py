@@ -16,7 +16,7 @@ from parquetry.runtime.spark.attempt.deliver import write_deletes, write_placed,
 from parquetry.runtime.spark.attempt.routing import route
 from parquetry.runtime.spark.lookup.found import FoundKeys, count_found
 from parquetry.runtime.spark.lookup.key_match import StoredOrdering, is_small, matches
-from parquetry.runtime.spark.lookup.local_lookup import PlacedKeys, place_keys
+from parquetry.runtime.spark.lookup.local import PlacedKeys, place_keys
 from parquetry.runtime.spark.lookup.partitionless_deletes import default_partition, roam
 from parquetry.runtime.spark.lookup.tagging import (
     BROADCAST_BYTES,
