@@ -15,7 +15,7 @@ from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.services.due import run_due_services
-from parquetry.runtime.spark.attempt.common import Attempt
+from parquetry.runtime.spark.attempt.common import Attempt, AttemptResult
 from parquetry.runtime.spark.attempt.insert import insert_rows
 from parquetry.runtime.spark.attempt.upsert import delete_keys, delete_matches, upsert_rows
 from parquetry.runtime.spark.cluster_inline import cluster_inline
@@ -82,7 +82,7 @@ class _Job:
         self._staged: Staged | None = None
         self._staged_for: object = None
         self._places: list[StagePlace] = []
-        self._attempt: Attempt | None = None
+        self._result: AttemptResult | None = None
 
     def close(self) -> None:
         """Remove what was staged."""
@@ -92,28 +92,29 @@ class _Job:
 
     def counted(self, result: CommitResult) -> CommitResult:
         """The result with what the last attempt knows of rows that left nothing in a file."""
-        attempt = self._attempt
-        if attempt is None or result.superseded:
+        last = self._result
+        if last is None or result.superseded:
             return result
-        unmatched = attempt.unmatched_deletes
+        unmatched = last.unmatched_deletes
         warnings = (f"{unmatched} deletes found no row with their key",) if unmatched else ()
         return replace(
             result,
             unmatched_deletes=unmatched,
-            late_rows=attempt.late_rows,
+            late_rows=last.late_rows,
             warnings=(*warnings, *result.warnings),
         )
 
     def body(self, transaction: Transaction) -> WriteOutcome | None:
         """The files of one attempt; RetryWrite when a file was cleaned before it could be read."""
         try:
-            return self._written(transaction)
+            self._result = self._written(transaction)
         except NotFoundError as gone:
             if _moved_on(transaction):
                 raise RetryWrite(f"another writer has replaced and cleaned a file: {gone}") from gone
             raise
+        return self._result.outcome
 
-    def _written(self, transaction: Transaction) -> WriteOutcome | None:
+    def _written(self, transaction: Transaction) -> AttemptResult:
         state = TableState(handle=transaction.table, timeline=transaction.timeline)
         run = None if stages_locally(self._spark) else transaction.run
         staged = self.stage(state, run=run)
@@ -125,7 +126,6 @@ class _Job:
             consumption=request.consumption,
             extra=request.extra,
         )
-        self._attempt = attempt
         match request.operation:
             case Operation.UPSERT:
                 return upsert_rows(attempt, staged.rows)

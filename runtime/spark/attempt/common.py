@@ -41,21 +41,27 @@ _GUESSED_COMPRESSION = 0.35
 _UNKNOWN_RECORD_BYTES = 1024.0
 
 
-@dataclass(kw_only=True)
-class Attempt:
-    """A transaction under way; see :func:`parquetry.runtime.commit.publish.run_write`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptResult:
+    """The outcome of an attempt, None when there is nothing to write; and rows that left nothing in a file.
 
-    ``unmatched_deletes`` found no row with their key, ``late_rows`` lost against stored ones: known
-    once the keys are looked up, and the files written.
+    ``unmatched_deletes`` found no row with their key, ``late_rows`` lost against stored ones.
     """
+
+    outcome: WriteOutcome | None
+    unmatched_deletes: int = 0
+    late_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A transaction under way; see :func:`parquetry.runtime.commit.publish.run_write`."""
 
     spark: SparkSession
     transaction: Transaction
     state: TableState
     consumption: Consumption | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
-    unmatched_deletes: int = 0
-    late_rows: int = 0
 
     def check_partitions(self, partitions: Iterable[str]) -> None:
         """InvalidDataError when a partition could not be found again by readers."""

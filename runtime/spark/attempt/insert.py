@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parquetry.runtime.commit.damaged_files import lost_groups
-from parquetry.runtime.commit.outcome import Footprint, WriteOutcome
-from parquetry.runtime.spark.attempt.common import Attempt, check_results
+from parquetry.runtime.commit.outcome import Footprint
+from parquetry.runtime.spark.attempt.common import Attempt, AttemptResult, check_results
 from parquetry.runtime.spark.attempt.deliver import write_routed, write_slices
 from parquetry.runtime.spark.attempt.routing import route
 from parquetry.runtime.spark.lookup.found import FoundKeys, find_nothing
@@ -16,18 +16,18 @@ from parquetry.runtime.stage.staged import StagedRows
 _OVERWRITES = (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE)
 
 
-def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> WriteOutcome | None:
+def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> AttemptResult:
     """New rows in new files; ``insert`` fills small files first, overwrites replace what was there."""
     name = operation.value.upper()
     replaced = _replaced(attempt, staged, operation)
     if not staged.rows and not replaced and operation is not Operation.INSERT_OVERWRITE_TABLE:
-        return attempt.nothing(name)
+        return AttemptResult(outcome=attempt.nothing(name))
     footprint = Footprint(
         overwritten=frozenset(staged.totals) if operation in _OVERWRITES else frozenset(),
         overwrites_table=operation is Operation.INSERT_OVERWRITE_TABLE,
     )
     if not staged.rows:
-        return attempt.outcome(name, replaced=replaced, footprint=footprint)
+        return AttemptResult(outcome=attempt.outcome(name, replaced=replaced, footprint=footprint))
     attempt.check_partitions(staged.totals)
     fill = operation is Operation.INSERT
     slices = attempt.state.whole_slices(staged.totals) if operation not in _OVERWRITES else {}
@@ -47,7 +47,9 @@ def insert_rows(attempt: Attempt, staged: StagedRows, operation: Operation) -> W
     finally:
         if found is not None:
             found.release()
-    return attempt.outcome(name, plan=plan, results=results, replaced=replaced, footprint=footprint)
+    return AttemptResult(
+        outcome=attempt.outcome(name, plan=plan, results=results, replaced=replaced, footprint=footprint)
+    )
 
 
 def _profile(staged: StagedRows, found: FoundKeys | None) -> tuple[Mapping[str, int], Mapping[str, int]]:

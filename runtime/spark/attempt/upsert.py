@@ -9,12 +9,12 @@ from pyspark.sql import functions as F  # noqa: N812  (the customary name)
 
 from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
-from parquetry.runtime.commit.outcome import Footprint, KeyRange, WriteOutcome
+from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.attempt.common import Attempt, check_results
+from parquetry.runtime.spark.attempt.common import Attempt, AttemptResult, check_results
 from parquetry.runtime.spark.attempt.deliver import write_deletes, write_placed, write_routed
 from parquetry.runtime.spark.attempt.routing import route
-from parquetry.runtime.spark.lookup.found import FoundKeys, count_found
+from parquetry.runtime.spark.lookup.found import FoundKeys, KeyTotals, count_found
 from parquetry.runtime.spark.lookup.key_match import StoredOrdering, is_small, matches
 from parquetry.runtime.spark.lookup.local import PlacedKeys, place_keys
 from parquetry.runtime.spark.lookup.partitionless_deletes import default_partition, roam
@@ -45,10 +45,10 @@ UPSERT, DELETE_ROWS = "UPSERT", "DELETE"
 _KEY_BYTES, _ROW_BYTES = 24.0, 64.0
 
 
-def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
+def upsert_rows(attempt: Attempt, staged: StagedRows) -> AttemptResult:
     """Rows by key: those that are there are replaced or removed, the others are inserted."""
     if not staged.rows:
-        return attempt.nothing(UPSERT)
+        return AttemptResult(outcome=attempt.nothing(UPSERT))
     spec = attempt.state.spec
     attempt.check_partitions(staged.totals)
     everywhere = spec.key_scope is KeyScope.TABLE
@@ -58,7 +58,7 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
     found = _found(attempt, staged, slices, partitioned=not everywhere, moves=everywhere, home=home)
     try:
         if not found.count:
-            return attempt.nothing(UPSERT)
+            return _nothing_of(attempt, UPSERT, found)
         plan = attempt.plan(
             staged,
             inserts=found.inserts,
@@ -74,21 +74,20 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> WriteOutcome | None:
             routed = route(found.rows, files=plan.files(), inserts=plan.inserts)
             results = write_routed(context, plan, staged, routed, rows=found.count)
         check_results(plan, results, found.hash_sums)
-        attempt.late_rows += results.late_rows
     finally:
         found.release()
-    return attempt.outcome(
-        UPSERT,
-        plan=plan,
-        results=results,
-        footprint=Footprint(looks_up_keys=True, key_scope=spec.key_scope, inserted_keys=found.inserted_keys),
+    footprint = Footprint(looks_up_keys=True, key_scope=spec.key_scope, inserted_keys=found.inserted_keys)
+    return AttemptResult(
+        outcome=attempt.outcome(UPSERT, plan=plan, results=results, footprint=footprint),
+        unmatched_deletes=found.unmatched_deletes,
+        late_rows=found.late_rows + results.late_rows,
     )
 
 
-def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> WriteOutcome | None:
+def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> AttemptResult:
     """Remove the rows of these keys: where the batch says, if keys are unique by partition, else anywhere."""
     if not staged.rows:
-        return attempt.nothing(DELETE_ROWS)
+        return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
     everywhere = attempt.state.spec.key_scope is KeyScope.TABLE or not located
     home = None if everywhere else default_partition(attempt.state.rules, staged)
     roams = everywhere or home is not None
@@ -97,15 +96,15 @@ def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> Write
     return _remove(attempt, staged, found, slices)
 
 
-def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -> WriteOutcome | None:
+def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -> AttemptResult:
     """Remove every row that equals one of the staged rows in all ``match`` columns; null equals null."""
     if not staged.rows:
-        return attempt.nothing(DELETE_ROWS)
+        return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
     state = attempt.state
     slices = state.whole_slices(state.every_partition)
     files = [file for part in slices.values() for file in part]
     if not files:
-        return attempt.nothing(DELETE_ROWS)
+        return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
     wanted = read_files(
         attempt.spark, [staged.spec.place.spark_uri(rows_name(n)) for n in staged.names.values()]
     )
@@ -139,10 +138,10 @@ def _remove(
     staged: StagedRows,
     found: FoundKeys | PlacedKeys,
     slices: Mapping[str, Sequence[FileSlice]],
-) -> WriteOutcome | None:
+) -> AttemptResult:
     try:
         if not found.count:
-            return attempt.nothing(DELETE_ROWS)
+            return _nothing_of(attempt, DELETE_ROWS, found)
         touched = {partition: slices[partition] for partition in found.changes}
         plan = attempt.plan(None, inserts={}, slices=touched, changes=found.changes, fill=False)
         ordering = staged.spec.ordering
@@ -154,10 +153,23 @@ def _remove(
             routed = route(found.rows, files=plan.files(), inserts={}, carried=carried)
             results = write_deletes(context, plan, routed)
         check_results(plan, results, found.hash_sums)
-        attempt.late_rows = results.late_rows
     finally:
         found.release()
-    return attempt.outcome(DELETE_ROWS, plan=plan, results=results, footprint=Footprint(looks_up_keys=True))
+    footprint = Footprint(looks_up_keys=True)
+    return AttemptResult(
+        outcome=attempt.outcome(DELETE_ROWS, plan=plan, results=results, footprint=footprint),
+        unmatched_deletes=found.unmatched_deletes,
+        late_rows=results.late_rows,
+    )
+
+
+def _nothing_of(attempt: Attempt, operation: str, found: KeyTotals) -> AttemptResult:
+    """The result when no row is to be written or removed after the lookup."""
+    return AttemptResult(
+        outcome=attempt.nothing(operation),
+        unmatched_deletes=found.unmatched_deletes,
+        late_rows=found.late_rows,
+    )
 
 
 def _found(
@@ -177,9 +189,7 @@ def _found(
     candidates = _candidates(attempt, staged, slices, partitioned=partitioned and home is None)
     if home is None and not moves and _is_placed_by_tasks(staged):
         store = attempt.state.handle.store
-        placed = place_keys(attempt.spark, store, staged, candidates, partitioned=partitioned)
-        attempt.unmatched_deletes = placed.unmatched_deletes
-        return placed
+        return place_keys(attempt.spark, store, staged, candidates, partitioned=partitioned)
     incoming = winners(key_rows(attempt.spark, staged), partitioned=partitioned)
     compares = moves and spec.ordering is not None
     by_partition = partitioned and len({*staged.totals, *(c.partition for c in candidates)}) > 1
@@ -194,9 +204,7 @@ def _found(
         tagged = moved(tagged, ordering=compares)
     if home is not None:
         tagged = roam(tagged, found, home=home)
-    located = count_found(tagged, files=candidates)
-    attempt.unmatched_deletes, attempt.late_rows = located.unmatched_deletes, located.late_rows
-    return located
+    return count_found(tagged, files=candidates)
 
 
 def _is_placed_by_tasks(staged: StagedRows) -> bool:
