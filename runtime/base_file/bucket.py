@@ -114,7 +114,7 @@ class BucketWriter:
         growing: set[int] = set()
         run: list[int] = []
         for number in range(len(parts.groups)):
-            if self._is_small(parts, number):
+            if self.is_small(parts, number):
                 run.append(number)
             else:
                 growing |= _not_kept(parts, run, 0)
@@ -122,7 +122,8 @@ class BucketWriter:
         inserted_bytes = self._bucket.expected_inserts * (self._record_size_bytes or 0)
         return frozenset(growing | _not_kept(parts, run, inserted_bytes))
 
-    def _is_small(self, parts: ParquetParts, number: int) -> bool:
+    def is_small(self, parts: ParquetParts, number: int) -> bool:
+        """Whether a row group should grow together with its neighbours."""
         is_small = parts.stored_bytes(number) < self._row_group_bytes / 2
         return is_small and parts.encoded_bytes(number) < _LARGE_ENCODED_BYTES
 

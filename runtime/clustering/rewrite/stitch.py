@@ -18,11 +18,10 @@ import pyarrow as pa
 
 from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenFile
+from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.reader import BaseFileReader, StoredRows, open_base_file
 from parquetry.runtime.base_file.rows import RowOrigin, with_origin
 from parquetry.runtime.base_file.sizing import SLACK
-from parquetry.runtime.base_file.writer import BaseFileWriter
 from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.parquet.assembly import ParquetParts
@@ -80,11 +79,18 @@ class _Waiting:
 def stitch(
     context: WriteContext,
     slices: Sequence[FileSlice],
-    writer: StitchingWriter,
+    writer: SpreadingWriter,
     *,
+    arrived: Tally,
+    written: Tally,
     dictionaries: frozenset[str],
-) -> None:
-    """Hand the files' row groups to the writer; text columns of ``dictionaries`` come as such."""
+) -> int:
+    """Hand the files' row groups to the writer; text columns of ``dictionaries`` come as such.
+
+    The result is how many rows went from file to file without being decoded as a whole. ``arrived`` sums up
+    what is decoded, ``written`` the same as it is encoded.
+    """
+    stitcher = _Stitcher(context, writer, arrived, written)
     opened: deque[tuple[BaseFileReader, ExitStack]] = deque()
     decoded = frozenset(context.schema.names) - dictionaries
     try:
@@ -95,27 +101,28 @@ def stitch(
             )
             opened.append((file.enter_context(source), file))
             for group in opened[-1][0].row_groups:
-                writer.take(opened[-1][0], group)
-            while opened and opened[0][0] is not writer.waits_for:
+                stitcher.take(opened[-1][0], group)
+            while opened and opened[0][0] is not stitcher.waits_for:
                 opened.popleft()[1].close()
-        writer.end()
+        stitcher.end()
     finally:
         for _, file in opened:
             file.close()
+    return stitcher.copied
 
 
-class StitchingWriter(SpreadingWriter):
-    """Writes row groups behind each other to files of like size.
+class _Stitcher:
+    """Gives row groups behind each other to a writer, several small ones as one.
 
-    ``rows`` is how many rows there will be. ``copied`` rows went from file to file without being decoded as
-    a whole. What is decoded is summed up in ``arrived``, and again as it is encoded in ``written``.
+    ``copied`` rows went from file to file without being decoded as a whole.
     """
 
     def __init__(
-        self, context: WriteContext, bucket: Bucket, arrived: Tally, written: Tally, *, rows: int
+        self, context: WriteContext, writer: SpreadingWriter, arrived: Tally, written: Tally
     ) -> None:
-        super().__init__(context, bucket, rows=rows, ordered=False)
-        columns = leaves(self._template.columns)
+        self._writer = writer
+        self._row_group_arrow_bytes = context.row_group_arrow_bytes
+        columns = leaves(writer.template.columns)
         self._flat = [flat for _, flat in columns]
         self._orders = [order_of(column) for column, _ in columns]
         self._waiting: deque[_Waiting] = deque()
@@ -133,8 +140,8 @@ class StitchingWriter(SpreadingWriter):
         """Append a row group; small ones that can be copied wait until they are a large one."""
         if group.end == group.first:
             return
-        parts = self.copied_from(reader, group)
-        if parts is not None and self._is_small(parts, group.number):
+        parts = self._writer.copied_from(reader, group)
+        if parts is not None and self._writer.is_small(parts, group.number):
             waiting = self._waiting_of(reader, parts, group)
             if waiting is not None:
                 self._waiting.append(waiting)
@@ -142,7 +149,7 @@ class StitchingWriter(SpreadingWriter):
                 return
             parts = None
         self._end_run(rows_follow=parts is None)
-        if parts is not None and self.copy(reader, parts, group):
+        if parts is not None and self._writer.copy(reader, parts, group):
             self.copied += group.end - group.first
         else:
             self._decode(reader, group)
@@ -150,11 +157,6 @@ class StitchingWriter(SpreadingWriter):
     def end(self) -> None:
         """Write what waits for row groups that do not come, while its files are open."""
         self._end_run(rows_follow=False)
-
-    def finish(self) -> list[WrittenFile]:
-        """Write what is left and return all files."""
-        assert not self._waiting, "row groups wait whose files are closed"
-        return super().finish()
 
     def _waiting_of(self, reader: BaseFileReader, parts: ParquetParts, group: StoredRows) -> _Waiting | None:
         """None where too little of the row group can be copied."""
@@ -188,7 +190,8 @@ class StitchingWriter(SpreadingWriter):
     def _end_run(self, *, rows_follow: bool) -> None:
         """Write what waits; as rows if it is little and there are others to become a row group with."""
         waiting_bytes = sum(source.stored_bytes for source in self._waiting)
-        if waiting_bytes < self._row_group_bytes / 2 and (rows_follow or self._buffer.rows):
+        is_little = waiting_bytes < self._writer.row_group_bytes / 2
+        if is_little and (rows_follow or self._writer.has_rows_to_write):
             while self._waiting:
                 self._decode_first()
         else:
@@ -200,30 +203,27 @@ class StitchingWriter(SpreadingWriter):
 
     def _decode(self, reader: BaseFileReader, group: StoredRows) -> None:
         for batch in self._written.counted(self._arrived.counted(reader.batches(group))):
-            self.append(with_origin(batch, RowOrigin.COPIED))
+            self._writer.append(with_origin(batch, RowOrigin.COPIED))
 
     def _write_joined(self, *, ended: bool) -> None:
         """Write row groups while enough waits for one; ``ended``: all that waits."""
         while self._waiting and (ended or self._is_due()):
-            self._write_due(ended=True)
-            file = self._file or self._open_file()
-            remaining = self._remaining_bytes()
+            due = self._writer.due_bytes()
             count = 0
-            if not (file.rows and self._sizer.is_full(file.size_bytes, remaining)):
-                due = self._sizer.next_arrow_bytes(file.size_bytes, remaining, ratio=1.0, guessed=False)
+            if due is not None:
                 count = self._fitting(int(SLACK * due))
                 count = count if count == len(self._waiting) else self._fitting(due)
-            if count and self._join(file, count):
+            if count and self._join(count):
                 continue
-            if file.rows:
-                self._finish_file()
+            if self._writer.has_rows_in_file:
+                self._writer.end_file()
             else:
                 self._decode_first()
 
     def _is_due(self) -> bool:
         if len(self._waiting) >= self._most_waiting:
             return True
-        return self._fitting(int(SLACK * self._row_group_bytes)) < len(self._waiting)
+        return self._fitting(int(SLACK * self._writer.row_group_bytes)) < len(self._waiting)
 
     def _fitting(self, stored_bytes: int) -> int:
         """How many of the first that wait come nearest to the bytes, within those that are held at once."""
@@ -231,14 +231,11 @@ class StitchingWriter(SpreadingWriter):
         for count, source in enumerate(self._waiting):
             stored += source.stored_bytes
             encoded += source.encoded_bytes
-            if (
-                stored - source.stored_bytes / 2 > stored_bytes
-                or encoded > self._context.row_group_arrow_bytes
-            ):
+            if stored - source.stored_bytes / 2 > stored_bytes or encoded > self._row_group_arrow_bytes:
                 return count
         return len(self._waiting)
 
-    def _join(self, file: BaseFileWriter, count: int) -> bool:
+    def _join(self, count: int) -> bool:
         """Write the first that wait as one row group; False, and nothing written, if the file is too full.
 
         Fewer if that is too much at once, and row by row if a single one is.
@@ -249,30 +246,24 @@ class StitchingWriter(SpreadingWriter):
         joined = {
             place: JoinedChunk([_known(source.pages[place]) for source in sources], self._orders[place])
             for name in sorted(names)
-            for place in self._places[name]
+            for place in self._writer.places[name]
         }
-        others = [name for name in self._places if name not in {*names, *_OWN}]
+        others = [name for name in self._writer.places if name not in {*names, *_OWN}]
         copied_bytes = sum(chunk.encoded_bytes for chunk in joined.values())
         arrived = Tally()
-        table = _decoded(sources, others, self._context.row_group_arrow_bytes - copied_bytes, arrived)
+        table = _decoded(sources, others, self._row_group_arrow_bytes - copied_bytes, arrived)
         if table is None and count > 1:
-            return self._join(file, count // 2)
+            return self._join(count // 2)
         if table is None:
             self._decode_first()
             return True
-        rows = sum(source.rows for source in sources)
-        columns = file.encode_columns(table, rows)
-        size = columns.encoded.size_bytes + sum(
-            chunk.size_bytes + chunk.index_bytes for chunk in joined.values()
-        )
-        if not self._sizer.is_allowed(file.size_bytes + size):
-            return self._join(file, count // 2) if count > 1 else False
+        groups = [(source.reader, source.parts, source.group) for source in sources]
+        if not self._writer.join(groups, joined, table):
+            return self._join(count // 2) if count > 1 else False
         self._arrived.add_all(arrived)
         for batch in table.to_batches():
             self._written.add(batch)
-        file.join([(source.reader, source.parts, source.group) for source in sources], joined, columns)
-        self._account(rows, size)
-        self.copied += rows
+        self.copied += sum(source.rows for source in sources)
         for _ in sources:
             self._waiting.popleft()
         return True
@@ -281,7 +272,7 @@ class StitchingWriter(SpreadingWriter):
         """The columns whose pages can be copied into one chunk, and are not tiny."""
         return {
             name
-            for name, places in self._places.items()
+            for name, places in self._writer.places.items()
             if name not in _OWN and all(_are_alone([one.pages[place] for one in sources]) for place in places)
         }
 
@@ -289,21 +280,16 @@ class StitchingWriter(SpreadingWriter):
         """The columns without dictionaries that would have one in a row group of all these."""
         plain = sorted(name for name in names if not self._has_dictionary(sources[0], name))
         rows = sum(source.rows for source in sources)
-        if unknown := self._encoder.unjudged(plain, rows):
+        if unknown := self._writer.encoder.unjudged(plain, rows):
             parts = min(len(sources), max(_SAMPLE_ROWS * len(sources) // rows, 1))
             chosen = [sources[number * len(sources) // parts] for number in range(parts)]
             most_rows = -(-_SAMPLE_ROWS // parts)
             sample = [next(one.reader.columns(one.group, unknown, most_rows=most_rows)) for one in chosen]
-            self._encoder.judge(pa.Table.from_batches(sample).combine_chunks(), rows)
-        return {path.split(".")[0] for path in self._encoder.dictionaries}.intersection(plain)
+            self._writer.encoder.judge(pa.Table.from_batches(sample).combine_chunks(), rows)
+        return {path.split(".")[0] for path in self._writer.encoder.dictionaries}.intersection(plain)
 
     def _has_dictionary(self, source: _Waiting, name: str) -> bool:
-        return any(_known(source.pages[place]).dictionary_bytes for place in self._places[name])
-
-    def _remaining_bytes(self) -> float:
-        if self._written_rows or self._record_size_bytes is None:
-            return super()._remaining_bytes()
-        return self._expected_rows * self._record_size_bytes
+        return any(_known(source.pages[place]).dictionary_bytes for place in self._writer.places[name])
 
 
 def _decoded(

@@ -33,7 +33,7 @@ from parquetry.runtime.clustering.rewrite.order import (
     values_apart,
 )
 from parquetry.runtime.clustering.rewrite.runs import drained, in_order, in_order_by_ranges
-from parquetry.runtime.clustering.rewrite.stitch import StitchingWriter, stitch
+from parquetry.runtime.clustering.rewrite.stitch import stitch
 from parquetry.runtime.clustering.rewrite.writer import SpreadingWriter
 from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite, is_outage
 from parquetry.runtime.layout.model import FileSlice
@@ -139,9 +139,11 @@ def rewrite_group(context: WriteContext, group: GroupWork) -> WrittenBucket:
     arrived, written, copied = Tally(), Tally(), 0
     bucket = group.bucket(context.instant)
     if group.order is None:
-        with StitchingWriter(context, bucket, arrived, written, rows=rows) as stitching:
-            stitch(context, group.slices, stitching, dictionaries=dictionaries)
-            files, copied = stitching.finish(), stitching.copied
+        with SpreadingWriter(context, bucket, rows=rows, ordered=False) as writer:
+            copied = stitch(
+                context, group.slices, writer, arrived=arrived, written=written, dictionaries=dictionaries
+            )
+            files = writer.finish()
     else:
         readers = readers_of(context, group.slices, dictionaries=dictionaries)
         with SpreadingWriter(context, bucket, rows=rows, ordered=True) as writer:
