@@ -8,7 +8,7 @@ from typing import Any
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import Carried
-from parquetry.cli.views.plan_words import kind_of
+from parquetry.cli.views.plan.words import kind_of
 from parquetry.compiler.plan.apply import ActionResult, ApplyResult
 from parquetry.printable import one_line
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.views.plan_words import classes_text, small_words, value_text
+from parquetry.cli.views.plan.words import classes_text, small_words, value_text
 from parquetry.compiler.plan.codec import changes_json
 from parquetry.compiler.plan.model import Change
 from parquetry.compiler.reports.diff import Estimate, Fate, SpecDiff, TableDiff, TargetDiff

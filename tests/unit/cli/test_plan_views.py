@@ -19,7 +19,7 @@ from parquetry.cli.views.plan.github import render_github
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
-from parquetry.cli.views.plan_words import duration_text
+from parquetry.cli.views.plan.words import duration_text
 from parquetry.compiler.evidence.model import (
     DueFigures,
     ExcludedFiles,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parquetry.cli.views.plan.commands import carried_by, told
-from parquetry.cli.views.plan_words import kind_of, shown_actions, summary, value_text
+from parquetry.cli.views.plan.words import kind_of, shown_actions, summary, value_text
 from parquetry.compiler.plan.model import Change, PlanDocument
 from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.project.diagnostics.github import workflow_command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parquetry.cli.views.plan.commands import carried_by, commands_again, told
 from parquetry.cli.views.plan.outlook import due_entries
-from parquetry.cli.views.plan_words import (
+from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
     blocked_text,
     change_notes,

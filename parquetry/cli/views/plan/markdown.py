@@ -11,7 +11,7 @@ from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
 from parquetry.cli.views.plan.commands import carried_by, commands_again, told
 from parquetry.cli.views.plan.outlook import due_entries
-from parquetry.cli.views.plan_words import (
+from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
     blocked_text,
     change_notes,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.views.plan.commands import carried_by
-from parquetry.cli.views.plan_words import due_lines, excluded_lines
+from parquetry.cli.views.plan.words import due_lines, excluded_lines
 from parquetry.cli.views.queries import hindsight_lines
 from parquetry.cli.views.scope import scope_sentences
 from parquetry.compiler.evidence.model import ForeseenQuery, RunForecast

@@ -19,7 +19,7 @@ from parquetry.cli.views.inspect import InspectView
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
-from parquetry.cli.views.plan_words import query_rows
+from parquetry.cli.views.plan.words import query_rows
 from parquetry.compiler.evidence import figures, outlook
 from parquetry.compiler.evidence.figures import BUCKETS
 from parquetry.compiler.plan.apply import apply_plan
