@@ -13,6 +13,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,7 @@ from parquetry.runtime.clustering.plan.survey import observe
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
-from parquetry.runtime.spec.codec import to_json_value
-from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, Extra, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.open import create_table, open_table
@@ -114,7 +114,7 @@ def ends(rng: random.Random) -> ColumnStatistics:
 
 def measure(store: Any, spec: TableSpec, execution: ExecutionPolicy, number: int) -> dict[str, Any]:
     section = ClusteringSpec(execution=execution, plan=PlanPolicy(max_groups=100_000))
-    applied = TableSpec.from_json({**spec.to_json(), "extra": {"clustering": to_json_value(section)}})
+    applied = replace(spec, extra=Extra(clustering=section))
     write_applied(store, applied, number=number, digest=f"sha256:{number}")
     counted: Any = Counted(store)
     begun = time.process_time()

@@ -21,7 +21,8 @@ def main() -> None:
 
     import parquetry
     from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
-    from parquetry.runtime.spec.codec import digest_of, to_json_value
+    from parquetry.runtime.spec.codec import digest_of
+    from parquetry.runtime.spec.table_spec import Extra
     from parquetry.runtime.storage.open import open_store
     from parquetry.runtime.table.applied import write_applied
     from parquetry.runtime.table.open import open_table
@@ -92,7 +93,7 @@ def main() -> None:
         )
         handle = open_table(open_store(table))
         assert handle.applied is not None
-        spec = replace(parquetry.open(table).spec, extra={"clustering": to_json_value(section)})
+        spec = replace(parquetry.open(table).spec, extra=Extra(clustering=section))
         number = handle.applied.number + 1
         write_applied(handle.store, spec, number=number, digest=digest_of(spec.to_json()))
         result = parquetry.open(table).cluster(spark)

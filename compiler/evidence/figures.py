@@ -60,8 +60,8 @@ def figures_of(
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
-    names = {query["name"]: query["where"] for query in after.extra.get("queries") or ()}
-    policy = ClusteringSpec.of_extra(after.extra, after.sizing)
+    names = {query.name: query.where for query in after.extra.queries}
+    policy = after.clustering
     wants_statistics = bool(names) or policy.trigger is not Trigger.OFF
     statistics = look_up(handle.store, slices) if wants_statistics else {}
     sample = _Sample(handle.store, after, policy) if looks_at_rows and names else None
@@ -94,7 +94,7 @@ def _debt(
     expired = _expired(handle, view, spec.retention)
     rewritten = clustering.rewritten_bytes
     rate = pace(handle, view.timeline)
-    most_groups = ClusteringSpec.of_extra(spec.extra, spec.sizing).plan.max_groups
+    most_groups = spec.clustering.plan.max_groups
     return DueFigures(
         rewrite_bytes=rewritten,
         rewrite_files=clustering.files_before,
@@ -130,7 +130,7 @@ def _clustering(
     sample: _Sample | None,
 ) -> Debt:
     """What clustering would rewrite; nothing where it is off."""
-    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing)
+    policy = spec.clustering
     if policy.trigger is Trigger.OFF:
         return Debt()
     situation = situation_of(handle, timeline, spec, policy)
@@ -158,7 +158,7 @@ def _queries(
         # Those that are foreseen are counted by pages, too.
         known = sample.with_pages(known, parsed.values(), types)
     estimated = {file.path for group in others for file in group.files}
-    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing)
+    policy = spec.clustering
     expected = [
         *(file for path, file in known.items() if path not in estimated),
         *estimated_files(statistics, others, policy.execution, spec.files),

@@ -11,7 +11,7 @@ from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.workspace.masking import masked_for, masked_sql
 from parquetry.compiler.workspace.spec_words import document, flatten, format_size
 from parquetry.project.loading.check_settings import EXECUTION_STRATEGIES, KMS_CLIENTS, PLAN_STRATEGIES
-from parquetry.runtime.spec.clustering import ClusteringSpec, Existing, Trigger
+from parquetry.runtime.spec.clustering import Existing, Trigger
 from parquetry.runtime.spec.masking import pii_columns
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import EXECUTES
@@ -125,7 +125,7 @@ def highest(changes: Iterable[Change]) -> ChangeClass:
 
 def _rewrites(declared: TableSpec) -> bool:
     """Whether what a change of the clustering policy makes due is paid when it is applied."""
-    policy = ClusteringSpec.of_extra(declared.extra, declared.sizing)
+    policy = declared.clustering
     return policy.existing is Existing.NOW and policy.trigger is not Trigger.OFF
 
 
@@ -146,7 +146,7 @@ def rewrites(changes: Iterable[Change], declared: TableSpec) -> bool:
 
 def is_of_layout(change: Change, declared: TableSpec) -> bool:
     """Whether existing files are laid out by what changes."""
-    policy = ClusteringSpec.of_extra(declared.extra, declared.sizing)
+    policy = declared.clustering
     is_key = change.path == "files.encryption_key" and policy.execution.encryption_key is not None
     return is_key or (change.path.startswith(_LAYOUT) and change.path != "clustering.execution.scope")
 

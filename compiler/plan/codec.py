@@ -24,7 +24,6 @@ from parquetry.compiler.workspace.masking import masked
 from parquetry.compiler.workspace.spec_words import document as words_of
 from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
-from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.codec import (
     canonical_json,
     digest_of,
@@ -118,7 +117,6 @@ def _check_sense(plan: PlanDocument) -> None:
         raise ValueError("its git_commit is no commit")
     for action in plan.intent.actions:
         words_of(action.spec)
-        ClusteringSpec.of_extra(action.spec.extra, action.spec.sizing)
     for table, figures in plan.evidence.figures.items():
         if len(figures.sizes_before) != len(figures.sizes_after):
             raise ValueError(f"the figures of {table} count sizes in different ways")

@@ -18,6 +18,7 @@ from parquetry.runtime.errors import (
     UnsupportedTableError,
 )
 from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
+from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.evolution import is_widening
 from parquetry.runtime.spec.job import TableOwner
 from parquetry.runtime.spec.masking import masked_path
@@ -286,8 +287,7 @@ def writer_of(metadata: CommitMetadata) -> str:
 
 def _layout(timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
     """Clusterings of others after the newest one of ours, where the spec wants the files to be ours."""
-    clustering = spec.extra.get("clustering") or {}
-    if clustering.get("trigger", "off") == "off":
+    if spec.clustering.trigger is Trigger.OFF:
         return
     for instant in reversed(timeline.completed_writes):
         if instant.action is not Action.REPLACECOMMIT:
@@ -300,7 +300,7 @@ def _layout(timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
         yield Drift(
             code="DR301",
             path="files",
-            applied=clustering["execution"]["columns"],
+            applied=list(spec.clustering.execution.columns),
             live=f"{sum(len(ids) for ids in metadata.replaced.values())} files replaced",
             instant=instant.time,
             writer=writer_of(metadata),

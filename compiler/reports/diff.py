@@ -24,7 +24,7 @@ from parquetry.project.yaml.folder import PROJECT_FILE
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, Partitioning, Situation
 from parquetry.runtime.layout.sizing import is_small
-from parquetry.runtime.spec.clustering import ClusteringSpec, Existing, Trigger
+from parquetry.runtime.spec.clustering import Existing, Trigger
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import SettingDifference, setting_differences
 
@@ -264,7 +264,7 @@ def _estimate(layout: LayoutReport, old: TableSpec, new: TableSpec) -> Estimate:
     """By the function that plans are made by. Bounds, pending plans and steps are not in a saved layout."""
     files = list(_files(layout))
     sizes = [file.size_bytes for file in files]
-    policy = ClusteringSpec.of_extra(new.extra, new.sizing)
+    policy = new.clustering
     owed = Debt()
     if policy.trigger is not Trigger.OFF:
         types = {column.name: column.type for column in new.columns}

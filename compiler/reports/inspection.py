@@ -36,7 +36,6 @@ from parquetry.runtime.layout.skipping.files import (
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
-from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.codec import Brief, parsed_json
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -195,10 +194,10 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
     spec = handle.effective_spec(timeline)
     view = handle.view(timeline)
     slices = view.all_slices()
-    queries = spec.extra.get("queries") or ()
-    ordered_by = ClusteringSpec.of_extra(spec.extra, spec.sizing).execution.columns
+    queries = spec.extra.queries
+    ordered_by = spec.clustering.execution.columns
     types = column_types(spec.columns)
-    conditions = {query["name"]: parse_where(query["where"], types=types, time_zone=UTC) for query in queries}
+    conditions = {query.name: parse_where(query.where, types=types, time_zone=UTC) for query in queries}
     statistics = look_up(store, slices, columns=None if queries else ordered_by)
     past = past_clusterings(handle, timeline)
     return LayoutReport(

@@ -8,7 +8,7 @@ from typing import Any
 from parquetry.compiler.plan.model import Blocked, Change, Step, TableAction
 from parquetry.compiler.workspace.masking import masked
 from parquetry.compiler.workspace.spec_words import document, flatten, scalar
-from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
+from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.table_spec import TableSpec
 
 DiffLine = tuple[str, str]
@@ -56,7 +56,7 @@ def _said(spec: TableSpec) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _clusters(spec: TableSpec) -> bool:
-    return ClusteringSpec.of_extra(spec.extra, spec.sizing).trigger is not Trigger.OFF
+    return spec.clustering.trigger is not Trigger.OFF
 
 
 def _pair(change: Change) -> tuple[str, Any, Any]:

@@ -99,15 +99,14 @@ class TrialTable:
         self._rate = pace(handle, timeline)
         self._forecasters: dict[tuple[SampleLimits, tuple[tuple[str, ...], ...]], Forecaster] = {}
         self._rehearsal = Rehearsal(handle.store, self.spec)
-        weights = [float(query.get("weight", 1.0)) for query in self.spec.extra.get("queries") or ()]
         self.queries = tuple(
             TriedQuery(
                 name=query.name,
-                weight=weight,
+                weight=query.weight,
                 now=touched(self._statistics.values(), query.predicate, self._types),
                 columns=columns_of(query.predicate),
             )
-            for query, weight in zip(self._declared, weights, strict=True)
+            for query in self._declared
         )
 
     @property

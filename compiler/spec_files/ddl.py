@@ -34,7 +34,7 @@ def create_statement(spec: TableSpec, *, location: str) -> str:
     """
     columns = ",\n".join(f"  {_column(column)}" for column in spec.columns)
     clauses = [f"CREATE TABLE IF NOT EXISTS {_name(spec.name)} (\n{columns}\n)", "USING hudi"]
-    if description := spec.extra.get("description"):
+    if description := spec.extra.description:
         clauses.append(f"COMMENT {_text(description)}")
     if spec.partition_by:
         clauses.append(f"PARTITIONED BY ({', '.join(map(_name, spec.partition_by))})")

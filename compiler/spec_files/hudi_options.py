@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from parquetry.compiler.workspace.spec_words import format_age, format_size
+from parquetry.runtime.spec.clustering import PartitionFilter, Trigger
 from parquetry.runtime.spec.key_generator import KeyGenerator, choose_key_generator
 from parquetry.runtime.spec.table_spec import KeyScope, RetentionPolicy, TableSpec
 from parquetry.runtime.table.properties import boolean_text
@@ -131,40 +132,40 @@ def _retention(policy: RetentionPolicy) -> dict[str, str]:
 
 
 def _clustering(spec: TableSpec) -> dict[str, str]:
-    clustering = spec.extra.get("clustering") or {}
-    trigger, every = clustering.get("trigger", "off"), str(clustering.get("every_commits", 4))
-    if trigger == "off":
+    clustering = spec.clustering
+    every = str(clustering.every_commits)
+    if clustering.trigger is Trigger.OFF:
         return {}
     when = (
         {"hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": every}
-        if trigger == "inline"
+        if clustering.trigger is Trigger.INLINE
         else {"hoodie.clustering.async.enabled": "true", "hoodie.clustering.async.max.commits": every}
     )
-    plan, execution = clustering["plan"], clustering["execution"]
+    plan, execution = clustering.plan, clustering.execution
     options = when | {
-        "hoodie.clustering.plan.strategy.small.file.limit": str(plan["small_file_limit_bytes"]),
-        "hoodie.clustering.plan.strategy.target.file.max.bytes": str(plan["target_file_size_bytes"]),
-        "hoodie.clustering.plan.strategy.max.bytes.per.group": str(plan["max_group_size_bytes"]),
-        "hoodie.clustering.plan.strategy.max.num.groups": str(plan["max_groups"]),
+        "hoodie.clustering.plan.strategy.small.file.limit": str(plan.small_file_limit_bytes),
+        "hoodie.clustering.plan.strategy.target.file.max.bytes": str(plan.target_file_size_bytes),
+        "hoodie.clustering.plan.strategy.max.bytes.per.group": str(plan.max_group_size_bytes),
+        "hoodie.clustering.plan.strategy.max.num.groups": str(plan.max_groups),
     }
-    options |= _partitions(plan["partitions"])
-    if execution["strategy"] in _CURVES and execution["columns"]:
-        options["hoodie.clustering.plan.strategy.sort.columns"] = ",".join(execution["columns"])
-        options["hoodie.layout.optimize.strategy"] = _CURVES[execution["strategy"]]
+    options |= _partitions(plan.partitions)
+    if execution.strategy in _CURVES and execution.columns:
+        options["hoodie.clustering.plan.strategy.sort.columns"] = ",".join(execution.columns)
+        options["hoodie.layout.optimize.strategy"] = _CURVES[execution.strategy]
     return options
 
 
-def _partitions(chosen: Mapping[str, Any]) -> dict[str, str]:
-    if chosen.get("recent"):
+def _partitions(chosen: PartitionFilter) -> dict[str, str]:
+    if chosen.recent:
         return {
             "hoodie.clustering.plan.partition.filter.mode": "RECENT_DAYS",
-            "hoodie.clustering.plan.strategy.daybased.lookback.partitions": str(chosen["recent"]),
-            "hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions": str(chosen["skip_newest"]),
+            "hoodie.clustering.plan.strategy.daybased.lookback.partitions": str(chosen.recent),
+            "hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions": str(chosen.skip_newest),
         }
-    if chosen.get("selected"):
-        return {"hoodie.clustering.plan.strategy.partition.selected": ",".join(chosen["selected"])}
-    if chosen.get("regex"):
-        return {"hoodie.clustering.plan.strategy.partition.regex.pattern": chosen["regex"]}
+    if chosen.selected:
+        return {"hoodie.clustering.plan.strategy.partition.selected": ",".join(chosen.selected)}
+    if chosen.regex:
+        return {"hoodie.clustering.plan.strategy.partition.regex.pattern": chosen.regex}
     return {}
 
 
@@ -179,15 +180,15 @@ def _unmatched(spec: TableSpec) -> Iterator[str]:
         yield f"columns.generated ({', '.join(generated)}): the job has to compute them"
     if spec.files.encryption_key is not None:
         yield "files.encryption_key: Hudi cannot read the files, and would write others in the clear"
-    clustering = spec.extra.get("clustering") or {}
-    if clustering.get("trigger", "off") == "off":
+    clustering = spec.clustering
+    if clustering.trigger is Trigger.OFF:
         return
-    if clustering["plan"]["strategy"] != "size":
-        yield f"clustering.plan.strategy {clustering['plan']['strategy']}"
-    if clustering["execution"]["strategy"] not in _CURVES:
-        yield f"clustering.execution.strategy {clustering['execution']['strategy']}"
+    if clustering.plan.strategy != "size":
+        yield f"clustering.plan.strategy {clustering.plan.strategy}"
+    if clustering.execution.strategy not in _CURVES:
+        yield f"clustering.execution.strategy {clustering.execution.strategy}"
     for key in ("split_by", "then"):
-        if clustering["execution"].get(key):
+        if getattr(clustering.execution, key):
             yield f"clustering.execution.{key}"
 
 

@@ -10,7 +10,7 @@ from parquetry.compiler.workspace.spec_words import document as words
 from parquetry.compiler.workspace.spec_words import flatten, flow, format_size
 from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.yaml.canonical import canonical
-from parquetry.runtime.spec.table_spec import Column, Source, TableSpec
+from parquetry.runtime.spec.table_spec import Column, DataTest, Query, Source, TableSpec
 
 _LINE: Final = 100
 _HEAD: Final = {"apiVersion": "parquetry/v1", "kind": "table"}
@@ -28,17 +28,17 @@ def structure(spec: TableSpec, *, location: str | Mapping[str, str] | None) -> d
     document = {
         **_HEAD,
         "name": spec.name,
-        "description": extra.get("description"),
-        "owner": extra.get("owner"),
-        "tags": list(extra.get("tags") or ()),
+        "description": extra.description,
+        "owner": extra.owner,
+        "tags": list(extra.tags),
         "location": location,
         "columns": [column_entry(column) for column in spec.columns],
         "record_key": list(spec.record_key),
         "ordering": spec.ordering,
         "partition_by": list(spec.partition_by),
         "sources": [_source(source) for source in spec.sources],
-        "queries": [_query(query) for query in extra.get("queries") or ()],
-        "tests": [_test(test) for test in extra.get("tests") or ()],
+        "queries": [_query(query) for query in extra.queries],
+        "tests": [_test(test) for test in extra.tests],
     }
     return {key: value for key, value in document.items() if value not in (None, [])}
 
@@ -110,16 +110,16 @@ def _source(source: Source) -> dict[str, Any]:
     return entry | {"operation": str(source.operation)}
 
 
-def _query(query: Mapping[str, Any]) -> dict[str, Any]:
-    entry = {"name": query["name"], "where": query["where"]}
-    return entry if query.get("weight", 1) == 1 else entry | {"weight": query["weight"]}
+def _query(query: Query) -> dict[str, Any]:
+    entry = {"name": query.name, "where": query.where}
+    return entry if query.weight == 1 else entry | {"weight": query.weight}
 
 
-def _test(test: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = test["arguments"]
-    if test["kind"] == "file_size":
+def _test(test: DataTest) -> dict[str, Any]:
+    arguments = test.arguments
+    if test.kind == "file_size":
         sizes = {key: arguments.get(f"{key}_bytes") for key in ("min", "max")}
         shown = {key: format_size(size) for key, size in sizes.items() if size is not None}
         arguments = {"percentile": arguments["percentile"]} | shown
-    entry = {test["kind"]: arguments}
-    return entry if test["severity"] == "error" else entry | {"severity": test["severity"]}
+    entry = {test.kind: arguments}
+    return entry if test.severity == "error" else entry | {"severity": test.severity}

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, Final
 
 from parquetry.project.model.explanation import Explanation
 from parquetry.runtime.layout.clustering.model import ScopeChoice
+from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.masking import masked_partition, pii_columns
-from parquetry.runtime.spec.table_spec import Source, TableSpec
+from parquetry.runtime.spec.table_spec import DataTest, Extra, Source, TableSpec
 from parquetry.secret_names import MASK
 from parquetry.sql_tokens import Token, TokenKind, lexed
 
@@ -118,35 +119,32 @@ def _source(source: Source, pii: Collection[str]) -> Source:
     )
 
 
-def _extra(spec: TableSpec, pii: Collection[str]) -> Mapping[str, Any]:
-    extra = dict(spec.extra)
-    if extra.get("queries"):
-        extra["queries"] = [{**query, "where": masked_sql(query["where"], pii)} for query in extra["queries"]]
-    if extra.get("tests"):
-        extra["tests"] = [_test(test, pii) for test in extra["tests"]]
-    if any(column.lower() in pii for column in spec.partition_by):
-        extra |= _without_partitions(extra)
-    return extra
+def _extra(spec: TableSpec, pii: Collection[str]) -> Extra:
+    hides_partitions = any(column.lower() in pii for column in spec.partition_by)
+    clustering = spec.extra.clustering
+    return replace(
+        spec.extra,
+        queries=tuple(replace(query, where=masked_sql(query.where, pii)) for query in spec.extra.queries),
+        tests=tuple(_test(test, pii) for test in spec.extra.tests),
+        clustering=_without_partitions(clustering) if clustering and hides_partitions else clustering,
+    )
 
 
-def _test(test: Mapping[str, Any], pii: Collection[str]) -> Mapping[str, Any]:
-    if test.get("kind") != "expression":
+def _test(test: DataTest, pii: Collection[str]) -> DataTest:
+    if test.kind != "expression":
         return test
-    return {**test, "arguments": masked_sql(test["arguments"], pii)}
+    return replace(test, arguments=masked_sql(test.arguments, pii))
 
 
-def _without_partitions(extra: Mapping[str, Any]) -> dict[str, Any]:
+def _without_partitions(clustering: ClusteringSpec) -> ClusteringSpec:
     """The clustering policy with its choice of partitions masked: it names their values."""
-    clustering = extra.get("clustering")
-    if not clustering:
-        return {}
-    plan = clustering["plan"]
-    shown = dict(plan["partitions"])
-    if shown.get("selected"):
-        shown["selected"] = [MASK for _ in shown["selected"]]
-    if shown.get("regex"):
-        shown["regex"] = MASK
-    return {"clustering": {**clustering, "plan": {**plan, "partitions": shown}}}
+    chosen = clustering.plan.partitions
+    shown = replace(
+        chosen,
+        selected=tuple(MASK for _ in chosen.selected),
+        regex=MASK if chosen.regex else chosen.regex,
+    )
+    return replace(clustering, plan=replace(clustering.plan, partitions=shown))
 
 
 def _optional(text: str | None, pii: Collection[str]) -> str | None:

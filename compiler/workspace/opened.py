@@ -193,7 +193,7 @@ def table_named(project: ResolvedProject, name: str) -> ResolvedTable:
 
 def spec_of(table: ResolvedTable) -> TableSpec:
     """The spec that is recorded in the table: no layer of the project survives in it."""
-    return TableSpec.from_json(project.spec_fields(table), place=table.name)
+    return project.table_spec(table)
 
 
 def jobs_of(workspace: Workspace, table: ResolvedTable) -> tuple[JobPlan, ...]:

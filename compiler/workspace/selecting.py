@@ -17,7 +17,6 @@ from parquetry.project.model.selection import Method
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import TableOwner
-from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings, setting_differences
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
@@ -43,7 +42,7 @@ def changed_state(
             return True
         if setting_differences(settings, seen.handle.applied.settings):
             return True
-        spec = TableSpec.from_json(project.spec_fields(table), place=table.name)
+        spec = project.table_spec(table)
         return seen.handle.applied.digest != digest_of(spec.to_json())
 
     def named(value: str) -> frozenset[str]:
@@ -92,4 +91,4 @@ def changed_since(
 
 def _said(table: ResolvedTable) -> tuple[Any, ...]:
     """All that a table is declared to be, wherever its project lies."""
-    return project.spec_fields(table), table.location_declared
+    return project.table_spec(table), table.location_declared

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from parquetry.printable import quoted
+from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
@@ -48,7 +49,7 @@ def format_age(seconds: int) -> str:
 def document(spec: TableSpec) -> dict[str, Any]:
     """The spec as a nested mapping with the keys and the units that people write."""
     sizing, files, retention = spec.sizing, spec.files, spec.retention
-    extra = {key: _in_words(spec.extra[key]) for key in sorted(spec.extra)}
+    extra = {key: _in_words(value) for key, value in sorted(to_json_value(spec.extra).items())}
     # That is files.encryption_key once more.
     extra.get("clustering", {}).get("execution", {}).pop("encryption_key", None)
     return {

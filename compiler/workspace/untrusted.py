@@ -152,10 +152,7 @@ def base_at(
         repository=repository_root(root) or root,
         declared=declared,
         project=found,
-        specs={
-            table.name: TableSpec.from_json(project.spec_fields(table), place=table.name)
-            for table in (() if found is None else found.tables)
-        },
+        specs={table.name: project.table_spec(table) for table in (() if found is None else found.tables)},
     )
 
 
@@ -204,11 +201,11 @@ def _valid(loaded: project.LoadResult, named: str) -> ResolvedProject:
 
 def _plug_ins(spec: TableSpec) -> Iterator[tuple[str, str]]:
     """The strategies of somebody else, and the key, that a table names, by their paths."""
-    clustering = spec.extra.get("clustering") or {}
-    for part, built_in in (("plan", PLAN_STRATEGIES), ("execution", (STITCH, *EXECUTION_STRATEGIES))):
-        name = (clustering.get(part) or {}).get("strategy")
-        if isinstance(name, str) and name not in built_in:
-            yield f"clustering.{part}.strategy", name
+    clustering = spec.clustering
+    if clustering.plan.strategy not in PLAN_STRATEGIES:
+        yield "clustering.plan.strategy", clustering.plan.strategy
+    if clustering.execution.strategy not in (STITCH, *EXECUTION_STRATEGIES):
+        yield "clustering.execution.strategy", clustering.execution.strategy
     if spec.files.encryption_key is not None:
         yield "files.encryption_key", spec.files.encryption_key
 

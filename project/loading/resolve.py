@@ -119,7 +119,7 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
     value = layered.value
     columns, types, known = declared_columns(file, around.read, found)
     location, location_problem = _location(value, around, name)
-    sizing = settings.sizing(value["sizing"])
+    sizing, files = settings.sizing(value["sizing"]), settings.files(value["files"])
     declared = dict(leaves(value))
     sources, source_problems = _sources(value)
     table = ResolvedTable(
@@ -139,9 +139,9 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
         url_encode=value["partitioning"]["url_encode"],
         policy=value.get("policy"),
         sizing=sizing,
-        files=settings.files(value["files"]),
+        files=files,
         retention=settings.retention(value["retention"]),
-        clustering=settings.clustering(value["clustering"], sizing=sizing),
+        clustering=settings.clustering(value["clustering"], sizing=sizing, files=files),
         sources=sources,
         queries=tuple(settings.query(entry) for entry in value.get("queries", ())),
         tests=tuple(test for entry in value.get("tests", ()) if (test := settings.data_test(entry))),

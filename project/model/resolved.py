@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from parquetry.project.schema.interpolate import Secret
+from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy, Source
+from parquetry.runtime.spec.table_spec import (
+    Column,
+    DataTest,
+    FilesPolicy,
+    KeyScope,
+    Query,
+    RetentionPolicy,
+    Source,
+)
 
 SERVICES_BYTES: Final = 10 * 2**30
 """What services may rewrite in one run where no target says otherwise."""
@@ -63,68 +72,6 @@ class Launcher(StrEnum):
 
     IN_PROCESS = "in-process"
     SPARK_SUBMIT = "spark-submit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFilter:
-    """Which partitions clustering looks at: all, or what one of the other rules picks."""
-
-    selected: tuple[str, ...]
-    regex: str | None
-    recent: int | None
-    skip_newest: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusteringPlanSettings:
-    """Which files are clustered together."""
-
-    strategy: str
-    small_file_limit_bytes: int
-    target_file_size_bytes: int
-    max_group_size_bytes: int
-    max_groups: int
-    partitions: PartitionFilter
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusteringExecution:
-    """How clustered files are laid out."""
-
-    strategy: str
-    columns: tuple[str, ...]
-    scope: str
-    split_by: tuple[str, ...]
-    then: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clustering:
-    """When and how existing files are reorganised."""
-
-    trigger: str
-    every_commits: int
-    existing: str
-    plan: ClusteringPlanSettings
-    execution: ClusteringExecution
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """A filter that readers use."""
-
-    name: str
-    where: str
-    weight: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataTest:
-    """One declared test; ``arguments`` is what stands under its ``kind``, sizes in bytes."""
-
-    kind: str
-    arguments: Any
-    severity: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +193,7 @@ class ResolvedTable:
     sizing: SizingPolicy
     files: FilesPolicy
     retention: RetentionPolicy
-    clustering: Clustering
+    clustering: ClusteringSpec
     sources: tuple[Source, ...]
     queries: tuple[Query, ...]
     tests: tuple[DataTest, ...]

@@ -8,21 +8,27 @@ from typing import Any
 
 from parquetry.project.model.resolved import (
     Budget,
-    Clustering,
-    ClusteringExecution,
-    ClusteringPlanSettings,
-    DataTest,
-    PartitionFilter,
-    Query,
 )
 from parquetry.project.schema.units import duration_seconds, size_bytes
 from parquetry.project.schema.validators import Kind, built_in
+from parquetry.runtime.spec.clustering import (
+    ENCRYPT,
+    ClusteringScope,
+    ClusteringSpec,
+    ExecutionPolicy,
+    Existing,
+    PartitionFilter,
+    PlanPolicy,
+    Trigger,
+)
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     BloomFilter,
     Column,
+    DataTest,
     FilesPolicy,
     Operation,
+    Query,
     RetentionPolicy,
     Source,
 )
@@ -78,18 +84,21 @@ def retention(value: Mapping[str, Any]) -> RetentionPolicy:
     )
 
 
-def clustering(value: Mapping[str, Any], *, sizing: SizingPolicy) -> Clustering:
-    """When and how files are reorganised; sizes that are not declared follow ``sizing``."""
+def clustering(value: Mapping[str, Any], *, sizing: SizingPolicy, files: FilesPolicy) -> ClusteringSpec:
+    """When and how files are reorganised; sizes that are not declared follow ``sizing``.
+
+    The key to encrypt by is the one of ``files``.
+    """
     plan, execution = value["plan"], value.get("execution", {})
     target = _size(plan, "target_file_size") or sizing.max_file_size_bytes
     limit = _size(plan, "small_file_limit") or sizing.small_file_limit_bytes or target * 5 // 6
     partitions = plan["partitions"]
-    columns = tuple(execution.get("columns", ()))
-    return Clustering(
-        trigger=value["trigger"],
+    columns, then = tuple(execution.get("columns", ())), tuple(execution.get("then", ()))
+    return ClusteringSpec(
+        trigger=Trigger(value["trigger"]),
         every_commits=value["every_commits"],
-        existing=value["existing"],
-        plan=ClusteringPlanSettings(
+        existing=Existing(value["existing"]),
+        plan=PlanPolicy(
             strategy=plan["strategy"],
             small_file_limit_bytes=limit,
             target_file_size_bytes=target,
@@ -102,12 +111,13 @@ def clustering(value: Mapping[str, Any], *, sizing: SizingPolicy) -> Clustering:
                 skip_newest=partitions["skip_newest"],
             ),
         ),
-        execution=ClusteringExecution(
+        execution=ExecutionPolicy(
             strategy=execution.get("strategy", "sort" if columns else "stitch"),
             columns=columns,
-            scope=execution["scope"],
+            scope=ClusteringScope(execution["scope"]),
             split_by=tuple(execution.get("split_by", ())),
-            then=tuple(execution.get("then", ())),
+            then=then,
+            encryption_key=files.encryption_key if ENCRYPT in then else None,
         ),
     )
 

@@ -1,55 +1,32 @@
-"""A resolved table as plain JSON values: what is recorded in the table when it is applied."""
+"""A resolved table as the runtime's spec: what is recorded in the table when it is applied."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 from parquetry.project.model.resolved import ResolvedTable
+from parquetry.runtime.spec.table_spec import Extra, TableSpec
 
 
-def spec_fields(table: ResolvedTable) -> dict[str, Any]:
-    """The fields of a table's spec, sizes in bytes, None for automatic or absent.
-
-    Where the table and its files lie is not part of it, nor is any layer of the project.
-    """
-    files = _plain(asdict(table.files))
-    clustering = _plain(asdict(table.clustering))
-    if table.files.encryption_key is None:
-        del files["encryption_key"]
-    elif "encrypt" in table.clustering.execution.then:
-        clustering["execution"]["encryption_key"] = table.files.encryption_key
-    return {
-        "name": table.name,
-        "columns": [asdict(column) for column in table.columns],
-        "record_key": list(table.record_key),
-        "key_scope": table.key_scope.value,
-        "ordering": table.ordering,
-        "partition_by": list(table.partition_by),
-        "hive_style": table.hive_style,
-        "url_encode": table.url_encode,
-        "sizing": asdict(table.sizing),
-        "files": files,
-        "retention": asdict(table.retention),
-        "sources": [_plain(asdict(source)) for source in table.sources],
-        "extra": {
-            "description": table.description,
-            "owner": table.owner,
-            "tags": sorted(table.tags),
-            "clustering": clustering,
-            "queries": [asdict(query) for query in table.queries],
-            "tests": [_plain(asdict(test)) for test in table.tests],
-        },
-    }
-
-
-def _plain(value: Any) -> Any:
-    """The value with tuples as lists and words as plain strings."""
-    match value:
-        case dict():
-            return {key: _plain(child) for key, child in value.items()}
-        case tuple() | list():
-            return [_plain(child) for child in value]
-        case str():
-            return str(value)
-    return value
+def table_spec(table: ResolvedTable) -> TableSpec:
+    """The table's spec, without the layers of the project, and without where the table and its files lie."""
+    return TableSpec(
+        name=table.name,
+        columns=table.columns,
+        record_key=table.record_key,
+        key_scope=table.key_scope,
+        ordering=table.ordering,
+        partition_by=table.partition_by,
+        hive_style=table.hive_style,
+        url_encode=table.url_encode,
+        sizing=table.sizing,
+        files=table.files,
+        retention=table.retention,
+        sources=table.sources,
+        extra=Extra(
+            description=table.description,
+            owner=table.owner,
+            tags=tuple(sorted(table.tags)),
+            clustering=table.clustering,
+            queries=table.queries,
+            tests=table.tests,
+        ),
+    )

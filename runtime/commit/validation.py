@@ -34,7 +34,7 @@ from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.evolution import is_widening
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.source_paths import place_of
-from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import Extra, RetentionPolicy, TableSpec
 from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
@@ -293,7 +293,7 @@ def _suit_clustered(before: TableSpec, now: TableSpec) -> bool:
 
 def _of_files(spec: TableSpec) -> TableSpec:
     """The part of a spec that says which files are right: not how large, how ordered, or how long kept."""
-    return replace(spec, sizing=SizingPolicy(), retention=RetentionPolicy(), sources=(), extra={})
+    return replace(spec, sizing=SizingPolicy(), retention=RetentionPolicy(), sources=(), extra=Extra())
 
 
 def _check_table(transaction: Transaction, now: Timeline) -> None:

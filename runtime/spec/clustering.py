@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
-from parquetry.runtime.spec.codec import from_json_value, to_json_value
+from parquetry.runtime.spec.codec import UNLESS_NONE, to_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
 
 MIB: Final = 1024 * 1024
@@ -83,7 +82,7 @@ class ExecutionPolicy:
     scope: ClusteringScope = ClusteringScope.AUTO
     split_by: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
-    encryption_key: str | None = None
+    encryption_key: str | None = field(default=None, metadata=UNLESS_NONE)
 
     @property
     def digest(self) -> str:
@@ -93,9 +92,6 @@ class ExecutionPolicy:
         """
         said = to_json_value(self)
         del said["scope"]
-        if self.encryption_key is None:
-            # Digests of policies that encrypt nothing stay those that footers carry.
-            del said["encryption_key"]
         content = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_LENGTH]
 
@@ -116,17 +112,8 @@ class ClusteringSpec:
     execution: ExecutionPolicy = field(default_factory=ExecutionPolicy)
 
     @classmethod
-    def of_extra(
-        cls, extra: Mapping[str, Any], sizing: SizingPolicy | None = None, *, place: str = "spec.extra"
-    ) -> ClusteringSpec:
-        """The clustering section of an applied spec's ``extra``.
-
-        A table that has none gets the defaults, with sizes from ``sizing`` as in YAML.
-        InvalidDataError names ``place`` where the section is not understood.
-        """
-        if "clustering" in extra:
-            return from_json_value(cls, extra["clustering"], place=f"{place}.clustering")
-        limits = sizing or SizingPolicy()
+    def following(cls, limits: SizingPolicy) -> ClusteringSpec:
+        """The clustering of a table that declares none: the defaults, with sizes as in YAML."""
         target = limits.max_file_size_bytes
         return cls(
             plan=PlanPolicy(

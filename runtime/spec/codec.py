@@ -15,12 +15,17 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 
 MAX_DEPTH: Final = 200
 """How many levels of objects and lists a JSON text may have; each struct within another takes four."""
+
+_OMITTED: Final = "parquetry.unless_none"
+UNLESS_NONE: Final = MappingProxyType({_OMITTED: True})
+"""The metadata of a field that JSON does not have while it is None."""
 
 _TOO_DEEP: Final = f"it has more than {MAX_DEPTH} levels of objects and lists"
 _INT64_DIGITS: Final = 20
@@ -63,9 +68,13 @@ def _brief(value: object) -> str:
 
 
 def to_json_value(value: Any) -> Any:
-    """Plain JSON values: every field of a dataclass by its name, tuples as lists, enums as text."""
+    """Plain JSON values: fields of a dataclass by their names, tuples as lists, enums as text."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json_value(getattr(value, field.name)) for field in fields(value)}
+        return {
+            field.name: to_json_value(getattr(value, field.name))
+            for field in fields(value)
+            if not (field.metadata.get(_OMITTED) and getattr(value, field.name) is None)
+        }
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, Mapping):

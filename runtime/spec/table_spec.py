@@ -7,12 +7,12 @@ write reads it back. No layer of the project (targets, policies, variables) surv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from parquetry.runtime.spec.clustering import ClusteringSpec
-from parquetry.runtime.spec.codec import Brief, from_json_value, to_json_value
+from parquetry.runtime.spec.codec import UNLESS_NONE, Brief, from_json_value, to_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.types import parse_type
 
@@ -102,37 +102,38 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Query:
+class Query:
+    """A filter that readers use, and how much it weighs beside the others."""
+
     name: str
     where: str
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Test:
+class DataTest:
+    """One declared test; ``arguments`` is what stands under its ``kind``, sizes in bytes."""
+
     kind: str
-    arguments: Any = None
-    severity: str = ""
+    arguments: Any
+    severity: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Extra:
-    """The parts of ``extra`` that something reads, but for clustering."""
+class Extra:
+    """What is declared of a table beside how its rows are written; no ``clustering`` follows the sizing."""
 
     description: str | None = None
     owner: str | None = None
-    tags: tuple[str, ...] | None = None
-    queries: tuple[_Query, ...] | None = None
-    tests: tuple[_Test, ...] | None = None
+    tags: tuple[str, ...] = ()
+    clustering: ClusteringSpec | None = field(default=None, metadata=UNLESS_NONE)
+    queries: tuple[Query, ...] = ()
+    tests: tuple[DataTest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TableSpec(Brief):
-    """A resolved table. ``record_key`` may be dotted (nested) and may be empty (append only).
-
-    ``extra`` carries the declared parts that the runtime only passes on (clustering, queries,
-    tests, description, owner, tags), as plain JSON values.
-    """
+    """A resolved table. ``record_key`` may be dotted (nested) and may be empty (append only)."""
 
     name: str
     columns: tuple[Column, ...]
@@ -146,7 +147,12 @@ class TableSpec(Brief):
     files: FilesPolicy = field(default_factory=FilesPolicy)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     sources: tuple[Source, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Extra = field(default_factory=Extra)
+
+    @property
+    def clustering(self) -> ClusteringSpec:
+        """How files are clustered: as declared, else the defaults."""
+        return self.extra.clustering or ClusteringSpec.following(self.sizing)
 
     def with_columns(self, columns: tuple[Column, ...]) -> TableSpec:
         """The same spec with other columns."""
@@ -165,16 +171,7 @@ class TableSpec(Brief):
         """The spec that :meth:`to_json` wrote; unknown keys are an error that names ``place``."""
         return from_json_value(cls, value, place=place)
 
-    def check_sense(self, *, place: str) -> None:
-        """InvalidDataError where the types of columns or the parts of ``extra`` are none.
-
-        Keys of ``extra`` that nothing reads may hold anything.
-        """
+    def check_types(self) -> None:
+        """InvalidDataError where the type of a column is none."""
         for column in self.columns:
             parse_type(column.type)
-        ClusteringSpec.of_extra(self.extra, self.sizing, place=f"{place}.extra")
-        known = {key: self.extra[key] for key in _EXTRA_KEYS if key in self.extra}
-        from_json_value(_Extra, known, place=f"{place}.extra")
-
-
-_EXTRA_KEYS = tuple(field.name for field in fields(_Extra))

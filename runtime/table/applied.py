@@ -384,7 +384,7 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
 def _spec(value: Any, place: str, *, remedy: str) -> TableSpec:
     try:
         spec = TableSpec.from_json(value, place=f"{place}: spec")
-        spec.check_sense(place=f"{place}: spec")
+        spec.check_types()
     except InvalidDataError as error:
         raise CorruptTableError(f"{place}: {str(error).removeprefix(f'{place}: ')}; {remedy}") from error
     return spec

@@ -266,9 +266,9 @@ def test_keys_and_plug_ins_are_those_of_the_base(shop):
     assert done.returncode == 3, done.stdout
     base = base_at(shop.root, "HEAD", target=None, variables={}, environment={})
     spec = base.specs["orders"]
-    theirs = {**spec.extra["clustering"], "plan": {**spec.extra["clustering"]["plan"], "strategy": "evil"}}
+    theirs = replace(spec.clustering, plan=replace(spec.clustering.plan, strategy="evil"))
     with pytest.raises(UnnamedPlaceError, match=r"clustering.plan.strategy is evil"):
-        base.check_plug_ins(replace(spec, extra={**spec.extra, "clustering": theirs}))
+        base.check_plug_ins(replace(spec, extra=replace(spec.extra, clustering=theirs)))
     landing = spec.sources[0]
     base.check_source(landing)
     for path in ("/etc/*", "../x/*.csv", "s3://x/*.csv", "landings/*.csv"):

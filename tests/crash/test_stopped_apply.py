@@ -12,7 +12,7 @@ import pytest
 from parquetry.compiler.workspace.observation import observe
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.spec.job import Requirements
-from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, Extra, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.open import create_table, open_table
@@ -99,7 +99,7 @@ def test_stopped_anywhere_and_done_again(tmp_path, exists, stop):
 
 def without_schema(kind, store):
     """A change that commits nothing: another policy, the end of the project's record, properties put back."""
-    change = change_to(replace(OLD, extra={"description": kind}), store)
+    change = change_to(replace(OLD, extra=Extra(description=kind)), store)
     if kind == "record":
         return replace(change, alters_schema=False)
     if kind == "forget":

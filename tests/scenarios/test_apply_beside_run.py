@@ -11,10 +11,11 @@ from parquetry.runtime.apply import table_change
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import ConflictError, InvalidDataError, StalePlanError
 from parquetry.runtime.services.clean import clean, clean_if_due
+from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy
+from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, KeyScope, RetentionPolicy
 from parquetry.runtime.table.applied import read_applied
 from parquetry.runtime.table.schema import live_columns
 from tests.support.small_table import COLUMNS, FAST, SmallTable, make_table, view_rows
@@ -101,7 +102,7 @@ def test_of_two_applies_and_a_writer_one_apply_is_stale_and_nothing_is_lost(tabl
     def applying(name):
         def body():
             spec = read_applied(table.store).spec
-            wanted = change(table, replace(spec, extra={"description": name}), alters_schema=False)
+            wanted = change(table, replace(spec, extra=Extra(description=name)), alters_schema=False)
             both_planned.wait(60)
             try:
                 outcomes.append(apply_change(table.store, wanted, timing=PATIENT).applied_number)
@@ -188,7 +189,7 @@ def test_a_write_that_ends_behind_the_record_does_not_bring_a_dropped_column_bac
         ({"files": FilesPolicy(encryption_key="env:KEY")}, 1),
         ({"key_scope": KeyScope.TABLE}, 1),
         ({"sizing": SizingPolicy(max_file_size_bytes=2**20)}, 0),
-        ({"extra": {"clustering": {"trigger": "async"}}}, 0),
+        ({"extra": Extra(clustering=ClusteringSpec(trigger=Trigger.ASYNC))}, 0),
     ],
 )
 def test_what_files_have_to_be_is_told_by_the_spec_in_force_when_they_are_published(table, settings, retries):

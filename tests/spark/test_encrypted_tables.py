@@ -14,7 +14,6 @@ from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.errors import KeyUnavailableError
 from parquetry.runtime.spark.attempt import upsert
 from parquetry.runtime.spec.clustering import ExecutionPolicy
-from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.job import Requirements
 from parquetry.runtime.spec.table_spec import FilesPolicy, RetentionPolicy
 from parquetry.runtime.storage.open import open_store
@@ -58,11 +57,11 @@ def apply_key(ours, reference):
     store = open_store(str(ours.path))
     applied = read_applied(store)
     execution = ExecutionPolicy(then=("encrypt",), encryption_key=reference)
-    section = to_json_value(replace(clustering_of(), execution=execution))
+    section = replace(clustering_of(), execution=execution)
     spec = replace(
         applied.spec,
         files=replace(applied.spec.files, encryption_key=reference),
-        extra={**applied.spec.extra, "clustering": section},
+        extra=replace(applied.spec.extra, clustering=section),
     )
     known = Requirements(exists=True, applied_number=applied.ref.number)
     apply_change(store, TableChange(spec=spec, requirements=known, alters_schema=False, project="interop"))

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
-from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import Extra, RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from tests.support import our_table
@@ -38,7 +37,7 @@ def spec_of(clustering: ClusteringSpec, **settings: Any) -> TableSpec:
             "partition_by": ("region",),
             "sizing": SizingPolicy(max_file_size_bytes=MIB, small_file_limit_bytes=0),
             "retention": RetentionPolicy(keep_commits=100, archive_keep_commits=200),
-            "extra": {"clustering": to_json_value(clustering)},
+            "extra": Extra(clustering=clustering),
             **settings,
         }
     )

@@ -9,7 +9,6 @@ from datetime import UTC
 from itertools import permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +24,8 @@ from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
-from parquetry.runtime.spec.codec import to_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, Query, TableSpec
 from parquetry.runtime.storage.open import LocalStore
 from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.open import create_table, open_table
@@ -85,7 +83,7 @@ def random_table(
             "payload": pa.array(payload),
         }
     )
-    queries = [_query(rng, number, values) for number in range(int(rng.integers(2, 6)))]
+    queries = tuple(_query(rng, number, values) for number in range(int(rng.integers(2, 6))))
     section = _section(in_force or ExecutionPolicy())
     spec = TableSpec(
         name="random",
@@ -93,7 +91,7 @@ def random_table(
         record_key=("id",),
         files=FilesPolicy(row_group_size_bytes=ROW_GROUP),
         sizing=SizingPolicy(max_file_size_bytes=TARGET, small_file_limit_bytes=TARGET // 2),
-        extra={"clustering": to_json_value(section), "queries": queries},
+        extra=Extra(clustering=section, queries=queries),
     )
     path = folder / "table"
     store = LocalStore(str(path))
@@ -104,7 +102,7 @@ def random_table(
         first, end = rows * part // parts, rows * (part + 1) // parts
         insert(store, spec, table.slice(first, end - first))
     handle = open_table(store)
-    text = " ".join(query["where"] for query in queries)
+    text = " ".join(query.where for query in queries)
     return RandomTable(
         path=path,
         spec=spec,
@@ -157,7 +155,7 @@ def measured_bytes(table: RandomTable, layout: ExecutionPolicy) -> float:
     """What the queries read, by weight, once a copy of the table has been clustered by the layout."""
     with TemporaryDirectory() as folder:
         store = LocalStore(str(shutil.copytree(table.path, Path(folder) / "table")))
-        extra = {**table.spec.extra, "clustering": to_json_value(_section(layout))}
+        extra = replace(table.spec.extra, clustering=_section(layout))
         write_applied(store, replace(table.spec, extra=extra), number=2)
         cluster(OneProcessSpark(), open_table(store), timing=FAST)
         handle = open_table(store)
@@ -166,11 +164,11 @@ def measured_bytes(table: RandomTable, layout: ExecutionPolicy) -> float:
 
 def _read_bytes(table: RandomTable, store: LocalStore, statistics: Mapping[str, FileStatistics]) -> float:
     types = column_types(table.spec.columns)
-    queries = table.spec.extra["queries"]
-    predicates = [parse_where(query["where"], types=types, time_zone=UTC) for query in queries]
+    queries = table.spec.extra.queries
+    predicates = [parse_where(query.where, types=types, time_zone=UTC) for query in queries]
     paged = with_pages(store, statistics, predicates, types)
     return sum(
-        query["weight"] * touched(paged.values(), predicate, types).data_bytes
+        query.weight * touched(paged.values(), predicate, types).data_bytes
         for query, predicate in zip(queries, predicates, strict=True)
     )
 
@@ -205,7 +203,7 @@ def _type_of(values: np.ndarray) -> str:
     return {"i": "bigint", "f": "double"}.get(values.dtype.kind, "string")
 
 
-def _query(rng: np.random.Generator, number: int, values: dict[str, np.ndarray]) -> dict[str, Any]:
+def _query(rng: np.random.Generator, number: int, values: dict[str, np.ndarray]) -> Query:
     """A point or a range of one column, or of two, around a row's values."""
     names = [str(name) for name in rng.choice(list(values), size=int(rng.choice([1, 1, 2])), replace=False)]
     row = int(rng.integers(len(values[names[0]])))
@@ -222,8 +220,8 @@ def _query(rng: np.random.Generator, number: int, values: dict[str, np.ndarray])
             width = int(len(ordered) * float(rng.choice([0.002, 0.02, 0.1])))
             until = ordered[min(at + width, len(ordered) - 1)].item()
             conditions.append(f"{name} >= {value!r} AND {name} <= {until!r}")
-    return {
-        "name": f"q{number}",
-        "where": " AND ".join(conditions),
-        "weight": float(rng.choice([0.2, 1.0, 1.0, 5.0])),
-    }
+    return Query(
+        name=f"q{number}",
+        where=" AND ".join(conditions),
+        weight=float(rng.choice([0.2, 1.0, 1.0, 5.0])),
+    )

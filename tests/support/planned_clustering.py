@@ -10,7 +10,7 @@ from parquetry.runtime.clustering.plan.survey import observe
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
-from parquetry.runtime.spec.codec import to_json_value
+from parquetry.runtime.spec.table_spec import Extra, Query
 from parquetry.runtime.table.applied import read_applied, write_applied
 from parquetry.runtime.table.open import open_table
 from tests.support.small_table import FAST, SmallTable, make_table
@@ -26,12 +26,13 @@ def apply_again(table: SmallTable, **changes: Any) -> None:
 
 
 def apply_clustering(table: SmallTable, section: ClusteringSpec) -> None:
-    apply_again(table, extra={"clustering": to_json_value(section)})
+    apply_again(table, extra=Extra(clustering=section))
 
 
-def apply_queries(table: SmallTable, *queries: dict[str, Any]) -> None:
+def apply_queries(table: SmallTable, *queries: Query | dict[str, Any]) -> None:
     """Declare these queries and no others."""
-    apply_again(table, extra={**read_applied(table.store).spec.extra, "queries": list(queries)})
+    declared = tuple(query if isinstance(query, Query) else Query(**query) for query in queries)
+    apply_again(table, extra=replace(read_applied(table.store).spec.extra, queries=declared))
 
 
 def apply_key(table: SmallTable, key: str) -> None:

@@ -96,12 +96,12 @@ def declared_queries(spec: TableSpec) -> tuple[DeclaredQuery, ...]:
     types = column_types(spec.columns)
     return tuple(
         DeclaredQuery(
-            name=query["name"],
-            where=query["where"],
-            predicate=parse_where(query["where"], types=types, time_zone=UTC),
-            weight=float(query.get("weight", 1.0)),
+            name=query.name,
+            where=query.where,
+            predicate=parse_where(query.where, types=types, time_zone=UTC),
+            weight=query.weight,
         )
-        for query in spec.extra.get("queries") or ()
+        for query in spec.extra.queries
     )
 
 
@@ -288,7 +288,7 @@ def foresee(
     is gone meanwhile: such a plan is made anew. What else fails is logged: a plan can do without.
     """
     is_ranked = order is not None and policy.execution.strategy not in (STITCH, "sort")
-    if not groups or not (spec.extra.get("queries") or is_ranked):
+    if not groups or not (spec.extra.queries or is_ranked):
         return {}
     columns = () if order is None else (*order.split_by, *order.columns)
     try:

@@ -90,7 +90,7 @@ class QueryForecasts:
 
 def outlook(table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None) -> QueryForecasts:
     """What is foreseen of a run, of as many groups as a sample within the ``limits`` suffices for."""
-    if not table.effective_spec(table.timeline()).extra.get("queries"):
+    if not table.effective_spec(table.timeline()).extra.queries:
         return QueryForecasts(queries=(), hindsight=None)
     foreseen = foresee_groups(table, due.debt.groups, known=due.foreseen, limits=limits)
     found = added_up(query for forecast in foreseen.values() for query in forecast.queries)
@@ -170,7 +170,7 @@ def trigger_of(table: TableHandle) -> Trigger:
 def _applied(table: TableHandle) -> ClusteringSpec:
     if table.spec is None:
         return ClusteringSpec()
-    return ClusteringSpec.of_extra(table.spec.extra, table.spec.sizing)
+    return table.spec.clustering
 
 
 def note_look(table: TableHandle) -> None:

@@ -11,7 +11,6 @@ from parquetry.runtime.clustering.forecast.scope import Foreseen, files_of
 from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY, encode_samples
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
-from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.open import TableHandle
@@ -49,7 +48,7 @@ def foresee_under(
     """The same under a spec that need not be in force."""
     if spec.files.encryption_key is not None:
         return {}
-    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{store.uri}: spec.extra")
+    policy = spec.clustering
     found = {
         group.files[0].key: known[files_of(group)] for group in groups if known and files_of(group) in known
     }

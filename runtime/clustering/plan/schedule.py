@@ -29,7 +29,6 @@ from parquetry.runtime.commit.recovery import SCHEDULED, settled_timeline
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
-from parquetry.runtime.spec.clustering import ClusteringSpec
 from parquetry.runtime.storage.open import PutOutcome
 from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
@@ -153,7 +152,7 @@ def _request(
     store = table.store
     timeline = table.timeline()
     spec = table.effective_spec(timeline)
-    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{store.uri}: applied spec.extra")
+    policy = spec.clustering
     groups = _current(table, timeline, groups)
     if not groups:
         return None

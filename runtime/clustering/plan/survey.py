@@ -50,7 +50,7 @@ def observe(
     CorruptTableError when files are gone or spoilt.
     """
     spec = table.effective_spec(timeline)
-    policy = ClusteringSpec.of_extra(spec.extra, spec.sizing, place=f"{table.store.uri}: applied spec.extra")
+    policy = spec.clustering
     view = table.view(timeline)
     slices = view.all_slices()
     check_partitions(table, view, named_partitions(view).union(part.partition for part in slices))
@@ -144,10 +144,7 @@ def situation_of(
         ),
         reserved={**_waiting(timeline, policy), **reserved_groups(timeline, timing=timing)},
         kept_until=_kept_until(table, timeline, policy),
-        queries=tuple(
-            parse_where(query["where"], types=queried, time_zone=UTC)
-            for query in spec.extra.get("queries") or ()
-        ),
+        queries=tuple(parse_where(query.where, types=queried, time_zone=UTC) for query in spec.extra.queries),
         types=queried,
     )
 
@@ -214,7 +211,7 @@ def _kept_until(table: TableHandle, timeline: Timeline, policy: ClusteringSpec) 
         return None
     since_ms = None
     for applied_at_ms, spec in applied_history(table.store):
-        if ClusteringSpec.of_extra(spec.extra, spec.sizing).execution.digest != policy.execution.digest:
+        if spec.clustering.execution.digest != policy.execution.digest:
             break
         since_ms = applied_at_ms
     if since_ms is None:

@@ -49,7 +49,7 @@ from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, Sco
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.spec.job import Requirements
-from parquetry.runtime.spec.table_spec import Column, TableSpec
+from parquetry.runtime.spec.table_spec import Column, Extra, TableSpec
 from tests.support.html_pages import cut_elements, selectors
 from tests.support.project_folder import ProjectFolder, columns_with
 
@@ -478,7 +478,7 @@ def test_annotations_stand_at_the_lines_that_cause_them():
 
 
 def test_a_diff_of_yaml_is_yaml_on_both_sides():
-    old = dataclasses.replace(SPEC, extra={"description": "it's: a #1", "tags": ["x, y"], "owner": "7d"})
+    old = dataclasses.replace(SPEC, extra=Extra(description="it's: a #1", tags=("x, y",), owner="7d"))
     new = dataclasses.replace(
         old, ordering="a", columns=(*old.columns, Column(name="b", type="map<string,int>")), hive_style=False
     )

@@ -15,14 +15,15 @@ from parquetry.runtime.clustering.plan.avro import (
     execution_of,
 )
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule, take_up
-from parquetry.runtime.clustering.plan.survey import RUN_KEY, commits_since_clustering, observe
+from parquetry.runtime.clustering.plan.survey import RUN_KEY, commits_since_clustering
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.transaction import begin
 from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import Left, PlannedGroup
 from parquetry.runtime.services.clean import clean
-from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Existing
+from parquetry.runtime.spec.clustering import ExecutionPolicy, Existing
+from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.file_names import relative_path
 from parquetry.runtime.table.open import open_table
@@ -340,10 +341,7 @@ def test_planning_asks_once_per_partition_and_per_commit(path, tmp_path):
 
 
 def test_a_section_that_is_not_understood_names_its_place(table):
-    section = ClusteringSpec()
-    apply_clustering(table, section)
-    applied = table.handle
-    spec = replace(applied.spec, extra={"clustering": {"trigger": "sometimes"}})
-    broken = replace(applied, spec=spec)
-    with pytest.raises(InvalidDataError, match=r"clustering\.trigger"):
-        observe(broken, broken.timeline())
+    document = table.handle.spec.to_json()
+    document["extra"]["clustering"] = {"trigger": "sometimes"}
+    with pytest.raises(InvalidDataError, match=r"^here\.extra\.clustering\.trigger: one of "):
+        TableSpec.from_json(document, place="here")

@@ -21,8 +21,7 @@ from parquetry.runtime.spec.clustering import (
     PlanPolicy,
     Trigger,
 )
-from parquetry.runtime.spec.codec import to_json_value
-from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, TableSpec
 
 PLAIN = TableSpec(name="t", columns=(Column(name="id", type="string"),))
 
@@ -30,7 +29,7 @@ PLAIN = TableSpec(name="t", columns=(Column(name="id", type="string"),))
 def with_key(key, existing=Existing.GRADUAL, then=("encrypt",)):
     execution = ExecutionPolicy(then=then, encryption_key=key if "encrypt" in then else None)
     section = ClusteringSpec(trigger=Trigger.ASYNC, existing=existing, execution=execution)
-    return replace(PLAIN, files=FilesPolicy(encryption_key=key), extra={"clustering": to_json_value(section)})
+    return replace(PLAIN, files=FilesPolicy(encryption_key=key), extra=Extra(clustering=section))
 
 
 def changes(old, new):

@@ -336,7 +336,7 @@ def test_a_stale_plan_is_refused(folder):
     result = apply_plan(stale, folder.workspace())
     assert isinstance(result.failure, StalePlanError)
     assert "plan (or compile) again" in str(result.failure)
-    assert read_applied(open_store(folder.table)).spec.extra["description"] == "Second."
+    assert read_applied(open_store(folder.table)).spec.extra.description == "Second."
 
 
 def test_a_plan_is_consumed_once(folder):

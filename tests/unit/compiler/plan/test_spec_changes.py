@@ -13,11 +13,14 @@ from parquetry.compiler.plan.columns import column_changes
 from parquetry.compiler.plan.model import ChangeClass
 from parquetry.compiler.workspace.spec_words import document, flatten, format_age, format_size
 from parquetry.project.schema.units import duration_seconds, size_bytes
+from parquetry.runtime.spec.clustering import ClusteringSpec, PlanPolicy
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     Column,
+    Extra,
     FilesPolicy,
     KeyScope,
+    Query,
     RetentionPolicy,
     Source,
     TableSpec,
@@ -28,11 +31,11 @@ SPEC = TableSpec(
     columns=(Column(name="a", type="int"), Column(name="s", type="struct<x:int,y:array<struct<z:int>>>")),
     record_key=("a",),
     sources=(Source(name="in", format="csv", path="in/*"),),
-    extra={
-        "description": "d",
-        "queries": [{"name": "q", "where": "a = 1", "weight": 1.0}],
-        "clustering": {"plan": {"target_file_size_bytes": 2**20}, "every_commits": 4},
-    },
+    extra=Extra(
+        description="d",
+        queries=(Query(name="q", where="a = 1"),),
+        clustering=ClusteringSpec(plan=PlanPolicy(target_file_size_bytes=2**20)),
+    ),
 )
 
 
@@ -81,9 +84,9 @@ def codes(old, new):
         ({"url_encode": False}, "partitioning.url_encode", True, False, "SC402"),
         ({"ordering": "a"}, "ordering", None, "a", "SC404"),
         ({"key_scope": KeyScope.TABLE}, "key_scope", "partition", "table", "SC314"),
-        ({"extra": SPEC.extra | {"description": "e"}}, "description", "d", "e", "SC101"),
+        ({"extra": replace(SPEC.extra, description="e")}, "description", "d", "e", "SC101"),
         (
-            {"extra": SPEC.extra | {"queries": [{"name": "q", "where": "a = 2", "weight": 1.0}]}},
+            {"extra": replace(SPEC.extra, queries=(Query(name="q", where="a = 2"),))},
             "queries.q.where",
             "a = 1",
             "a = 2",
@@ -91,8 +94,9 @@ def codes(old, new):
         ),
         (
             {
-                "extra": SPEC.extra
-                | {"clustering": {"plan": {"target_file_size_bytes": 2**21}, "every_commits": 4}}
+                "extra": replace(
+                    SPEC.extra, clustering=ClusteringSpec(plan=PlanPolicy(target_file_size_bytes=2**21))
+                )
             },
             "clustering.plan.target_file_size",
             "1MiB",

@@ -19,6 +19,8 @@ from parquetry.compiler.reports.inspection import (
     read_layouts,
 )
 from parquetry.compiler.reports.layout_page import size_bars
+from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, Trigger
+from parquetry.runtime.spec.table_spec import Extra
 from parquetry.runtime.table.applied import write_applied
 from tests.support.handmade import HandmadeTable, spec
 from tests.support.html_pages import cut_elements
@@ -102,9 +104,9 @@ def test_files_that_share_values_of_clustering_columns_are_counted_by_partition(
     table = HandmadeTable(tmp_path / "t")
     table.commit("1", {"p=a": {"f-0": [("k", 1), ("l", 5)], "f-1": [("m", 4), ("n", 9)], "f-2": [("o", 9)]}})
     table.commit("2", {"p=b": {"g-0": [("k", 4)]}})
-    clustering = {"trigger": "async", "execution": {"strategy": "sort", "columns": ["n", "id"]}}
+    execution = ExecutionPolicy(strategy="sort", columns=("n", "id"))
     assert inspect_table(table.store).debt is None
-    declared = spec(extra={"clustering": clustering})
+    declared = spec(extra=Extra(clustering=ClusteringSpec(trigger=Trigger.ASYNC, execution=execution)))
     write_applied(table.store, declared, number=1)
     report = inspect_table(table.store)
     assert report.debt.rewrite_files > 0

@@ -72,7 +72,7 @@ def test_what_is_expected_is_what_the_plan_expects(table):
     applied = read_applied(table.store)
     section = ClusteringSpec(plan=PLAN, execution=ExecutionPolicy(strategy="sort", columns=("v",)))
     apply_clustering(table, section)
-    apply_queries(table, *applied.spec.extra["queries"])
+    apply_queries(table, *applied.spec.extra.queries)
     (measured,) = cluster(OneProcessSpark(), table.handle, timing=FAST).queries
     (expected,) = trial.expected
     assert expected.files == measured.after.files == 1
@@ -163,7 +163,7 @@ def test_it_says_why_nothing_helps(table, queries, reason):
     )
     spec = read_applied(table.store).spec
     apply_clustering(table, apply_clustering_size_off)
-    apply_queries(table, *spec.extra["queries"])
+    apply_queries(table, *spec.extra.queries)
     found = suggest(table.store)
     assert found.best is None
     assert any(said.startswith(reason) for said in found.reasons)

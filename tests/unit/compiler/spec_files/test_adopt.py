@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -34,7 +35,16 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.table_spec import Column, FilesPolicy, Operation, RetentionPolicy, Source
+from parquetry.runtime.spec.table_spec import (
+    Column,
+    DataTest,
+    Extra,
+    FilesPolicy,
+    Operation,
+    Query,
+    RetentionPolicy,
+    Source,
+)
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, read_identity, write_applied
 from parquetry.runtime.table.config import TIMEZONE_KEY
@@ -228,19 +238,19 @@ def test_a_table_of_ours_keeps_every_setting_it_was_applied_with(folder):
                 drop=("op",),
             ),
         ),
-        extra={
-            "description": "Rows: many # of them",
-            "tags": ["gold"],
-            "queries": [{"name": "q", "where": "n = 1", "weight": 0.5}],
-            "tests": [
-                {
-                    "kind": "file_size",
-                    "severity": "warn",
-                    "arguments": {"percentile": 95, "min_bytes": None, "max_bytes": 132 * 2**20},
-                },
-                {"kind": "unique", "severity": "error", "arguments": ["id"]},
-            ],
-        },
+        extra=Extra(
+            description="Rows: many # of them",
+            tags=("gold",),
+            queries=(Query(name="q", where="n = 1", weight=0.5),),
+            tests=(
+                DataTest(
+                    kind="file_size",
+                    severity="warn",
+                    arguments={"percentile": 95, "min_bytes": None, "max_bytes": 132 * 2**20},
+                ),
+                DataTest(kind="unique", severity="error", arguments=["id"]),
+            ),
+        ),
     )
     write_applied(table.store, applied, number=1)
     (table.folder / ".hoodie/.parquetry/table.json").unlink()
@@ -250,7 +260,7 @@ def test_a_table_of_ours_keeps_every_setting_it_was_applied_with(folder):
     resolved = spec_of(folder.workspace().table("t"))
     for field in ("columns", "sizing", "files", "retention", "sources"):
         assert getattr(resolved, field) == getattr(applied, field), field
-    assert {key: resolved.extra[key] for key in applied.extra} == applied.extra
+    assert replace(resolved.extra, clustering=None) == applied.extra
     assert read_applied(table.store).ref.number == 2
     assert plan(folder).is_empty
 

@@ -12,8 +12,9 @@ from parquetry.compiler.spec_files.ddl import create_statement
 from parquetry.compiler.spec_files.exports import export_tables
 from parquetry.compiler.spec_files.hudi_options import hudi_options, settings_of
 from parquetry.compiler.workspace.spec_words import document, flatten
+from parquetry.runtime.spec.codec import from_json_value
 from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.table_spec import Column, FilesPolicy, KeyScope, RetentionPolicy
+from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, KeyScope, RetentionPolicy
 from parquetry.runtime.table.properties import parse_properties
 from tests.support.handmade import spec
 from tests.support.project_folder import ProjectFolder
@@ -32,6 +33,10 @@ CLUSTERED = {
     },
     "execution": {"strategy": "zorder", "columns": ["n"], "scope": "auto", "split_by": [], "then": []},
 }
+
+
+def clustered(**changes):
+    return from_json_value(Extra, {"clustering": CLUSTERED | changes}, place="extra")
 
 
 def options(**changes):
@@ -61,13 +66,13 @@ def test_options_say_the_settings_they_came_from(largest, limit, record, row_gro
 
 
 def test_clustering_goes_there_and_back():
-    found = options(extra={"clustering": CLUSTERED})
+    found = options(extra=clustered())
     assert found["hoodie.clustering.inline"] == "true"
     assert found["hoodie.clustering.inline.max.commits"] == "4"
     assert found["hoodie.clustering.plan.partition.filter.mode"] == "RECENT_DAYS"
     assert settings_of(found)["clustering.execution.columns"] == ["n"]
     assert settings_of(found)["clustering.execution.strategy"] == "zorder"
-    off = options(extra={"clustering": CLUSTERED | {"trigger": "off"}})
+    off = options(extra=clustered(trigger="off"))
     assert not [key for key in off if "clustering" in key]
 
 
@@ -115,8 +120,8 @@ def test_hudi_always_archives_less_than_it_keeps():
 
 def test_what_has_no_counterpart_is_said():
     rules = RetentionPolicy(keep_commits=3, max_age_seconds=3600)
-    clustering = CLUSTERED | {"execution": CLUSTERED["execution"] | {"strategy": "stitch", "split_by": ["p"]}}
-    said = hudi_options(spec(retention=rules, extra={"clustering": clustering})).unmatched
+    execution = CLUSTERED["execution"] | {"strategy": "stitch", "split_by": ["p"]}
+    said = hudi_options(spec(retention=rules, extra=clustered(execution=execution))).unmatched
     assert [part.split(":")[0] for part in said] == [
         "retention.clean",
         "clustering.execution.strategy stitch",
@@ -138,7 +143,7 @@ def test_the_statement_quotes_what_people_write():
     declared = dataclasses.replace(
         spec(columns=(Column(name="id", type="string", nullable=False, description="the 'id'\n\\"),)),
         partition_by=(),
-        extra={"description": "it's"},
+        extra=Extra(description="it's"),
     )
     text = create_statement(declared, location="s3://lake/t")
     assert "`id` string NOT NULL COMMENT 'the \\'id\\'\\n\\\\'" in text

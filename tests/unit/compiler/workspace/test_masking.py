@@ -116,8 +116,8 @@ def test_the_table_is_given_the_whole_spec_from_a_saved_plan(folder, monkeypatch
     monkeypatch.chdir(folder.root)
     run("plan", "--out", "plan.json")
     run("apply", "plan.json")
-    queries = read_applied(open_store(folder.table)).spec.extra["queries"]
-    assert queries[0]["where"] == PRIVATE["queries"][0]["where"]
+    queries = read_applied(open_store(folder.table)).spec.extra.queries
+    assert queries[0].where == PRIVATE["queries"][0]["where"]
     run("plan", "--detailed-exitcode")
 
 
@@ -151,7 +151,7 @@ def test_a_saved_plan_that_forgets_the_table_keeps_its_record_whole(folder, monk
     run("apply", "plan.json")
     record = read_applied(open_store(folder.table))
     assert record.ref.forgotten
-    assert record.spec.extra["queries"][0]["where"] == PRIVATE["queries"][0]["where"]
+    assert record.spec.extra.queries[0].where == PRIVATE["queries"][0]["where"]
 
 
 def test_what_was_personal_or_becomes_so_is_hidden_on_both_sides(folder):

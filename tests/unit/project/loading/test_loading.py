@@ -624,7 +624,7 @@ def test_formatting_and_order_change_nothing(tmp_path):
     ]
     first = loaded(write_project(tmp_path / "one", {"tables/flights.yml": tidy})).tables[0]
     second = loaded(write_project(tmp_path / "two", {"tables/air/flights.yml": "\r\n".join(lines)})).tables[0]
-    assert project.spec_fields(first) == project.spec_fields(second)
+    assert project.table_spec(first) == project.table_spec(second)
     assert first.location_declared == second.location_declared
 
 

@@ -5,13 +5,17 @@ import json
 import pytest
 
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.sizing import SizingPolicy
 from parquetry.runtime.spec.table_spec import (
     BloomFilter,
     Column,
+    DataTest,
+    Extra,
     FilesPolicy,
     KeyScope,
     Operation,
+    Query,
     RetentionPolicy,
     Source,
     TableSpec,
@@ -41,7 +45,12 @@ SPEC = TableSpec(
             drop=("c",),
         ),
     ),
-    extra={"tags": ["gold"], "clustering": {"trigger": "off", "deep": [1, None, {"x": 1.5}]}},
+    extra=Extra(
+        tags=("gold",),
+        clustering=ClusteringSpec(trigger=Trigger.INLINE),
+        queries=(Query(name="q", where="a = 1", weight=0.5),),
+        tests=(DataTest(kind="unique", arguments=["a", {"x": 1.5}], severity="warn"),),
+    ),
 )
 
 

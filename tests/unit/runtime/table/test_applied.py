@@ -4,6 +4,7 @@ import pytest
 
 from parquetry.runtime.errors import CorruptTableError, StalePlanError
 from parquetry.runtime.spec.codec import digest_of
+from parquetry.runtime.spec.table_spec import Extra
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import AppliedRef, read_applied, read_identity, write_applied
 from parquetry.runtime.table.open import open_table
@@ -23,7 +24,7 @@ def test_the_newest_record_is_in_force(table):
     for number in (1, 2, 10):
         write_applied(
             table.store,
-            spec(extra={"number": number}),
+            spec(extra=Extra(owner=str(number))),
             number=number,
             plan_id="p",
             git_commit="c" * 40,
@@ -31,9 +32,9 @@ def test_the_newest_record_is_in_force(table):
     table.store.put(f"{APPLIED_FOLDER}/notes.txt", b"")
     record = read_applied(table.store)
     assert record.ref == AppliedRef(
-        number=10, digest=digest_of(spec(extra={"number": 10}).to_json()), plan_id="p", git_commit="c" * 40
+        number=10, digest=digest_of(spec(extra=Extra(owner="10")).to_json()), plan_id="p", git_commit="c" * 40
     )
-    assert record.spec == spec(extra={"number": 10})
+    assert record.spec == spec(extra=Extra(owner="10"))
     handle = open_table(table.store)
     assert (handle.applied, handle.spec) == (record.ref, record.spec)
 

@@ -13,7 +13,7 @@ from parquetry.runtime.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.table_spec import Column, Extra
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table import creation
 from parquetry.runtime.table.open import create_table, open_table
@@ -85,9 +85,9 @@ def test_hudi_rs_reads_commits_written_by_hand(tmp_path):
 
 def test_making_it_again_changes_nothing(tmp_path):
     store = open_store(tmp_path / "t")
-    first = create_table(store, spec(extra={"tags": ("a",)}), project="tests")
+    first = create_table(store, spec(extra=Extra(tags=("a",))), project="tests")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert create_table(store, spec(extra={"tags": ["a"]}), project="tests").table_id == first.table_id
+    assert create_table(store, spec(extra=Extra(tags=("a",))), project="tests").table_id == first.table_id
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 

@@ -23,7 +23,7 @@ from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileS
 from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.parquet.page_index import USUAL_PAGE_ROWS
 from parquetry.runtime.spec.clustering import ExecutionPolicy
-from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, Query, TableSpec
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import FIRST, MIB, Incoming, bucket, context, write
 from tests.support.predicted import KIB, KINDS, Kind, foreseen
@@ -202,7 +202,10 @@ def test_groups_behind_those_that_spent_the_limits_have_no_sample(small_files, l
 def test_of_groups_without_a_sample_nothing_is_foreseen(small_files):
     store, files = small_files
     spec = TableSpec(
-        name="t", columns=COLUMNS, files=FilesPolicy(), extra={"queries": [{"name": "few", "where": "n < 9"}]}
+        name="t",
+        columns=COLUMNS,
+        files=FilesPolicy(),
+        extra=Extra(queries=(Query(name="few", where="n < 9"),)),
     )
     groups = [
         [ClusteringFile(partition="p=1", file_id=str(n), instant=FIRST, path=f.path, size_bytes=f.size_bytes)]
