@@ -155,7 +155,7 @@ def _shown(found: Sequence[Token]) -> Iterator[str]:
     for token, following in zip_longest(found, found[1:]):
         if token.kind in _PASSED_OVER:
             yield " "
-        elif token.kind not in _SHOWN or token.text[0].isdecimal():
+        elif token.kind not in _SHOWN or token.text[:1].isdecimal():
             yield _LITERAL
         elif not _begins_literal(token, following):
             yield token.written
