@@ -83,7 +83,7 @@ def test_columns_are_added_while_rows_are_written(table, tmp_path):
             wider = spec.with_columns((*spec.columns, Column(name=f"c{number}", type="int")))
             apply_change(table.store, change(table, wider, alters_schema=True), timing=PATIENT)
 
-    side_by_side(write, table_change)
+    side_by_side(write, apply)
     rows = view_rows(tmp_path / "t")
     assert rows == {f"k{n}": (n, "a") for n in range(WRITES)} | {"same": (WRITES - 1, "a")}
     names = [column.name for column in COLUMNS] + [f"c{n}" for n in range(APPLIES)]
