@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from parquetry.project.loading.project_file import UndeclaredVariableError
     from parquetry.project.model.resolved import AllowEntry, Origin, ResolvedProject, ResolvedTable, Target
     from parquetry.project.model.selection import SelectionError, select
-    from parquetry.project.model.spec_fields import table_spec
+    from parquetry.project.model.table_spec import table_spec
     from parquetry.project.schema.interpolate import Secret
 
 __all__ = [
@@ -48,7 +48,7 @@ _HOMES = {
     "UndeclaredVariableError": "loading.project_file",
     "load": "loading.load",
     "select": "model.selection",
-    "table_spec": "model.spec_fields",
+    "table_spec": "model.table_spec",
 }
 
 
