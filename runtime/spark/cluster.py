@@ -38,7 +38,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import in_batches
 from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.services.due import run_due_services
-from parquetry.runtime.spark.attempt.common import Attempt
+from parquetry.runtime.spark.attempt.write_attempt import Attempt
 from parquetry.runtime.spark.session.numbered import run_numbered
 from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spark.shuffle import rewrite_by_ranges

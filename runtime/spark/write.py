@@ -15,9 +15,9 @@ from parquetry.runtime.commit.table_state import TableState
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.services.due import run_due_services
-from parquetry.runtime.spark.attempt.common import Attempt, AttemptResult
 from parquetry.runtime.spark.attempt.insert import insert_rows
 from parquetry.runtime.spark.attempt.upsert import delete_keys, delete_matches, upsert_rows
+from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult
 from parquetry.runtime.spark.cluster_inline import cluster_inline
 from parquetry.runtime.spark.prepare.local_rows import frame_of_local_rows
 from parquetry.runtime.spark.prepare.materialise import stage_place, stages_locally

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from parquetry.runtime.commit.damaged_files import lost_groups
 from parquetry.runtime.commit.outcome import Footprint
-from parquetry.runtime.spark.attempt.common import Attempt, AttemptResult, check_results
 from parquetry.runtime.spark.attempt.deliver import write_routed, write_slices
 from parquetry.runtime.spark.attempt.routing import route
+from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult, check_results
 from parquetry.runtime.spark.lookup.found import FoundKeys, find_nothing
 from parquetry.runtime.spec.table_spec import KeyScope, Operation
 from parquetry.runtime.stage.staged import StagedRows

@@ -11,9 +11,9 @@ from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.attempt.common import Attempt, AttemptResult, check_results
 from parquetry.runtime.spark.attempt.deliver import write_deletes, write_placed, write_routed
 from parquetry.runtime.spark.attempt.routing import route
+from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult, check_results
 from parquetry.runtime.spark.lookup.found import FoundKeys, KeyTotals, count_found
 from parquetry.runtime.spark.lookup.key_match import StoredOrdering, is_small, matches
 from parquetry.runtime.spark.lookup.local import PlacedKeys, place_keys
