@@ -25,8 +25,9 @@ from parquetry.runtime.services.restore import restore
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.services.savepoint import create_savepoint, delete_savepoint
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
-from parquetry.runtime.spec.codec import digest_of, to_json_value
+from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.job import JobKind, TableOwner
+from parquetry.runtime.spec.table_spec import Extra
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.applied import read_applied, read_identity
 from parquetry.runtime.table.open import create_table, open_table
@@ -316,7 +317,7 @@ def test_a_service_stops_at_a_table_that_was_taken_over_meanwhile(tmp_path, serv
         table.upsert({f"b{n}": (n + 1, "x")})
     if service in SAVED:
         create_savepoint(table.handle)
-    extra = {"clustering": to_json_value(ClusteringSpec(trigger=Trigger.ASYNC))}
+    extra = Extra(clustering=ClusteringSpec(trigger=Trigger.ASYNC))
     handle = open_table(table.store, owner=MINE)
     handle = replace(handle, spec=replace(handle.spec, extra=extra))
     hand_over(table.store)

@@ -25,6 +25,7 @@ from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.storage.open import ObjectStore, open_store
 from parquetry.runtime.table.applied import write_applied
 from parquetry.runtime.table.open import create_table, open_table
+from parquetry.runtime.write.request import WriteRequest
 from tests.support import hudi_rs
 from tests.support.small_table import FAST
 
@@ -100,7 +101,7 @@ def write_random_rows(
             spark,
             open_table(store),
             random_frame(spark, first, count),
-            operation=Operation(operation),
+            WriteRequest(operation=Operation(operation)),
             timing=FAST,
         )
 

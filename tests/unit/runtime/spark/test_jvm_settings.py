@@ -92,7 +92,7 @@ def test_without_files_in_memory_it_is_a_private_file_that_goes(tmp_path, launch
 def test_a_process_that_is_killed_leaves_nothing(tmp_path):
     script = (
         "import os, signal\n"
-        "from parquetry.runtime.spark import jvm\n"
+        "from parquetry.runtime.spark.session import jvm\n"
         "from parquetry.runtime.spark_log import ANYTHING\n"
         "def launch(popen_kwargs):\n"
         "    print(os.environ['PYSPARK_SUBMIT_ARGS'], flush=True)\n"
