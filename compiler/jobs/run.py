@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from parquetry.compiler.errors import UnexpectedError, UnsavedResultsError
-from parquetry.compiler.plan.declared_rules import check_declared
+from parquetry.compiler.jobs.declared_rules import check_declared
 from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
 from parquetry.compiler.workspace.observation import Observation, check_files, observe
 from parquetry.compiler.workspace.opened import Workspace, job, spec_of
