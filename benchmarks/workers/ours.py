@@ -21,7 +21,6 @@ def main() -> None:
 
     import parquetry
     from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
-    from parquetry.runtime.spec.codec import digest_of
     from parquetry.runtime.spec.table_spec import Extra
     from parquetry.runtime.storage.open import open_store
     from parquetry.runtime.table.applied import write_applied
@@ -95,7 +94,7 @@ def main() -> None:
         assert handle.applied is not None
         spec = replace(parquetry.open(table).spec, extra=Extra(clustering=section))
         number = handle.applied.number + 1
-        write_applied(handle.store, spec, number=number, digest=digest_of(spec.to_json()))
+        write_applied(handle.store, spec, number=number)
         result = parquetry.open(table).cluster(spark)
         return {"before": result.files_before, "after": result.files_after}
 
