@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from parquetry.project.loading.project_file import UndeclaredVariableError
     from parquetry.project.model.resolved import AllowEntry, Origin, ResolvedProject, ResolvedTable, Target
     from parquetry.project.model.selection import SelectionError, select
-    from parquetry.project.model.table_spec import table_spec
     from parquetry.project.schema.interpolate import Secret
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "UndeclaredVariableError",
     "load",
     "select",
-    "table_spec",
 ]
 
 _HOMES = {
@@ -48,7 +46,6 @@ _HOMES = {
     "UndeclaredVariableError": "loading.project_file",
     "load": "loading.load",
     "select": "model.selection",
-    "table_spec": "model.table_spec",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from parquetry.compiler.jobs.scripts import render_job
 from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.plan.settings_in_force import check_allowed
-from parquetry.compiler.workspace.opened import Workspace, jobs_of, spec_of
+from parquetry.compiler.workspace.opened import Workspace, jobs_of
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.codec import digest_of
@@ -99,7 +99,7 @@ def _manifest(workspace: Workspace, entries: list[dict[str, Any]]) -> dict[str, 
 def _entry(
     workspace: Workspace, table: ResolvedTable, jobs: tuple[JobPlan, ...], folder: Path
 ) -> dict[str, Any]:
-    spec = spec_of(table).to_json()
+    spec = table.spec.to_json()
     return {
         "name": table.name,
         "file": str(table.file),

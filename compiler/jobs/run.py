@@ -14,7 +14,7 @@ from parquetry.compiler.errors import UnexpectedError, UnsavedResultsError
 from parquetry.compiler.jobs.declared_rules import check_declared
 from parquetry.compiler.plan.settings_in_force import check_allowed, check_in_force
 from parquetry.compiler.workspace.observation import Observation, check_files, observe
-from parquetry.compiler.workspace.opened import Workspace, job, spec_of
+from parquetry.compiler.workspace.opened import Workspace, job
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
@@ -177,7 +177,7 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> O
         raise CorruptTableError(observation.handle.fault)
     check_signed(observation.handle.store.uri, observation.handle.seal, workspace.signing_keys)
     if not believed:
-        check_declared(observation, spec_of(table))
+        check_declared(observation, table.spec)
     check_in_force(workspace, table, observation.handle.applied)
     return observation
 
@@ -217,7 +217,7 @@ def _locate(failure: ParquetryError, applied: TableSpec, table: ResolvedTable) -
     if failure.declared is None:
         return
     origin, text = table.origin(failure.declared), _sql(applied).get(failure.declared)
-    if origin.file is not None and text is not None and _sql(spec_of(table)).get(failure.declared) == text:
+    if origin.file is not None and text is not None and _sql(table.spec).get(failure.declared) == text:
         failure.origin = str(origin)
 
 
@@ -268,7 +268,7 @@ def _jobs(
     plans: list[JobPlan | JobOutcome] = []
     # Whoever writes to their partitions is refused; what is left of the table goes on.
     whole = _attempt(
-        table.name, _FILES, lambda: check_files(observation, spec_of(table), everywhere=False), diagnose
+        table.name, _FILES, lambda: check_files(observation, table.spec, everywhere=False), diagnose
     )
     if isinstance(whole, JobOutcome):
         plans.append(whole)

@@ -21,7 +21,7 @@ from parquetry.compiler.plan.planner import make_plan
 from parquetry.compiler.workspace.known_locations import former_locations
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.observation import Measuring, Observation, admit, check_files, observe
-from parquetry.compiler.workspace.opened import Workspace, jobs_of, spec_of
+from parquetry.compiler.workspace.opened import Workspace, jobs_of
 from parquetry.compiler.workspace.squashed import is_declared_since
 from parquetry.project import ResolvedTable
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
@@ -99,7 +99,7 @@ def plan_workspace(
 
 def _options(workspace: Workspace, plan: PlanDocument) -> PlanOptions:
     """What was asked for. A variable may be a value of a column, so personal columns hide them all."""
-    hides = any(column.pii for table in workspace.tables for column in table.columns) or any(
+    hides = any(column.pii for table in workspace.tables for column in table.spec.columns) or any(
         pii_columns(action.spec.columns) for action in plan.intent.actions
     )
     return PlanOptions(
@@ -143,7 +143,7 @@ def _declared(workspace: Workspace, table: ResolvedTable, unnamed: Mapping[str, 
 def declared(workspace: Workspace, table: ResolvedTable) -> DeclaredTable:
     """The table as the planner wants it, alike in every checkout of the project."""
     return DeclaredTable(
-        spec=spec_of(table),
+        spec=table.spec,
         location=table.location_declared,
         file=table.file,
         origin=lambda path: str(table.origin(path)),
@@ -177,7 +177,7 @@ def _due(
     budget_bytes = workspace.project.target.budget.services_bytes
     usable = {name: table.observation for name, table in seen.items() if not _is_unusable(drifts[name])}
     applied = {name: o for name, o in usable.items() if o is not None and o.is_applied}
-    specs = {table.name: spec_of(table) for table in workspace.tables}
+    specs = {table.name: table.spec for table in workspace.tables}
     directory, storage = str(workspace.project.root), workspace.storage
     measuring = Measuring(applied)
     measuring.each(lambda name, observation: check_files(observation, specs[name]))

@@ -13,7 +13,7 @@ from parquetry.compiler.plan.model import PlanDocument, Step, TableAction
 from parquetry.compiler.plan.planning import job_references
 from parquetry.compiler.workspace.masking import is_masked, masked
 from parquetry.compiler.workspace.observation import observe
-from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -46,7 +46,7 @@ def _declared(action: TableAction, workspace: Workspace) -> TableSpec | None:
     table = next((table for table in workspace.project.tables if table.name == action.table), None)
     if table is None or job_references(workspace, table) != action.jobs:
         return None
-    return spec_of(table)
+    return table.spec
 
 
 def _forgotten(action: TableAction, workspace: Workspace) -> TableSpec | None:

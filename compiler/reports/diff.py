@@ -15,7 +15,6 @@ from parquetry.compiler.plan.changes import highest, spec_changes
 from parquetry.compiler.plan.model import Change, ChangeClass
 from parquetry.compiler.plan.target_changes import CHANGED, setting_change
 from parquetry.compiler.reports.inspection import LayoutReport
-from parquetry.compiler.workspace.opened import spec_of
 from parquetry.compiler.workspace.revisions import files_at, load_before, load_known
 from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.project import ResolvedProject, ResolvedTable
@@ -234,14 +233,14 @@ def _diff(
         never_in_place=bool(never),
         unallowed=tuple(sorted(open_codes)),
         protected=bool(breaking) and now.target.protects(name),
-        estimate=None if layout is None else _estimate(layout, spec_of(old), spec_of(new)),
+        estimate=None if layout is None else _estimate(layout, old.spec, new.spec),
     )
 
 
 def _changes(old: ResolvedTable, new: ResolvedTable) -> tuple[Change, ...]:
     return spec_changes(
-        spec_of(old),
-        spec_of(new),
+        old.spec,
+        new.spec,
         origin=lambda path: str(new.origin(path)),
         is_written=lambda path: path in new.settings,
     )

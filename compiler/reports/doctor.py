@@ -16,7 +16,7 @@ from parquetry.compiler.reports.locks import held_lock
 from parquetry.compiler.reports.timeline import pending_seconds
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.observation import admit, observe
-from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.errors import ParquetryError
 from parquetry.project import ResolvedTable
@@ -142,7 +142,7 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
     if warnings := property_warnings(observation.handle.store):
         raise UnsupportedTableError("; ".join(warnings))
     admit(observation)
-    shown_by = partial(masked_partition, spec=masked_by(observation.spec, spec_of(table)))
+    shown_by = partial(masked_partition, spec=masked_by(observation.spec, table.spec))
     if warnings := damage_warnings(observation.handle, shown_by=shown_by):
         raise CorruptTableError("; ".join(warnings))
     return f"can be written at {table.location}{_pending(observation.handle)}{_lock(workspace, table)}"

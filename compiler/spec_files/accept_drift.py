@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from parquetry.compiler.errors import UnacceptableDriftError
 from parquetry.compiler.plan.drift import Drift, table_drift
 from parquetry.compiler.spec_files.edit import with_column, with_nullable, with_type
-from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
@@ -42,7 +42,7 @@ def accept_drift(
     assert applied is not None, "the caller has seen an applied record"
     assert spec is not None, "an applied record has a spec"
     found = table_drift(handle.store, table=table.name, location=table.location_declared).drifts
-    if spec_of(table) != spec:
+    if table.spec != spec:
         raise UsageError(
             f"{table.file} has changes that are not applied: apply them or take them back, then adopt"
         )
@@ -78,7 +78,7 @@ def _record(
         ConfinedFolder(root).write(file, _edited(table.file, before, found, live))
         ref = adopt_table(
             handle.store,
-            spec_of(reload().table(table.name)),
+            reload().table(table.name).spec,
             project=workspace.project.name,
             target=workspace.project.target.name,
             git_commit=workspace.tree.commit,

@@ -15,7 +15,7 @@ from parquetry.compiler.spec_files.hudi_options import settings_of
 from parquetry.compiler.spec_files.yaml import LAYERED, missing_settings, structure, table_text, with_settings
 from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.observation import Observation, observe
-from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
@@ -114,7 +114,7 @@ def _adopt(
         table, settings = _settled(reload, file, document, wanted, sections)
         ref = adopt_table(
             handle.store,
-            spec_of(table),
+            table.spec,
             project=workspace.project.name,
             target=workspace.project.target.name,
             git_commit=workspace.tree.commit,
@@ -130,7 +130,7 @@ def _adopt(
         file=f"tables/{name}.yml",
         location=place,
         applied_number=ref.number,
-        columns=len(table.columns),
+        columns=len(table.spec.columns),
         settings=recorded | settings,
         left_out=left_out,
     )
@@ -184,7 +184,7 @@ def _settled(
     settings: dict[str, Any] = {}
     for _ in range(_ROUNDS):
         table = _resolved(reload, file, document)
-        missing = missing_settings(wanted, spec_of(table), sections=sections)
+        missing = missing_settings(wanted, table.spec, sections=sections)
         if not missing:
             break
         settings |= missing

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parquetry.compiler.spec_files.ddl import create_statement
 from parquetry.compiler.spec_files.hudi_options import HudiOptions, hudi_options
-from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.opened import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ def export_tables(workspace: Workspace) -> tuple[Export, ...]:
         Export(
             table=table.name,
             location=table.location,
-            options=hudi_options(spec_of(table)),
-            ddl=create_statement(spec_of(table), location=table.location),
+            options=hudi_options(table.spec),
+            ddl=create_statement(table.spec, location=table.location),
         )
         for table in workspace.tables
     )

@@ -44,10 +44,10 @@ def masked_sql(text: str, pii: Collection[str]) -> str:
 def masked_explanation(explanation: Explanation) -> Explanation:
     """What is explained of a table without literals of such SQL, in every layer that says something."""
     table = explanation.table
-    pii = frozenset(column.name.lower() for column in table.columns if column.pii)
+    pii = frozenset(column.name.lower() for column in table.spec.columns if column.pii)
     if not pii:
         return explanation
-    hides_partitions = any(column.lower() in pii for column in table.partition_by)
+    hides_partitions = any(column.lower() in pii for column in table.spec.partition_by)
 
     def shown(path: str, value: Any) -> Any:
         above, _, key = path.rpartition(".")

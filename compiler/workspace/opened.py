@@ -92,7 +92,7 @@ class Workspace:
 
     def writer(self, table: ResolvedTable) -> TableOwner:
         """Whose a table has to be to be changed, and that it is to be written by what is declared."""
-        return replace(self.owner, rules=rules_digest(spec_of(table)))
+        return replace(self.owner, rules=rules_digest(table.spec))
 
     def owner_of(self, observation: Observation) -> TableOwner:
         """Whose a table has to be to be planned: one applied for a target that was renamed may be any's."""
@@ -128,7 +128,7 @@ class Workspace:
     def check_named(self, table: ResolvedTable) -> None:
         """UnnamedPlaceError where the table of an untrusted branch names what its base does not."""
         if self.base is not None:
-            self.base.check_plug_ins(spec_of(table))
+            self.base.check_plug_ins(table.spec)
             self.store(table)
 
     def allowed(self, table: ResolvedTable) -> Mapping[str, AllowEntry]:
@@ -191,18 +191,13 @@ def table_named(project: ResolvedProject, name: str) -> ResolvedTable:
     return found[name]
 
 
-def spec_of(table: ResolvedTable) -> TableSpec:
-    """The spec that is recorded in the table: no layer of the project survives in it."""
-    return project.table_spec(table)
-
-
 def jobs_of(workspace: Workspace, table: ResolvedTable) -> tuple[JobPlan, ...]:
     """The jobs of a table: create, one ingest per source, cluster unless its trigger is off, clean."""
-    spec = spec_of(table)
+    spec = table.spec
     verbs: list[tuple[JobKind, Source | None]] = [
         (JobKind.CREATE, None),
         *((JobKind.INGEST, source) for source in spec.sources),
-        *([(JobKind.CLUSTER, None)] if table.clustering.trigger != "off" else []),
+        *([(JobKind.CLUSTER, None)] if table.spec.clustering.trigger != "off" else []),
         (JobKind.CLEAN, None),
     ]
     return tuple(job(workspace, table, spec, kind=kind, source=source) for kind, source in verbs)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from parquetry import project
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.revisions import files_at, load_before, load_known
@@ -42,7 +41,7 @@ def changed_state(
             return True
         if setting_differences(settings, seen.handle.applied.settings):
             return True
-        spec = project.table_spec(table)
+        spec = table.spec
         return seen.handle.applied.digest != digest_of(spec.to_json())
 
     def named(value: str) -> frozenset[str]:
@@ -91,4 +90,4 @@ def changed_since(
 
 def _said(table: ResolvedTable) -> tuple[Any, ...]:
     """All that a table is declared to be, wherever its project lies."""
-    return project.table_spec(table), table.location_declared
+    return table.spec, table.location_declared

@@ -12,7 +12,7 @@ from typing import Final
 from parquetry import project
 from parquetry.compiler.workspace.git import GitError
 from parquetry.compiler.workspace.observation import Observation
-from parquetry.compiler.workspace.opened import Workspace, spec_of
+from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.revisions import RevisionError, files_at
 from parquetry.project import UndeclaredVariableError
 from parquetry.project.yaml.folder import POLICIES, PROJECT_FILE, TABLES
@@ -61,4 +61,4 @@ def _specs(workspace: Workspace, files: Mapping[str, bytes], name: str) -> list[
     except UndeclaredVariableError:
         return []
     tables = () if loaded.project is None else loaded.project.tables
-    return [spec_of(table) for table in tables if table.name == name]
+    return [table.spec for table in tables if table.name == name]

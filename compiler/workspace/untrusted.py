@@ -152,7 +152,7 @@ def base_at(
         repository=repository_root(root) or root,
         declared=declared,
         project=found,
-        specs={table.name: project.table_spec(table) for table in (() if found is None else found.tables)},
+        specs={table.name: table.spec for table in (() if found is None else found.tables)},
     )
 
 

@@ -51,7 +51,7 @@ def type_of(resolution: Resolution, dotted: str) -> ColumnType | None:
 def _check_names(resolution: Resolution) -> None:
     listed = isinstance(resolution.file.value.get("columns"), list)
     entries = resolution.file.value["columns"] if listed else ()
-    names = [entry["name"] for entry in entries] or [column.name for column in resolution.table.columns]
+    names = [entry["name"] for entry in entries] or [column.name for column in resolution.table.spec.columns]
     for index, broken in broken_names(names, new=True):
         if broken.rule is Rule.TWICE:
             # At the second of them: the path of a column is that of the first.
@@ -79,8 +79,8 @@ def _check_types(resolution: Resolution) -> None:
 
 def _check_record_key(resolution: Resolution) -> None:
     table = resolution.table
-    nullable = {column.name for column in table.columns if column.nullable}
-    for index, name in enumerate(table.record_key):
+    nullable = {column.name for column in table.spec.columns if column.nullable}
+    for index, name in enumerate(table.spec.record_key):
         path = f"record_key.{index}"
         type_ = _known(resolution, name, path, "record_key")
         if type_ is None:
@@ -99,7 +99,7 @@ def _check_record_key(resolution: Resolution) -> None:
 
 
 def _check_ordering(resolution: Resolution) -> None:
-    name = resolution.table.ordering
+    name = resolution.table.spec.ordering
     if name is None:
         return
     type_ = _known(resolution, name, "ordering", "ordering")
@@ -110,7 +110,7 @@ def _check_ordering(resolution: Resolution) -> None:
     elif type_ is not None and "." in name:
         hint = "add a generated column that holds it, and order by that"
         resolution.report("PQ404", f"ordering '{name}' lies within a struct", "ordering", hint)
-    if not resolution.table.record_key and resolution.intact("record_key"):
+    if not resolution.table.spec.record_key and resolution.intact("record_key"):
         resolution.report(
             "PQ701", "ordering has no effect without record_key", "ordering", "remove it", at_key=True
         )
@@ -118,7 +118,7 @@ def _check_ordering(resolution: Resolution) -> None:
 
 def _check_partitioning(resolution: Resolution) -> None:
     table = resolution.table
-    for index, name in enumerate(table.partition_by):
+    for index, name in enumerate(table.spec.partition_by):
         path = f"partition_by.{index}"
         type_ = _known(resolution, name, path, "partition_by")
         if type_ is None:
@@ -130,16 +130,16 @@ def _check_partitioning(resolution: Resolution) -> None:
         elif isinstance(type_, Decimal) or str(type_) in _UNSTABLE_TEXTS:
             summary = f"partition column '{name}' is {type_}, whose text depends on the writer"
             resolution.report("PQ704", summary, path, "generate a date column from it")
-        elif type_ == Primitive(name="string") and not table.url_encode:
+        elif type_ == Primitive(name="string") and not table.spec.url_encode:
             summary = f"partition column '{name}' is a string and url_encode is off"
             resolution.report("PQ705", summary, path, "leave url_encode on")
     _check_moving_keys(resolution)
-    if not table.partition_by and resolution.intact("partition_by"):
+    if not table.spec.partition_by and resolution.intact("partition_by"):
         if resolution.was_declared("partitioning") and "partitioning" in resolution.file.value:
             resolution.report(
                 "PQ701", "partitioning has no effect without partition_by", "partitioning", at_key=True
             )
-        if table.key_scope == "table" and "key_scope" in resolution.file.value:
+        if table.spec.key_scope == "table" and "key_scope" in resolution.file.value:
             resolution.report(
                 "PQ701", "key_scope: table has no effect without partition_by", "key_scope", at_key=True
             )
@@ -148,14 +148,14 @@ def _check_partitioning(resolution: Resolution) -> None:
 def _check_moving_keys(resolution: Resolution) -> None:
     """Warns of keys that can come with another partition value, where writes look such keys up."""
     table = resolution.table
-    looked_up = not table.sources or any(source.operation in _BY_KEY for source in table.sources)
-    if table.key_scope is not KeyScope.PARTITION or not table.record_key or not looked_up:
+    looked_up = not table.spec.sources or any(source.operation in _BY_KEY for source in table.spec.sources)
+    if table.spec.key_scope is not KeyScope.PARTITION or not table.spec.record_key or not looked_up:
         return
     if not resolution.columns_known or not resolution.intact("record_key", "partition_by", "sources"):
         return
-    known = [name for name in table.partition_by if type_of(resolution, name) is not None]
+    known = [name for name in table.spec.partition_by if type_of(resolution, name) is not None]
     loose = [name for name in known if not _follows_from_key(table, name)]
-    if loose and all(type_of(resolution, name) is not None for name in table.record_key):
+    if loose and all(type_of(resolution, name) is not None for name in table.spec.record_key):
         shown = " and ".join(f"'{name}'" for name in loose)
         summary = f"a key that comes with another {shown}, which is not part of it, becomes a second row"
         hint = "set key_scope: table, add it to the record key, or accept it with an allow entry"
@@ -164,9 +164,9 @@ def _check_moving_keys(resolution: Resolution) -> None:
 
 def _follows_from_key(table: ResolvedTable, name: str) -> bool:
     """Whether rows of one key have one value in a column: as part of the key, or computed from it."""
-    if name in table.record_key:
+    if name in table.spec.record_key:
         return True
-    generated = next((c.generated for c in table.columns if c.name == name), None)
+    generated = next((c.generated for c in table.spec.columns if c.name == name), None)
     if generated is None:
         return False
     try:
@@ -175,13 +175,13 @@ def _follows_from_key(table: ResolvedTable, name: str) -> bool:
         return True  # an error of its own
     if any(token.text.lower() in _CHANGING for token in found):
         return False
-    read = columns_read(found, {column.name.lower() for column in table.columns})
-    return bool(read) and read <= {field.lower() for field in table.record_key}
+    read = columns_read(found, {column.name.lower() for column in table.spec.columns})
+    return bool(read) and read <= {field.lower() for field in table.spec.record_key}
 
 
 def _check_references(resolution: Resolution) -> None:
-    partition_columns = set(resolution.table.partition_by)
-    for index, name in enumerate(resolution.table.clustering.execution.columns):
+    partition_columns = set(resolution.table.spec.partition_by)
+    for index, name in enumerate(resolution.table.spec.clustering.execution.columns):
         path = f"clustering.execution.columns.{index}"
         type_ = _known(resolution, name, path, "clustering.execution.columns")
         if name in partition_columns:
@@ -192,14 +192,14 @@ def _check_references(resolution: Resolution) -> None:
             resolution.report(
                 "PQ404", f"clustering column '{name}' is {type_}", path, "choose a column with a simple value"
             )
-    for index, name in enumerate(resolution.table.clustering.execution.split_by):
+    for index, name in enumerate(resolution.table.spec.clustering.execution.split_by):
         path = f"clustering.execution.split_by.{index}"
         type_ = _known(resolution, name, path, "clustering.execution.split_by")
         if type_ is not None and is_nested(type_):
             resolution.report(
                 "PQ404", f"split_by column '{name}' is {type_}", path, "choose a column with a simple value"
             )
-    for source in resolution.table.sources:
+    for source in resolution.table.spec.sources:
         for index, name in enumerate(source.match):
             _known(
                 resolution, name, f"sources.{source.name}.match.{index}", f"match of source '{source.name}'"

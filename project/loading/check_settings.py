@@ -30,7 +30,7 @@ def check_settings(resolution: Resolution) -> None:
 
 
 def _check_sizing(resolution: Resolution) -> None:
-    sizing = resolution.table.sizing
+    sizing = resolution.table.spec.sizing
     limit, ceiling = "sizing.small_file_limit", "sizing.max_file_size"
     if resolution.intact(limit, ceiling) and sizing.small_file_limit_bytes > sizing.max_file_size_bytes:
         _out_of_order(resolution, limit, ceiling)
@@ -41,7 +41,7 @@ def _check_sizing(resolution: Resolution) -> None:
 
 
 def _check_clustering_limits(resolution: Resolution) -> None:
-    plan = resolution.table.clustering.plan
+    plan = resolution.table.spec.clustering.plan
     limit, target, group = (
         f"clustering.plan.{key}" for key in ("small_file_limit", "target_file_size", "max_group_size")
     )
@@ -51,7 +51,7 @@ def _check_clustering_limits(resolution: Resolution) -> None:
         _out_of_order(resolution, limit, target)
     if plan.target_file_size_bytes > plan.max_group_size_bytes:
         _out_of_order(resolution, target, group)
-    ceiling, ceiling_bytes = "sizing.max_file_size", resolution.table.sizing.max_file_size_bytes
+    ceiling, ceiling_bytes = "sizing.max_file_size", resolution.table.spec.sizing.max_file_size_bytes
     if plan.target_file_size_bytes > ceiling_bytes:
         _out_of_order(resolution, target, ceiling)
     elif resolution.was_declared(target) and plan.target_file_size_bytes < ceiling_bytes:
@@ -75,7 +75,7 @@ def _out_of_order(resolution: Resolution, lower: str, upper: str) -> None:
 
 
 def _check_strategies(resolution: Resolution) -> None:
-    clustering = resolution.table.clustering
+    clustering = resolution.table.spec.clustering
     for path, name, built_in, group in (
         ("clustering.plan.strategy", clustering.plan.strategy, PLAN_STRATEGIES, "parquetry.plan_strategies"),
         (
@@ -116,7 +116,7 @@ def _check_partition_filter(resolution: Resolution) -> None:
         except RegexError as error:
             hint = "mend it; back references and looking ahead are not known here"
             resolution.report("PQ506", f"not a regular expression: {error}", f"{top}.regex", hint)
-    if resolution.table.partition_by or not resolution.intact("partition_by"):
+    if resolution.table.spec.partition_by or not resolution.intact("partition_by"):
         return
     for rule in ("selected", "regex", "recent", "skip_newest"):
         if resolution.was_declared(f"{top}.{rule}") and _in_table(resolution, top):
@@ -126,7 +126,7 @@ def _check_partition_filter(resolution: Resolution) -> None:
 
 
 def _check_clustering_effect(resolution: Resolution) -> None:
-    clustering = resolution.table.clustering
+    clustering = resolution.table.spec.clustering
     execution = clustering.execution
     every, columns = "clustering.every_commits", "clustering.execution.columns"
     if (
@@ -142,7 +142,7 @@ def _check_clustering_effect(resolution: Resolution) -> None:
     if execution.strategy in _CURVES and len(execution.columns) == 1:
         summary = f"{execution.strategy} over one column is a sort"
         resolution.report("PQ701", summary, "clustering.execution.strategy", "use sort, or name more columns")
-    has_key = resolution.table.files.encryption_key is not None
+    has_key = resolution.table.spec.files.encryption_key is not None
     if "encrypt" in execution.then and not has_key and resolution.intact("files.encryption_key"):
         resolution.report(
             "PQ505", "encrypt needs a key", "clustering.execution.then", "declare files.encryption_key"
@@ -150,7 +150,7 @@ def _check_clustering_effect(resolution: Resolution) -> None:
 
 
 def _check_retention(resolution: Resolution) -> None:
-    retention = resolution.table.retention
+    retention = resolution.table.spec.retention
     rules = (retention.keep_commits, retention.keep_versions, retention.max_age_seconds)
     if not resolution.intact("retention"):
         return
@@ -167,7 +167,7 @@ def _check_retention(resolution: Resolution) -> None:
 
 
 def _check_files(resolution: Resolution) -> None:
-    files = resolution.table.files
+    files = resolution.table.spec.files
     if files.encryption_key is not None and resolution.intact("files.encryption_key"):
         _check_key(resolution, files.encryption_key)
     page, group = files.page_size_bytes, files.row_group_size_bytes
@@ -196,7 +196,7 @@ def _check_tests(resolution: Resolution) -> None:
         hint = "check the rows where they come from, or accept it with an allow entry"
         resolution.report("PQ709", summary, "tests", hint, at_key=True)
     for index, entry in enumerate(resolution.layered.value.get("tests", ())):
-        if "max_small_files" in entry and resolution.table.sizing.small_file_limit_bytes == 0:
+        if "max_small_files" in entry and resolution.table.spec.sizing.small_file_limit_bytes == 0:
             path = f"tests.{index}.max_small_files"
             resolution.report("PQ701", "no file is small with small_file_limit: 0", path, at_key=True)
         test = settings.data_test(entry)

@@ -24,7 +24,7 @@ def check_sources(resolution: Resolution) -> None:
     """Reports sources, queries and SQL that cannot work."""
     _check_unique(resolution, "sources", "source")
     _check_unique(resolution, "queries", "query")
-    for source in resolution.table.sources:
+    for source in resolution.table.spec.sources:
         _check_operation(resolution, source)
     _check_sql(resolution)
 
@@ -43,7 +43,7 @@ def _check_unique(resolution: Resolution, section: str, noun: str) -> None:
 def _check_operation(resolution: Resolution, source: Source) -> None:
     path = f"sources.{source.name}"
     operation = f"{path}.operation"
-    has_key = bool(resolution.table.record_key) or not resolution.intact("record_key")
+    has_key = bool(resolution.table.spec.record_key) or not resolution.intact("record_key")
 
     def no_effect(key: str, why: str) -> None:
         resolution.report("PQ701", f"{key} has no effect {why}", f"{path}.{key}", "remove it", at_key=True)
@@ -73,7 +73,7 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
         resolution.report("PQ706", summary, f"{path}.path", "name the path of another table")
     if (
         source.operation is Operation.INSERT_OVERWRITE
-        and not resolution.table.partition_by
+        and not resolution.table.spec.partition_by
         and resolution.intact("partition_by")
     ):
         summary = "insert_overwrite replaces whole partitions, and the table has none"
@@ -81,9 +81,9 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
 
 
 def _check_sql(resolution: Resolution) -> None:
-    generated = {c.name.lower(): c.name for c in resolution.table.columns if c.generated is not None}
+    generated = {c.name.lower(): c.name for c in resolution.table.spec.columns if c.generated is not None}
     effort = Effort.of_a_table()
-    for column in resolution.table.columns:
+    for column in resolution.table.spec.columns:
         if column.generated is not None:
             path = f"columns.{column.name}.generated"
             found = _guarded(resolution, check_expression, column.generated, path, effort)
@@ -96,7 +96,7 @@ def _check_sql(resolution: Resolution) -> None:
                 summary = f"column '{column.name}' is generated from {other}"
                 resolution.report("PQ601", summary, path, "use columns that are not generated")
             _check_names(resolution, found, path, effort)
-    for source in resolution.table.sources:
+    for source in resolution.table.spec.sources:
         selected: frozenset[str] | None = None
         if source.select is not None:
             found = _guarded(resolution, check_select, source.select, f"sources.{source.name}.select", effort)
@@ -107,7 +107,7 @@ def _check_sql(resolution: Resolution) -> None:
             found = _guarded(resolution, check_expression, source.delete_when, path, effort)
             if selected is not None and source.operation is Operation.UPSERT:
                 _check_selected(resolution, found, selected, path, effort)
-    for query in resolution.table.queries:
+    for query in resolution.table.spec.extra.queries:
         path = f"queries.{query.name}.where"
         found = _guarded(resolution, check_expression, query.where, path, effort)
         _check_names(resolution, found, path, effort, of_stored_rows=True)
@@ -138,7 +138,7 @@ def _without_values(resolution: Resolution, message: str, text: str) -> str:
 
     So it is where the SQL names a column with ``pii: true``; names of columns stay.
     """
-    columns = resolution.table.columns
+    columns = resolution.table.spec.columns
     if not any(column.pii and column.name.lower() in text.lower() for column in columns):
         return message
     names = {column.name.lower() for column in columns}
@@ -172,7 +172,7 @@ def _check_names(
             return True
         return chain[0] in types and may_have_fields(types[chain[0]], chain[1:])
 
-    names = [column.name for column in resolution.table.columns]
+    names = [column.name for column in resolution.table.spec.columns]
     text = " ".join(token.text for token in found)
     for chain in unknown_columns(found, known, effort=effort):
         shown = ".".join(chain)
@@ -189,7 +189,7 @@ def _check_given(resolution: Resolution, source: Source, selected: frozenset[str
     """Reports columns that the select gives, the table lacks and nothing drops, as writing refuses them."""
     if selected is None or not resolution.columns_known or source.operation is Operation.DELETE:
         return
-    names = [column.name for column in resolution.table.columns]
+    names = [column.name for column in resolution.table.spec.columns]
     kept = selected - {name.lower() for name in (*META_COLUMNS, *names, *source.drop, DELETE_FLAG)}
     for name in sorted(kept):
         hint = did_you_mean(name, names) or "declare the column, or list it under drop"

@@ -19,7 +19,7 @@ from parquetry.project.schema.spec_file import SpecFile
 from parquetry.project.schema.template_syntax import is_template
 from parquetry.project.yaml.document import Node
 from parquetry.project.yaml.document import Path as DocumentPath
-from parquetry.runtime.spec.table_spec import KeyScope, Source
+from parquetry.runtime.spec.table_spec import Extra, KeyScope, Source, TableSpec
 from parquetry.runtime.spec.types import ColumnType
 
 _SECTIONS = ("sizing", "clustering", "retention", "files")
@@ -122,14 +122,9 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
     sizing, files = settings.sizing(value["sizing"]), settings.files(value["files"])
     declared = dict(leaves(value))
     sources, source_problems = _sources(value)
-    table = ResolvedTable(
+    tags = tuple(value.get("tags", ()))
+    spec = TableSpec(
         name=name,
-        file=file.source.path,
-        description=value.get("description"),
-        owner=value.get("owner"),
-        tags=tuple(value.get("tags", ())),
-        location=absolute(around.root, location),
-        location_declared=location,
         columns=columns,
         record_key=tuple(value.get("record_key", ())),
         key_scope=KeyScope(value["key_scope"]),
@@ -137,14 +132,26 @@ def resolve(file: SpecFile, around: Surroundings) -> Resolution | None:
         partition_by=tuple(value.get("partition_by", ())),
         hive_style=value["partitioning"]["hive_style"],
         url_encode=value["partitioning"]["url_encode"],
-        policy=value.get("policy"),
         sizing=sizing,
         files=files,
         retention=settings.retention(value["retention"]),
-        clustering=settings.clustering(value["clustering"], sizing=sizing, files=files),
         sources=sources,
-        queries=tuple(settings.query(entry) for entry in value.get("queries", ())),
-        tests=tuple(test for entry in value.get("tests", ()) if (test := settings.data_test(entry))),
+        extra=Extra(
+            description=value.get("description"),
+            owner=value.get("owner"),
+            tags=tuple(sorted(tags)),
+            clustering=settings.clustering(value["clustering"], sizing=sizing, files=files),
+            queries=tuple(settings.query(entry) for entry in value.get("queries", ())),
+            tests=tuple(test for entry in value.get("tests", ()) if (test := settings.data_test(entry))),
+        ),
+    )
+    table = ResolvedTable(
+        spec=spec,
+        file=file.source.path,
+        location=absolute(around.root, location),
+        location_declared=location,
+        policy=value.get("policy"),
+        tags=tags,
         settings=declared,
         origins=layered.origins(declared),
         history=partial(history, parts),

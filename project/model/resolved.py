@@ -13,17 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from parquetry.project.schema.interpolate import Secret
-from parquetry.runtime.spec.clustering import ClusteringSpec
-from parquetry.runtime.spec.sizing import SizingPolicy
-from parquetry.runtime.spec.table_spec import (
-    Column,
-    DataTest,
-    FilesPolicy,
-    KeyScope,
-    Query,
-    RetentionPolicy,
-    Source,
-)
+from parquetry.runtime.spec.table_spec import TableSpec
 
 SERVICES_BYTES: Final = 10 * 2**30
 """What services may rewrite in one run where no target says otherwise."""
@@ -171,35 +161,27 @@ class AllowEntry:
 class ResolvedTable:
     """A table after all layers, and where each of its values was written.
 
+    ``spec`` is what is recorded in the table when it is applied: without the layers of the project, and
+    without where the table and its files lie.
+    ``tags`` are in the order of the layers, those of the spec sorted.
     ``location`` is an absolute path or an S3 URI; ``location_declared`` is the same relative
     to the project's root where it lies in there, so that it is equal in every checkout.
     """
 
-    name: str
+    spec: TableSpec
     file: str
-    description: str | None
-    owner: str | None
-    tags: tuple[str, ...]
     location: str
     location_declared: str
-    columns: tuple[Column, ...]
-    record_key: tuple[str, ...]
-    key_scope: KeyScope
-    ordering: str | None
-    partition_by: tuple[str, ...]
-    hive_style: bool
-    url_encode: bool
     policy: str | None
-    sizing: SizingPolicy
-    files: FilesPolicy
-    retention: RetentionPolicy
-    clustering: ClusteringSpec
-    sources: tuple[Source, ...]
-    queries: tuple[Query, ...]
-    tests: tuple[DataTest, ...]
+    tags: tuple[str, ...]
     settings: Mapping[str, Any] = field(repr=False)
     origins: Mapping[str, Origin] = field(repr=False)
     history: Callable[[], History] = field(repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the table, by which a project has one."""
+        return self.spec.name
 
     def origin(self, path: str) -> Origin:
         """Where the value at a dotted path was written, such as ``sizing.max_file_size``.

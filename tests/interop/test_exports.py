@@ -9,7 +9,6 @@ import pytest
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
 from parquetry.compiler.spec_files.exports import export_tables
-from parquetry.compiler.workspace.opened import spec_of
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from tests.support.hudi_history import start
@@ -50,7 +49,7 @@ def declare(folder, **changes):
     }
     folder.write("tables/made.yml", table)
     (export,) = export_tables(folder.workspace())
-    declared = spec_of(folder.workspace().table("made"))
+    declared = folder.workspace().table("made").spec
     (folder.root / "tables" / "made.yml").unlink()
     return export, declared
 
@@ -58,7 +57,7 @@ def declare(folder, **changes):
 def adopted(folder, path):
     adopt(folder.workspace(), str(path), name=None, reload=folder.workspace)
     assert plan_workspace(folder.workspace(), now_ms=0).is_empty
-    return spec_of(folder.workspace().table("made"))
+    return folder.workspace().table("made").spec
 
 
 @pytest.mark.parametrize(
@@ -104,4 +103,4 @@ def test_spark_creates_the_table_from_the_statement_fills_and_reads_it(folder, h
 def adopt_made(folder, export):
     adopt(folder.workspace(), export.location, name="made", reload=folder.workspace)
     assert plan_workspace(folder.workspace(), now_ms=0).is_empty
-    return spec_of(folder.workspace().table("made"))
+    return folder.workspace().table("made").spec

@@ -104,7 +104,7 @@ def load(kind: str, content: bytes) -> None:
             render_github(result.diagnostics).encode()
             if result.project:
                 for table in result.project.tables:
-                    json.dumps(project.table_spec(table).to_json(), allow_nan=False)
+                    json.dumps(table.spec.to_json(), allow_nan=False)
         assert everything_in(root) == before
     finally:
         shutil.rmtree(root)

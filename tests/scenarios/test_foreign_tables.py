@@ -14,7 +14,7 @@ from parquetry.cli.main import command_line
 from parquetry.compiler.jobs.run import cluster_job
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
-from parquetry.compiler.workspace.opened import jobs_of, spec_of
+from parquetry.compiler.workspace.opened import jobs_of
 from parquetry.runtime.apply.table_change import TableChange, apply_change
 from parquetry.runtime.clustering.plan.due import schedule_clustering
 from parquetry.runtime.errors import ForeignTableError, RetryWrite
@@ -174,7 +174,7 @@ def test_a_table_of_no_project_is_to_be_adopted(lake, owner):
     if owner == "nobody":
         shutil.rmtree(table / SIDECAR_FOLDER)
     else:
-        spec = spec_of(second.workspace().table("events"))
+        spec = second.workspace().table("events").spec
         shutil.rmtree(table)
         parquetry.create(table, spec)
     for command in (("inspect", "events"), ("run",), ("plan",)):
@@ -199,7 +199,7 @@ def test_adopting_what_is_declared_names_the_other_project(lake):
 
 def test_a_half_made_table_of_another_project_is_not_finished(lake, tmp_path):
     table, first, second = lake
-    spec = spec_of(first.workspace().table("events"))
+    spec = first.workspace().table("events").spec
     shutil.rmtree(table)
     identity = {"format": 1, "id": "x", "project": "first", "first_instant": INSTANT, "spec": spec.to_json()}
     (table / SIDECAR_FOLDER).mkdir(parents=True)

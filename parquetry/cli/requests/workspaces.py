@@ -118,7 +118,6 @@ def table_named(
         place = table if ":" in table else os.path.abspath(table)  # noqa: PTH100  # keeps URIs out
         return NamedTable(store=open_store(place), declared=None)
     from parquetry.compiler.workspace.observation import is_there
-    from parquetry.compiler.workspace.opened import spec_of
     from parquetry.runtime.table.applied import check_owned
 
     workspace = workspace_of(request)
@@ -129,7 +128,7 @@ def table_named(
         check_owned(store, workspace.owner)
     elif must_exist:
         raise workspace.unapplied(declared)
-    return NamedTable(store=store, declared=spec_of(declared), owner=owner)
+    return NamedTable(store=store, declared=declared.spec, owner=owner)
 
 
 def table_in_force(request: ProjectRequest, table: str, *, applied: bool) -> NamedTable:

@@ -44,13 +44,13 @@ class ListingView:
                 {
                     "name": table.name,
                     "file": table.file,
-                    "description": table.description,
-                    "owner": table.owner,
+                    "description": table.spec.extra.description,
+                    "owner": table.spec.extra.owner,
                     "tags": list(table.tags),
                     "policy": table.policy,
                     "location": table.location_declared,
-                    "columns": [column.name for column in table.columns],
-                    "sources": [source.name for source in table.sources],
+                    "columns": [column.name for column in table.spec.columns],
+                    "sources": [source.name for source in table.spec.sources],
                 }
                 for table in outcome.tables
             ],

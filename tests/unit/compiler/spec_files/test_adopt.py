@@ -23,7 +23,6 @@ from parquetry.compiler.plan.model import Step
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
 from parquetry.compiler.spec_files.edit import with_column
-from parquetry.compiler.workspace.opened import spec_of
 from parquetry.errors import UsageError
 from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.apply.properties import restore_properties
@@ -257,7 +256,7 @@ def test_a_table_of_ours_keeps_every_setting_it_was_applied_with(folder):
     do(folder, table.folder)
     declared = written(folder)
     assert declared["location"] == {"dev": str(table.folder)}
-    resolved = spec_of(folder.workspace().table("t"))
+    resolved = folder.workspace().table("t").spec
     for field in ("columns", "sizing", "files", "retention", "sources"):
         assert getattr(resolved, field) == getattr(applied, field), field
     assert replace(resolved.extra, clustering=None) == applied.extra

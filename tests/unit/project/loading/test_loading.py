@@ -239,7 +239,7 @@ def test_columns_from_an_avro_schema(tmp_path):
     assert codes(root) == [("PQ402", "tables/flights.yml")]
     write_project(tmp_path, {"tables/flights.yml": text.replace("[n]", "[id]"), "schemas/f.avsc": schema})
     (table,) = loaded(root).tables
-    assert [(column.name, column.type, column.nullable) for column in table.columns] == [
+    assert [(column.name, column.type, column.nullable) for column in table.spec.columns] == [
         ("id", "string", False),
         ("n", "int", True),
     ]
@@ -266,10 +266,10 @@ def test_layers_and_origins(tmp_path):
         + "policy: standard\ntags: [gold]\nsizing: {record_size: 2KiB, max_file_size: 150MiB}\n",
     }
     (table,) = loaded(write_project(tmp_path, files), target="prod", environment=ENVIRONMENT).tables
-    assert table.sizing.max_file_size_bytes == 200 << 20
-    assert table.sizing.record_size_bytes == 2 << 10
-    assert table.sizing.small_file_limit_bytes == 90 << 20
-    assert table.sizing.min_fill == 0.2
+    assert table.spec.sizing.max_file_size_bytes == 200 << 20
+    assert table.spec.sizing.record_size_bytes == 2 << 10
+    assert table.spec.sizing.small_file_limit_bytes == 90 << 20
+    assert table.spec.sizing.min_fill == 0.2
     assert table.tags == ("lake", "gold", "prod")
     origins = {
         key: str(table.origin(f"sizing.{key}"))
@@ -288,7 +288,7 @@ def test_layers_and_origins(tmp_path):
     assert str(table.origin("columns.id.description")) == "tables/flights.yml:5:5"
     assert str(table.origin("nothing.at.all")) == "default"
     (table,) = loaded(tmp_path).tables
-    assert (table.sizing.max_file_size_bytes, table.tags) == (150 << 20, ("lake", "gold"))
+    assert (table.spec.sizing.max_file_size_bytes, table.tags) == (150 << 20, ("lake", "gold"))
 
 
 def test_target_with_an_environment(tmp_path):
@@ -312,7 +312,7 @@ def test_target_with_an_environment(tmp_path):
         1 << 30,
         2 << 30,
     )
-    assert found.tables[0].sizing.max_file_size_bytes == 256 << 20
+    assert found.tables[0].spec.sizing.max_file_size_bytes == 256 << 20
     assert "hunter2" not in repr(found)
 
 
@@ -322,7 +322,7 @@ def test_target_without_an_environment(tmp_path, monkeypatch):
     found = loaded(root, target="prod")
     assert found.target.warehouse == "s3://${BUCKET}/lake"
     assert found.tables[0].location == "s3://${BUCKET}/lake/flights"
-    assert found.tables[0].sizing.max_file_size_bytes == 120 << 20
+    assert found.tables[0].spec.sizing.max_file_size_bytes == 120 << 20
     assert found.target.budget.per_run_bytes == 10 << 30
 
 
@@ -401,11 +401,15 @@ def test_given_variables_take_the_type_of_the_declared_ones(tmp_path):
     uses = "retention: {clean: {keep_commits: \"{{ var('keep') }}\"}}\nowner: \"{{ var('team') }}\"\n"
     root = write_project(tmp_path, {"parquetry.yml": TARGETS, "tables/flights.yml": TABLE + uses})
     (table,) = loaded(root, variables={"keep": "7", "team": "42", "share": "1"}).tables
-    assert (table.retention.keep_commits, table.owner, table.sizing.min_fill) == (7, "42", 1.0)
+    assert (table.spec.retention.keep_commits, table.spec.extra.owner, table.spec.sizing.min_fill) == (
+        7,
+        "42",
+        1.0,
+    )
     (table,) = loaded(root, variables={"keep": 8}).tables
-    assert table.retention.keep_commits == 8
+    assert table.spec.retention.keep_commits == 8
     (table,) = loaded(root).tables
-    assert (table.retention.keep_commits, table.owner) == (10, "007")
+    assert (table.spec.retention.keep_commits, table.spec.extra.owner) == (10, "007")
 
 
 def test_a_variable_without_a_value_is_found_once(tmp_path):
@@ -601,10 +605,13 @@ def test_clustering_sizes_follow_sizing(tmp_path):
         "tables/b.yml": table_named("b", "sizing: {max_file_size: 60MiB, small_file_limit: 30MiB}\n"),
     }
     first, second = loaded(write_project(tmp_path, files)).tables
-    assert first.clustering.plan.target_file_size_bytes == 60 << 20
-    assert first.clustering.plan.small_file_limit_bytes == 50 << 20
-    assert second.clustering.plan.small_file_limit_bytes == 30 << 20
-    assert (first.clustering.execution.strategy, first.clustering.execution.columns) == ("stitch", ())
+    assert first.spec.clustering.plan.target_file_size_bytes == 60 << 20
+    assert first.spec.clustering.plan.small_file_limit_bytes == 50 << 20
+    assert second.spec.clustering.plan.small_file_limit_bytes == 30 << 20
+    assert (first.spec.clustering.execution.strategy, first.spec.clustering.execution.columns) == (
+        "stitch",
+        (),
+    )
 
 
 def test_formatting_and_order_change_nothing(tmp_path):
@@ -624,7 +631,7 @@ def test_formatting_and_order_change_nothing(tmp_path):
     ]
     first = loaded(write_project(tmp_path / "one", {"tables/flights.yml": tidy})).tables[0]
     second = loaded(write_project(tmp_path / "two", {"tables/air/flights.yml": "\r\n".join(lines)})).tables[0]
-    assert project.table_spec(first) == project.table_spec(second)
+    assert first.spec == second.spec
     assert first.location_declared == second.location_declared
 
 
@@ -720,8 +727,8 @@ def test_the_vars_of_a_target_lie_between_the_project_s_and_those_given(
     result = project.load(root, target=target, variables=given, environment=None)
     assert result.diagnostics == ()
     (table,) = result.project.tables
-    assert table.retention.archive_keep_commits == keep
-    assert table.description == f"of {place}"
+    assert table.spec.retention.archive_keep_commits == keep
+    assert table.spec.extra.description == f"of {place}"
     assert table.location == f"{root}/{place}/t"
     assert result.project.other_warehouses == (f"{root}/{other}",)
 
