@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.compiler.evidence.prediction import estimated_files
+from parquetry.runtime.clustering.forecast.by_statistics import estimated_files
 from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
 from parquetry.runtime.layout.skipping.files import touched
 from parquetry.runtime.layout.skipping.predicate import Comparison, Null, Operator
