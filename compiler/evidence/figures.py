@@ -11,8 +11,8 @@ from datetime import UTC
 from typing import Final
 
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
+from parquetry.runtime.clustering.forecast.by_sample import GroupForecast
 from parquetry.runtime.clustering.forecast.by_statistics import estimated_files
-from parquetry.runtime.clustering.forecast.declared_queries import GroupForecast
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample

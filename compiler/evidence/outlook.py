@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from parquetry.compiler.evidence.model import ForeseenQuery, RunForecast, WaitingPlan
 from parquetry.compiler.workspace.masking import masked_choice, personal_in_either
 from parquetry.compiler.workspace.observation import Observation
-from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast, read_prediction
+from parquetry.runtime.clustering.forecast.by_sample import QueryForecast, read_prediction
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import QueryForecasts, due_clustering, outlook, trigger_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.project.diagnostics.model import did_you_mean
-from parquetry.runtime.clustering.forecast.declared_queries import Forecaster, declared_queries, slice_of
+from parquetry.runtime.clustering.forecast.by_sample import Forecaster, declared_queries, slice_of
 from parquetry.runtime.clustering.forecast.dry_run import Rehearsal
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample

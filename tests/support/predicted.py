@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file.model import WrittenFile
 from parquetry.runtime.base_file.task import write_bucket
-from parquetry.runtime.clustering.forecast.declared_queries import DeclaredQuery, Forecaster
+from parquetry.runtime.clustering.forecast.by_sample import DeclaredQuery, Forecaster
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group

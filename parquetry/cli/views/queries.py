@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
-from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
+from parquetry.runtime.clustering.forecast.by_sample import QueryForecast
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
 from parquetry.runtime.clustering.plan.history import Hindsight
 from parquetry.runtime.layout.skipping.files import Touched

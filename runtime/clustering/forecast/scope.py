@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.clustering.forecast.declared_queries import (
+from parquetry.runtime.clustering.forecast.by_sample import (
     DeclaredQuery,
     Forecaster,
     GroupForecast,

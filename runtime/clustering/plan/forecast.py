@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from parquetry.runtime.clustering.forecast.declared_queries import GroupForecast, foresee, prediction_of
+from parquetry.runtime.clustering.forecast.by_sample import GroupForecast, foresee, prediction_of
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.forecast.scope import Foreseen, files_of
 from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY, encode_samples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from parquetry.runtime.clustering.forecast.declared_queries import (
+from parquetry.runtime.clustering.forecast.by_sample import (
     DeclaredQuery,
     QueryForecast,
     declared_queries,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from parquetry import shell
-from parquetry.runtime.clustering.forecast.declared_queries import GroupForecast, QueryForecast
+from parquetry.runtime.clustering.forecast.by_sample import GroupForecast, QueryForecast
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.scope import Foreseen
 from parquetry.runtime.clustering.plan.avro import avro_plan

@@ -18,7 +18,7 @@ from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.compiler.plan.model import ChangeClass, Step
 from parquetry.compiler.reports.locks import HeldLock
 from parquetry.runtime.apply.table_change import Applied
-from parquetry.runtime.clustering.forecast.declared_queries import QueryForecast
+from parquetry.runtime.clustering.forecast.by_sample import QueryForecast
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.clustering.plan.due import ScheduledClustering
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup

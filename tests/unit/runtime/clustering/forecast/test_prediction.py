@@ -8,8 +8,8 @@ import pytest
 
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.clustering.forecast import compression_ratio
+from parquetry.runtime.clustering.forecast.by_sample import Forecaster
 from parquetry.runtime.clustering.forecast.compression_ratio import Shrinkage, TriedRows
-from parquetry.runtime.clustering.forecast.declared_queries import Forecaster
 from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_cuts
 from parquetry.runtime.clustering.forecast.pages import PageShape
 from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files

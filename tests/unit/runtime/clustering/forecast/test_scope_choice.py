@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.compiler.reports.suggestion import try_layouts
-from parquetry.runtime.clustering.forecast.declared_queries import Forecaster, read_prediction
+from parquetry.runtime.clustering.forecast.by_sample import Forecaster, read_prediction
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, regrouped
 from parquetry.runtime.clustering.plan.due import due_clustering, is_due, outlook, schedule_clustering
 from parquetry.runtime.clustering.rewrite.order import RowOrder
