@@ -7,16 +7,14 @@ bounded sample of rows; nothing is written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC
 from typing import Final
 
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
-from parquetry.runtime.clustering.forecast.by_sample import GroupForecast
-from parquetry.runtime.clustering.forecast.by_statistics import estimated_files
-from parquetry.runtime.clustering.forecast.queries import added_up
+from parquetry.runtime.clustering.forecast.by_sample import foresee
+from parquetry.runtime.clustering.forecast.by_statistics import estimate
+from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
-from parquetry.runtime.clustering.plan.forecast import foresee_under
 from parquetry.runtime.clustering.plan.history import pace
 from parquetry.runtime.clustering.plan.survey import clustering_file, further_steps, situation_of
 from parquetry.runtime.errors import InvalidDataError
@@ -27,8 +25,6 @@ from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.packing import CEILING
 from parquetry.runtime.layout.sizing import is_small
-from parquetry.runtime.layout.skipping.files import Types, column_types, parse_where, touched
-from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.services.clean_plan import clean_horizon, plan_expiry
@@ -60,11 +56,11 @@ def figures_of(
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()
-    names = {query.name: query.where for query in after.extra.queries}
+    queries = DeclaredQueries.of(after)
     policy = after.clustering
-    wants_statistics = bool(names) or policy.trigger is not Trigger.OFF
+    wants_statistics = bool(queries) or policy.trigger is not Trigger.OFF
     statistics = look_up(handle.store, slices) if wants_statistics else {}
-    sample = _Sample(handle.store, after, policy) if looks_at_rows and names else None
+    sample = _Sample(handle.store, after, policy) if looks_at_rows and queries else None
     clustering = _clustering(handle, timeline, slices, statistics, after, sample=sample)
     sizes = [part.size_bytes for part in slices]
     largest = after.sizing.max_file_size_bytes
@@ -76,7 +72,7 @@ def figures_of(
         small_files_after=sum(is_small(size, after.sizing) for size in sizes),
         sizes_before=_histogram(sizes, largest),
         sizes_after=_histogram(_sizes_after(slices, clustering, policy, largest), largest),
-        queries=_queries(names, statistics, clustering, after, sample),
+        queries=_queries(queries, statistics, clustering, after, sample),
         debt=_debt(handle, view, slices, clustering, after, budget_bytes=budget_bytes),
     )
 
@@ -140,54 +136,47 @@ def _clustering(
 
 
 def _queries(
-    conditions: Mapping[str, str],
+    queries: DeclaredQueries,
     statistics: Mapping[str, FileStatistics],
     clustering: Debt,
     spec: TableSpec,
     sample: _Sample | None,
 ) -> tuple[QueryFigures, ...]:
-    types = column_types(spec.columns)
-    parsed = {name: parse_where(where, types=types, time_zone=UTC) for name, where in conditions.items()}
     foreseen = {} if sample is None else sample.foreseen(clustering.groups)
-    others = [group for group in clustering.groups if group.files[0].key not in foreseen]
     sampled = {f.path for group in clustering.groups if group.files[0].key in foreseen for f in group.files}
     known: Mapping[str, FileStatistics] = {
         path: file for path, file in statistics.items() if path not in sampled
     }
     if sample is not None:
         # Those that are foreseen are counted by pages, too.
-        known = sample.with_pages(known, parsed.values(), types)
-    estimated = {file.path for group in others for file in group.files}
-    policy = spec.clustering
-    expected = [
-        *(file for path, file in known.items() if path not in estimated),
-        *estimated_files(statistics, others, policy.execution, spec.files),
-    ]
-    forecasts = {
-        query.query: query
-        for query in added_up(query for forecast in foreseen.values() for query in forecast.queries)
-    }
-    total_after = len(expected) + sum(len(forecast.files) for forecast in foreseen.values())
-    rows = sum(file.rows for file in statistics.values())
-    found = []
-    for name, condition in parsed.items():
-        read, left = touched(known.values(), condition, types), touched(expected, condition, types)
-        if name in forecasts:
-            read, left = read + forecasts[name].before, left + forecasts[name].expected
-        found.append(
-            QueryFigures(
-                name=name,
-                read=read.files,
-                total=len(statistics),
-                read_after=left.files,
-                total_after=total_after,
-                now=read,
-                expected=left,
-                rows=rows,
-                sampled=bool(foreseen) and not others,
-            )
+        known = sample.with_pages(known, queries)
+    others = [group for group in clustering.groups if group.files[0].key not in foreseen]
+    estimated = [
+        estimate(
+            group,
+            [known[file.path] for file in group.files if file.path in known],
+            queries,
+            spec.clustering.execution,
+            spec.files,
         )
-    return tuple(found)
+        for group in others
+    ]
+    forecasts = [*foreseen.values(), *estimated]
+    rewritten = {file.path for group in others for file in group.files}
+    kept = [file for path, file in known.items() if path not in rewritten]
+    rows = sum(file.rows for file in statistics.values())
+    return tuple(
+        QueryFigures(
+            query=one.query,
+            now=one.now,
+            expected=one.expected,
+            total=len(statistics),
+            total_after=len(kept) + sum(len(forecast.files) for forecast in forecasts),
+            rows=rows,
+            sampled=bool(foreseen) and not others,
+        )
+        for one in queries.whole(kept, forecasts)
+    )
 
 
 class _Sample:
@@ -199,17 +188,16 @@ class _Sample:
         self.choose = ScopeBySample(store, spec, policy, limits=IN_REVIEW)
 
     def with_pages(
-        self, files: Mapping[str, FileStatistics], predicates: Iterable[Predicate], types: Types
+        self, files: Mapping[str, FileStatistics], queries: DeclaredQueries
     ) -> Mapping[str, FileStatistics]:
         """Other files with their pages, as far as the limits suffice."""
+        predicates, types = queries.predicates, queries.types
         return with_pages(self._store, files, predicates, types, most_files=IN_REVIEW.row_groups)
 
     def foreseen(self, groups: Sequence[PlannedGroup]) -> dict[FileKey, GroupForecast]:
         """The forecasts of groups, by their first file, as far as the limits suffice."""
         try:
-            found = foresee_under(
-                self._store, self._spec, groups, known=self.choose.foreseen, limits=IN_REVIEW
-            )
+            found = foresee(self._store, self._spec, groups, known=self.choose.foreseen, limits=IN_REVIEW)
         except InvalidDataError:
             # A strategy or a step that is not installed here: whoever runs it may have it.
             return {}

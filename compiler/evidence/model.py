@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from parquetry.runtime.clustering.forecast.queries import QueryForecast
 from parquetry.runtime.clustering.plan.history import Hindsight
 from parquetry.runtime.layout.clustering.model import ScopeChoice
-from parquetry.runtime.layout.skipping.files import Touched
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeseenQuery:
-    """What a declared query reads of some files, and is expected to read when they are clustered."""
-
-    query: str
-    now: Touched
-    expected: Touched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +15,7 @@ class WaitingPlan:
     """A clustering plan that waits to be carried out; ``queries`` is what was foreseen when it was made."""
 
     instant: str
-    queries: tuple[ForeseenQuery, ...]
+    queries: tuple[QueryForecast, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,27 +29,22 @@ class RunForecast:
 
     files: int = 0
     rewrite_bytes: int = 0
-    queries: tuple[ForeseenQuery, ...] = ()
+    queries: tuple[QueryForecast, ...] = ()
     scopes: tuple[ScopeChoice, ...] = ()
     waiting: tuple[WaitingPlan, ...] = ()
     hindsight: Hindsight | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryFigures:
+class QueryFigures(QueryForecast):
     """What a declared query reads of a table, ``now`` and (``expected``) with the debt paid.
 
-    ``read`` and ``total`` count files, ``rows`` are those of the table. ``sampled`` says that rows were
-    looked at for what is expected; else it is by statistics alone.
+    ``total`` and ``total_after`` are the files of the table, ``rows`` its rows. ``sampled`` says that rows
+    were looked at for what is expected; else it is by statistics alone.
     """
 
-    name: str
-    read: int
     total: int
-    read_after: int
     total_after: int
-    now: Touched
-    expected: Touched
     rows: int
     sampled: bool = False
 

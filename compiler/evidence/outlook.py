@@ -8,15 +8,14 @@ already what they say themselves is shown, and no row is read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 
-from parquetry.compiler.evidence.model import ForeseenQuery, RunForecast, WaitingPlan
+from parquetry.compiler.evidence.model import RunForecast, WaitingPlan
 from parquetry.compiler.workspace.masking import masked_choice, personal_in_either
 from parquetry.compiler.workspace.observation import Observation
-from parquetry.runtime.clustering.forecast.by_sample import QueryForecast, read_prediction
 from parquetry.runtime.clustering.forecast.queries import added_up
+from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
-from parquetry.runtime.clustering.plan.due import QueryForecasts, due_clustering, outlook, trigger_of
+from parquetry.runtime.clustering.plan.due import ClusteringForecast, due_clustering, outlook, trigger_of
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.masking import masked_message
@@ -44,11 +43,11 @@ def outlook_of(observation: Observation, declared: TableSpec, *, budget_bytes: i
         # A strategy or a step that is not installed here: whoever runs it may have it.
         reason = masked_message(str(failure), shown_by, location=handle.store.uri)
         _LOG.warning("%s: nothing is foreseen of its clustering: %s", handle.store.uri, reason)
-        expected = QueryForecasts(queries=(), hindsight=None)
+        expected = ClusteringForecast(debt=due.debt)
     return RunForecast(
         files=due.debt.files_before,
         rewrite_bytes=due.debt.rewritten_bytes,
-        queries=_queries(expected.queries),
+        queries=expected.queries,
         scopes=tuple(masked_choice(choice, shown_by) for choice in due.debt.choices),
         waiting=_waiting(handle),
         hindsight=expected.hindsight,
@@ -62,10 +61,5 @@ def _waiting(handle: TableHandle) -> tuple[WaitingPlan, ...]:
         groups = () if request.plan is None else request.plan.groups
         said = added_up(query for group in groups for query in read_prediction(group.extra))
         if said:
-            found.append(WaitingPlan(instant=instant, queries=_queries(said)))
+            found.append(WaitingPlan(instant=instant, queries=said))
     return tuple(found)
-
-
-def _queries(forecasts: Iterable[QueryForecast]) -> tuple[ForeseenQuery, ...]:
-    """Without conditions, which may hold personal data."""
-    return tuple(ForeseenQuery(query=one.query, now=one.before, expected=one.expected) for one in forecasts)

@@ -10,8 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parquetry.project.diagnostics.model import did_you_mean
-from parquetry.runtime.clustering.forecast.by_sample import Forecaster, declared_queries, slice_of
+from parquetry.runtime.clustering.forecast.by_sample import Forecaster
 from parquetry.runtime.clustering.forecast.dry_run import Rehearsal
+from parquetry.runtime.clustering.forecast.queries import (
+    DeclaredQueries,
+    DeclaredQuery,
+    GroupForecast,
+    QueryForecast,
+)
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.history import pace
@@ -19,8 +25,8 @@ from parquetry.runtime.clustering.plan.survey import observe
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import debt
-from parquetry.runtime.layout.clustering.model import ClusteringFile, PlannedGroup
-from parquetry.runtime.layout.skipping.files import Touched, column_types, columns_of, touched
+from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, PlannedGroup
+from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
@@ -30,18 +36,8 @@ from parquetry.runtime.table.statistics import look_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TriedQuery:
-    """A declared query on the whole table: what it reads now, and which columns statistics answer it by."""
-
-    name: str
-    weight: float
-    now: Touched
-    columns: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One layout. ``expected`` is what each query would read of the whole table, in their order.
+    """One layout. ``queries`` are the forecasts for the whole table.
 
     ``share`` is the part of the bytes that the queries would read of those they read now, by weight; 1
     without queries. ``seconds`` is at the table's own pace, None before its first write.
@@ -52,7 +48,7 @@ class Trial:
     rewritten_bytes: int
     files_after: int
     seconds: float | None
-    expected: tuple[Touched, ...]
+    queries: tuple[QueryForecast, ...]
     share: float
 
 
@@ -60,6 +56,7 @@ class Trial:
 class Trials:
     """All layouts that were tried on a table as of its newest completed write.
 
+    ``now`` is what the declared ``queries`` read of the whole table.
     Of a table whose files are to be ``encrypted`` nothing is foreseen: it is as if there were no queries.
     """
 
@@ -69,7 +66,8 @@ class Trials:
     size_bytes: int
     policy: ClusteringSpec
     spec: TableSpec
-    queries: tuple[TriedQuery, ...]
+    queries: tuple[DeclaredQuery, ...]
+    now: tuple[Touched, ...]
     trials: tuple[Trial, ...]
     encrypted: bool
 
@@ -88,26 +86,17 @@ class TrialTable:
         # What may not be touched at the moment, or is to be kept, is laid out no better for that.
         self._situation = replace(situation, reserved={}, kept_until=None)
         self._encrypted = self.spec.files.encryption_key is not None
-        self._declared = declared_queries(self.spec)
-        self._types = column_types(self.spec.columns)
+        self.queries = DeclaredQueries.of(self.spec)
         self._statistics: Mapping[str, FileStatistics] = with_pages(
             handle.store,
             look_up(handle.store, handle.view(timeline).all_slices()),
-            (query.predicate for query in self._declared),
-            self._types,
+            self.queries.predicates,
+            self.queries.types,
         )
+        self._now = self.queries.reads(self._statistics.values())
         self._rate = pace(handle, timeline)
         self._forecasters: dict[tuple[SampleLimits, tuple[tuple[str, ...], ...]], Forecaster] = {}
-        self._rehearsal = Rehearsal(handle.store, self.spec)
-        self.queries = tuple(
-            TriedQuery(
-                name=query.name,
-                weight=query.weight,
-                now=touched(self._statistics.values(), query.predicate, self._types),
-                columns=columns_of(query.predicate),
-            )
-            for query in self._declared
-        )
+        self._rehearsal = Rehearsal(handle.store, self.spec, self.queries)
 
     @property
     def name(self) -> str:
@@ -141,7 +130,8 @@ class TrialTable:
             size_bytes=self.size_bytes,
             policy=self.policy,
             spec=self.spec,
-            queries=() if self._encrypted else self.queries,
+            queries=() if self._encrypted else self.queries.queries,
+            now=() if self._encrypted else self._now,
             trials=tuple(
                 self._trial(layout, columns, limits or SampleLimits(), rehearsed=rehearsed)
                 for layout in listed
@@ -150,22 +140,11 @@ class TrialTable:
         )
 
     def _check(self, columns: Iterable[str]) -> None:
-        names = list(dict.fromkeys([*self._types, *(column.name for column in self.spec.columns)]))
+        names = list(dict.fromkeys([*self.queries.types, *(column.name for column in self.spec.columns)]))
         for name in columns:
             if name not in names:
                 hint = did_you_mean(name, names) or f"it has {', '.join(names)}"
                 raise InvalidDataError(f"table {self.name} has no column '{name}': {hint}")
-
-    def _rehearsed(self, layout: ExecutionPolicy, groups: Sequence[PlannedGroup]) -> list[FileStatistics]:
-        """The files that the layout makes of the groups, really written, in memory."""
-        return self._rehearsal.files(
-            [[slice_of(file) for file in group.files] for group in groups],
-            row_order(layout),
-            digest=layout.digest,
-            target_bytes=self.policy.plan.target_file_size_bytes,
-            predicates=[query.predicate for query in self._declared],
-            types=self._types,
-        )
 
     def _division(self, layout: ExecutionPolicy) -> tuple[Sequence[PlannedGroup], Sequence[FileStatistics]]:
         """The groups of files that the layout rewrites, and the files that it leaves."""
@@ -180,45 +159,53 @@ class TrialTable:
     def _trial(
         self, layout: ExecutionPolicy, columns: Sequence[str], limits: SampleLimits, *, rehearsed: bool
     ) -> Trial:
-        order = row_order(layout)
+        row_order(layout)
         groups, kept = self._division(layout)
-        rewritten = {file.path for group in groups for file in group.files}
-        size = sum(group.size_bytes for group in groups)
-        seconds = size / self._rate if self._rate else None
-        if self._encrypted or not self._declared:
-            return Trial(
-                execution=layout,
-                rewritten_files=len(rewritten),
-                rewritten_bytes=size,
-                files_after=len(kept) + sum(group.output_files for group in groups),
-                seconds=seconds,
-                expected=(),
-                share=1.0,
-            )
-        expected = [touched(kept, query.predicate, self._types) for query in self._declared]
-        made = 0
-        if rehearsed:
-            written = self._rehearsed(layout, groups)
-            made = len(written)
-            parts = zip(expected, self._declared, strict=True)
-            expected = [one + touched(written, query.predicate, self._types) for one, query in parts]
-        elif groups:
-            foreseen = self._forecaster(groups, columns, limits).forecast(
-                layout, order, target_bytes=self.policy.plan.target_file_size_bytes
-            )
-            for forecast in foreseen:
-                made += len(forecast.files)
-                foreseen_parts = zip(expected, forecast.queries, strict=True)
-                expected = [one + query.expected for one, query in foreseen_parts]
-        return Trial(
+        debt_of = Debt(groups=tuple(groups))
+        trial = Trial(
             execution=layout,
-            rewritten_files=len(rewritten),
-            rewritten_bytes=size,
-            files_after=len(kept) + made,
-            seconds=seconds,
-            expected=tuple(expected),
-            share=_share(self.queries, expected),
+            rewritten_files=debt_of.files_before,
+            rewritten_bytes=debt_of.rewritten_bytes,
+            files_after=len(kept) + debt_of.files_after,
+            seconds=debt_of.rewritten_bytes / self._rate if self._rate else None,
+            queries=(),
+            share=1.0,
         )
+        if self._encrypted or not self.queries:
+            return trial
+        forecasts = self._forecasts(layout, groups, columns, limits, rehearsed=rehearsed) if groups else []
+        expected = [one.expected for one in self.queries.whole(kept, forecasts)]
+        figures = zip(self.queries, self._now, expected, strict=True)
+        return replace(
+            trial,
+            files_after=len(kept) + sum(len(forecast.files) for forecast in forecasts),
+            queries=tuple(
+                QueryForecast(query=query.name, now=now, expected=left) for query, now, left in figures
+            ),
+            share=self._share(expected),
+        )
+
+    def _forecasts(
+        self,
+        layout: ExecutionPolicy,
+        groups: Sequence[PlannedGroup],
+        columns: Sequence[str],
+        limits: SampleLimits,
+        *,
+        rehearsed: bool,
+    ) -> list[GroupForecast]:
+        target_bytes = self.policy.plan.target_file_size_bytes
+        if rehearsed:
+            files = [group.files for group in groups]
+            return self._rehearsal.forecast(files, self._statistics, layout, target_bytes=target_bytes)
+        return self._forecaster(groups, columns, limits).forecast(
+            layout, row_order(layout), target_bytes=target_bytes
+        )
+
+    def _share(self, expected: Iterable[Touched]) -> float:
+        """The part of the bytes that is left to read, when each query runs as often as its weight says."""
+        (_, now), (_, left) = self.queries.weighted(self._now), self.queries.weighted(expected)
+        return left / now if now else 1.0
 
     def _known(self, file: ClusteringFile) -> ClusteringFile:
         columns = {name.lower(): column for name, column in self._statistics[file.path].columns.items()}
@@ -241,10 +228,3 @@ class TrialTable:
                 limits=limits.for_each_of(len(parts)),
             )
         return self._forecasters[key]
-
-
-def _share(queries: Sequence[TriedQuery], expected: Sequence[Touched]) -> float:
-    """The part of the bytes that is left to read, when each query runs as often as its weight says."""
-    now = sum(query.weight * query.now.data_bytes for query in queries)
-    left = sum(query.weight * one.data_bytes for query, one in zip(queries, expected, strict=True))
-    return left / now if now else 1.0

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
-from parquetry.compiler.reports.simulate_clustering import Trial, Trials, TrialTable, TriedQuery
+from parquetry.compiler.reports.simulate_clustering import Trial, Trials, TrialTable
 from parquetry.errors import UsageError
+from parquetry.runtime.clustering.forecast.queries import DeclaredQuery
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.layout.clustering.depth import CURVES
 from parquetry.runtime.spec.clustering import STITCH, ClusteringScope, ExecutionPolicy
@@ -130,7 +131,9 @@ def suggestion_of(trials: Trials, *, tried: int) -> Suggestion:
     if (reason := _nothing_foreseen(trials)) is not None:
         return Suggestion(trials=ordered, tried=tried, best=None, reasons=(reason,))
     reasons = [
-        reason for query in trials.queries if (reason := _never_helped(query, trials, tried)) is not None
+        reason
+        for number in range(len(trials.queries))
+        if (reason := _never_helped(number, trials, tried)) is not None
     ]
     best = ranked[0]
     if best.share > WORTH_IT or not best.rewritten_bytes:
@@ -182,7 +185,7 @@ def _finalists(table: TrialTable, trials: Trials, *, always: Sequence[ExecutionP
     is_small = table.size_bytes <= _LARGEST_BYTES
     most = max(_REHEARSED_BYTES // table.size_bytes, _FINALISTS) if is_small else _FINALISTS
     of_query = [
-        min(trials.trials, key=lambda trial: trial.expected[number].data_bytes)
+        min(trials.trials, key=lambda trial: trial.queries[number].expected.data_bytes)
         for number in range(len(trials.queries))
     ]
     chosen = [trial.execution for trial in (*ranked[:most], *of_query)]
@@ -211,7 +214,7 @@ def _nothing_foreseen(trials: Trials) -> str | None:
         return "the table declares no queries: add some to its `queries`"
     if not trials.files:
         return "the table has no files yet: there is nothing to read"
-    if not any(query.now.data_bytes for query in trials.queries):
+    if not any(now.data_bytes for now in trials.now):
         return "by statistics no file has rows for the queries: there is nothing to read"
     return None
 
@@ -224,41 +227,42 @@ def in_words(layout: ExecutionPolicy) -> str:
     return f"{layout.strategy} ({', '.join(layout.columns)}){scope}" if layout.columns else layout.strategy
 
 
-def _gains(trial: Trial, queries: Sequence[TriedQuery]) -> list[str]:
+def _gains(trial: Trial, queries: Sequence[DeclaredQuery]) -> list[str]:
     """What each query gains, the most first, or loses."""
     parts = sorted(
-        zip(queries, trial.expected, strict=True),
-        key=lambda pair: pair[0].weight * (pair[1].data_bytes - pair[0].now.data_bytes),
+        zip(queries, trial.queries, strict=True),
+        key=lambda pair: pair[0].weight * (pair[1].expected.data_bytes - pair[1].now.data_bytes),
     )
     said = []
-    for query, expected in parts:
+    for query, forecast in parts:
+        now, expected = forecast.now, forecast.expected
         narrowed = [name for name in trial.execution.columns if name in query.columns]
-        if narrowed and expected.data_bytes < query.now.data_bytes:
+        if narrowed and expected.data_bytes < now.data_bytes:
             said.append(
                 f"{query.name} has conditions on {', '.join(narrowed)}: it reads {expected.files:,} instead "
-                f"of {query.now.files:,} files, and {expected.rows:,} instead of {query.now.rows:,} rows"
+                f"of {now.files:,} files, and {expected.rows:,} instead of {now.rows:,} rows"
             )
-        elif expected.data_bytes > _WORSE * query.now.data_bytes:
+        elif expected.data_bytes > _WORSE * now.data_bytes:
             said.append(
                 f"{query.name} gets worse: it reads {expected.data_bytes:,} instead of "
-                f"{query.now.data_bytes:,} bytes"
+                f"{now.data_bytes:,} bytes"
             )
     if not trial.execution.columns:
         said.append("merging small files is what helps: no order of the rows that was tried does better")
     return said
 
 
-def _never_helped(query: TriedQuery, trials: Trials, tried: int) -> str | None:
-    """Why no layout that was tried helps the query; None when one does."""
-    number = trials.queries.index(query)
-    least = min((trial.expected[number].data_bytes for trial in trials.trials), default=0)
+def _never_helped(number: int, trials: Trials, tried: int) -> str | None:
+    """Why no layout that was tried helps the query of that number; None when one does."""
+    query, now = trials.queries[number], trials.now[number]
+    least = min((trial.queries[number].expected.data_bytes for trial in trials.trials), default=0)
     if not query.columns:
         return f"{query.name} has no condition that statistics can answer: it reads every file"
     if query.columns <= set(trials.spec.partition_by):
         return f"{query.name} asks for partitions alone: they answer it already"
-    if query.now.data_bytes and least <= _ALL_OF_IT * query.now.data_bytes:
+    if now.data_bytes and least <= _ALL_OF_IT * now.data_bytes:
         return None
-    if query.now.row_groups <= 1:
+    if now.row_groups <= 1:
         return f"{query.name} reads no more than one row group already"
     return f"{query.name} reads hardly less than now under any of the {tried} layouts tried"
 

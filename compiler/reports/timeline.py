@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.workspace.masking import masked_by
-from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, read_measured
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
+from parquetry.runtime.clustering.forecast.records import read_measured
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
 from parquetry.runtime.errors import CorruptTableError, TableNotFoundError
 from parquetry.runtime.spec.codec import Brief

@@ -8,8 +8,11 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from parquetry.compiler.reports import suggestion
+from parquetry.compiler.reports.simulate_clustering import Trials
 from parquetry.compiler.reports.suggestion import Suggestion, suggest
 from parquetry.runtime.clustering.forecast.dry_run import Rehearsal
+from parquetry.runtime.clustering.forecast.queries import DeclaredQueries
+from parquetry.runtime.clustering.plan.survey import NO_STEPS, clustering_file
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from tests.support.layout_search import TARGET, RandomTable, all_layouts, measured_bytes, random_table
@@ -20,7 +23,7 @@ NEAR = 1.05
 
 def measured(table: RandomTable, found: Suggestion) -> tuple[float, float]:
     """What queries read under the suggestion, and under the best layout of all; without one as it is."""
-    now = sum(query.weight * query.now.data_bytes for query in found.trials.queries)
+    now = weighted_now(found.trials)
     every = {
         layout: measured_bytes(table, layout) for layout in (ExecutionPolicy(), *all_layouts(table.asked))
     }
@@ -31,13 +34,17 @@ def measured(table: RandomTable, found: Suggestion) -> tuple[float, float]:
     return every[ExecutionPolicy(strategy=layout.strategy, columns=layout.columns)], least
 
 
+def weighted_now(trials: Trials) -> float:
+    return sum(query.weight * now.data_bytes for query, now in zip(trials.queries, trials.now, strict=True))
+
+
 def check(seed: int, *, rows: int, columns: int) -> tuple[float, float]:
     """By which factor the suggestion reads more than the best, and how far off it was foreseen."""
     with TemporaryDirectory() as folder:
         table = random_table(Path(folder), seed, rows=rows, columns=columns)
         found = suggest(table.store)
         read, least = measured(table, found)
-        now = sum(query.weight * query.now.data_bytes for query in found.trials.queries)
+        now = weighted_now(found.trials)
         foreseen = read if found.best is None else found.best.share * now
         return read / least, foreseen / read
 
@@ -76,6 +83,7 @@ def test_rehearsals_write_nothing_and_notice_files_that_are_gone(tmp_path):
     table = random_table(tmp_path, 5, rows=600, columns=2)
     assert suggest(ReadOnlyStore(table.store)).trials.trials
     table.store.delete(table.slices[0].path)
-    rehearsal = Rehearsal(table.store, table.spec)
+    rehearsal = Rehearsal(table.store, table.spec, DeclaredQueries.of(table.spec))
+    files = [clustering_file(part, None, NO_STEPS) for part in table.slices]
     with pytest.raises(StaleTimelineError, match=table.slices[0].path):
-        rehearsal.files([table.slices], None, digest="sha256:1", target_bytes=TARGET, predicates=(), types={})
+        rehearsal.forecast([files], {}, ExecutionPolicy(), target_bytes=TARGET)

@@ -13,15 +13,16 @@ import pyarrow as pa
 
 from parquetry.runtime.base_file.model import WrittenFile
 from parquetry.runtime.base_file.task import write_bucket
-from parquetry.runtime.clustering.forecast.by_sample import DeclaredQuery, Forecaster
+from parquetry.runtime.clustering.forecast.by_sample import Forecaster
+from parquetry.runtime.clustering.forecast.queries import DeclaredQueries
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.clustering.model import ClusteringFile
-from parquetry.runtime.layout.skipping.files import Touched, column_types, parse_where, touched
+from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.clustering import ExecutionPolicy
-from parquetry.runtime.spec.table_spec import Column, FilesPolicy, TableSpec
+from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, Query, TableSpec
 from tests.support.base_files import FIRST, SECOND, bucket, context, slice_of
 
 KIB = 1024
@@ -168,11 +169,11 @@ def foreseen(
     table = pa.table(dict(kind.rows(rng, rows)))
     written = [file for part in _small_files(table, files) for file in _write(before, *part)]
     spec = TableSpec(name=kind.name, columns=kind.columns, files=policy)
-    types = column_types(kind.columns)
-    queries = [
-        DeclaredQuery(name=str(n), where=where, predicate=parse_where(where, types=types, time_zone=UTC))
+    asked = [
+        Query(name=str(n), where=where)
         for n, where in enumerate([*conditions, *_drawn(rng, table, kind.asked, predicates)])
     ]
+    queries = DeclaredQueries.of(replace(spec, extra=Extra(queries=tuple(asked))))
     group = [_clustering_file(file) for file in written]
     forecaster = Forecaster(
         before.store, spec, [group], columns=kind.order.columns, queries=queries, limits=limits
@@ -188,15 +189,11 @@ def foreseen(
     )
     after = rewrite_group(replace(before, instant=SECOND, clustering="sha256:1"), work)
     statistics = {file.stat.path: file.statistics for file in after.files}
-    paged = with_pages(before.store, statistics, (query.predicate for query in queries), types)
+    paged = with_pages(before.store, statistics, queries.predicates, queries.types)
+    measured = queries.reads(paged.values())
     return [
-        Foreseen(
-            table=kind.name,
-            where=query.where,
-            expected=found.expected,
-            measured=touched(paged.values(), query.predicate, types),
-        )
-        for query, found in zip(queries, forecast.queries, strict=True)
+        Foreseen(table=kind.name, where=query.where, expected=found.expected, measured=read)
+        for query, found, read in zip(queries, forecast.queries, measured, strict=True)
     ]
 
 

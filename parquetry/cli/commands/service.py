@@ -154,8 +154,7 @@ def cluster_table(
     elif plan_only:
         handle, shown_by = clustering.opened(request, table, applied=True)
         due = clustering.due_of(request, table, handle)
-        view = DueClusteringView(outlook(handle, due), spec=shown_by, verbose=output.verbose)
-        output.show(view, due)
+        output.show(DueClusteringView(shown_by, verbose=output.verbose), outlook(handle, due))
     else:
         with working(output, f"{table} cluster"):
             result = clustering.run_clustering(request, table, instant=instant, applied=applied)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
 from typing import Any
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.views.queries import foreseen_json, foreseen_lines, measured_table
+from parquetry.cli.views.queries import forecast_json, forecast_lines, measured_table
 from parquetry.cli.views.scope import scope_lines, scopes_json
-from parquetry.runtime.clustering.plan.due import DueClustering, QueryForecasts, ScheduledClustering
+from parquetry.runtime.clustering.plan.due import ClusteringForecast, ScheduledClustering
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
-from parquetry.runtime.layout.clustering.model import ClusteringFile, ExcludedFile, PlannedGroup
+from parquetry.runtime.layout.clustering.model import ClusteringFile, Debt, ExcludedFile, PlannedGroup
 from parquetry.runtime.spec.clustering import ClusteringScope
 from parquetry.runtime.spec.masking import masked_partition, masked_path
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -60,25 +59,22 @@ class ScheduledView:
         """For people."""
         if outcome.instant is None:
             return paint.bold("Nothing was scheduled: nothing is due, or writers have all of it.")
-        head = (
-            f"{paint.bold(outcome.instant)}: {count(outcome.groups, 'group')}, "
-            f"{count(outcome.files_before, 'file')} ({human_size(outcome.rewritten_bytes)}) "
-            f"into {outcome.files_after}"
-        )
-        scopes = scope_lines(outcome.choices, paint, spec=self._spec, verbose=self._verbose)
-        return "\n".join([head, *scopes, *foreseen_lines(outcome.queries, outcome.hindsight, paint)])
+        debt = outcome.forecast.debt
+        scopes = scope_lines(debt.choices, paint, spec=self._spec, verbose=self._verbose)
+        lines = [*scopes, *forecast_lines(outcome.forecast, paint)]
+        return "\n".join([f"{paint.bold(outcome.instant)}: {_rewritten(debt)}", *lines])
 
     def json(self, outcome: ScheduledClustering) -> Any:
         """Every number of it."""
+        debt = outcome.forecast.debt
         return {
             "instant": outcome.instant,
-            "groups": outcome.groups,
-            "files_before": outcome.files_before,
-            "files_after": outcome.files_after,
-            "rewritten_bytes": outcome.rewritten_bytes,
-            "scopes": scopes_json(outcome.choices, spec=self._spec),
-            "queries": foreseen_json(outcome.queries),
-            "hindsight": None if outcome.hindsight is None else asdict(outcome.hindsight),
+            "groups": len(debt.groups),
+            "files_before": debt.files_before,
+            "files_after": debt.files_after,
+            "rewritten_bytes": debt.rewritten_bytes,
+            "scopes": scopes_json(debt.choices, spec=self._spec),
+            **forecast_json(outcome.forecast),
         }
 
 
@@ -88,27 +84,21 @@ class DueClusteringView:
     Without ``verbose`` the latter are counted by reason. ``spec`` says which partitions are masked.
     """
 
-    def __init__(self, outlook: QueryForecasts, *, spec: TableSpec | None, verbose: bool) -> None:
-        self._outlook = outlook
+    def __init__(self, spec: TableSpec | None, *, verbose: bool) -> None:
         self._spec = spec
         self._verbose = verbose
 
-    def text(self, outcome: DueClustering, paint: Paint) -> str:
+    def text(self, outcome: ClusteringForecast, paint: Paint) -> str:
         """For people."""
         debt = outcome.debt
-        if not debt.groups:
-            head = "Nothing is due."
-        else:
-            head = (
-                f"{count(len(debt.groups), 'group')}, {count(debt.files_before, 'file')} "
-                f"({human_size(debt.rewritten_bytes)}) into {debt.files_after}"
-            )
+        head = _rewritten(debt) if debt.groups else "Nothing is due."
         groups = [_group(group, masked_partition(group.partition, self._spec)) for group in debt.groups]
         scopes = scope_lines(debt.choices, paint, spec=self._spec, verbose=self._verbose)
         excluded = self._excluded(debt.excluded, paint)
-        return "\n".join([paint.bold(head), *groups, *excluded, *scopes, *self._foreseen(paint)])
+        lines = [*groups, *excluded, *scopes, *forecast_lines(outcome, paint)]
+        return "\n".join([paint.bold(head), *lines])
 
-    def json(self, outcome: DueClustering) -> Any:
+    def json(self, outcome: ClusteringForecast) -> Any:
         """The groups with their files, and every excluded file with its reason."""
         return {
             "groups": [
@@ -136,15 +126,11 @@ class DueClusteringView:
             "files": {"before": outcome.debt.files_before, "after": outcome.debt.files_after},
             "rewritten_bytes": outcome.debt.rewritten_bytes,
             "scopes": scopes_json(outcome.debt.choices, spec=self._spec),
-            "queries": foreseen_json(self._outlook.queries),
-            "hindsight": None if self._outlook.hindsight is None else asdict(self._outlook.hindsight),
+            **forecast_json(outcome),
         }
 
     def _path(self, file: ClusteringFile) -> str:
         return masked_path(file.path, file.partition, self._spec)
-
-    def _foreseen(self, paint: Paint) -> list[str]:
-        return foreseen_lines(self._outlook.queries, self._outlook.hindsight, paint)
 
     def _excluded(self, excluded: tuple[ExcludedFile, ...], paint: Paint) -> list[str]:
         if self._verbose:
@@ -170,6 +156,13 @@ def clustering_line(result: ClusteringResult) -> str:
     if result.left_out:
         parts.append(f"{count(len(result.left_out), 'group')} left out")
     return "; ".join([*parts, *result.warnings])
+
+
+def _rewritten(debt: Debt) -> str:
+    return (
+        f"{count(len(debt.groups), 'group')}, {count(debt.files_before, 'file')} "
+        f"({human_size(debt.rewritten_bytes)}) into {debt.files_after}"
+    )
 
 
 def _group(group: PlannedGroup, partition: str) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
-from parquetry.runtime.clustering.forecast.by_sample import QueryForecast
-from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
+from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery, QueryForecast
+from parquetry.runtime.clustering.plan.due import ClusteringForecast
 from parquetry.runtime.clustering.plan.history import Hindsight
 from parquetry.runtime.layout.skipping.files import Touched
 
 MEASURED_HEADER = ("query", "reads", "before", "expected", "after", "off by")
-_FORESEEN_HEADER = ("query", "reads", "now", "expected")
+_FORECAST_HEADER = ("query", "reads", "now", "expected")
 _LONGEST_NAME = 24
 
 
@@ -40,29 +40,30 @@ def measured_rows(queries: Iterable[MeasuredQuery]) -> list[tuple[str, ...]]:
     return rows
 
 
-def foreseen_table(queries: Sequence[tuple[str, Touched, Touched]], paint: Paint) -> str:
-    """Four lines for each query, by name: what it reads now and is expected to read."""
+def forecast_table(queries: Iterable[QueryForecast], paint: Paint) -> str:
+    """Four lines for each query: what it reads now and is expected to read."""
     rows = [
-        (_name(name, number), *cells)
-        for name, now, expected in queries
-        for number, cells in enumerate(zip(_KINDS, touched_cells(now), touched_cells(expected), strict=True))
+        (_name(one.query, number), *cells)
+        for one in queries
+        for number, cells in enumerate(
+            zip(_KINDS, touched_cells(one.now), touched_cells(one.expected), strict=True)
+        )
     ]
-    return columns(_FORESEEN_HEADER, rows, paint=paint, right=frozenset({2, 3}))
+    return columns(_FORECAST_HEADER, rows, paint=paint, right=frozenset({2, 3}))
 
 
-def foreseen_lines(queries: Sequence[QueryForecast], past: Hindsight | None, paint: Paint) -> list[str]:
-    """What is foreseen of a plan, below an empty line, and how good that was before; nothing of nothing."""
-    figures = [(query.query, query.before, query.expected) for query in queries]
-    lines = [f"\n{foreseen_table(figures, paint)}"] if figures else []
-    return lines if past is None else [*lines, hindsight_lines(past)]
+def forecast_lines(forecast: ClusteringForecast, paint: Paint) -> list[str]:
+    """What queries will read, below an empty line, and the error of past forecasts; nothing of nothing."""
+    lines = [f"\n{forecast_table(forecast.queries, paint)}"] if forecast.queries else []
+    return lines if forecast.hindsight is None else [*lines, hindsight_lines(forecast.hindsight)]
 
 
-def foreseen_json(queries: Iterable[QueryForecast]) -> list[dict[str, Any]]:
-    """The same figures; conditions are left out, as they may hold personal data."""
-    return [
-        {"query": query.query, "now": asdict(query.before), "expected": asdict(query.expected)}
-        for query in queries
-    ]
+def forecast_json(forecast: ClusteringForecast) -> dict[str, Any]:
+    """The same figures."""
+    return {
+        "queries": [asdict(query) for query in forecast.queries],
+        "hindsight": None if forecast.hindsight is None else asdict(forecast.hindsight),
+    }
 
 
 def hindsight_lines(past: Hindsight) -> str:

@@ -11,7 +11,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import measured_table
 from parquetry.compiler.reports.timeline import InstantReport, TimelineReport
 from parquetry.compiler.workspace.spec_words import elapsed
-from parquetry.runtime.clustering.forecast.queries import MEASURED_KEY
+from parquetry.runtime.clustering.forecast.records import MEASURED_KEY
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.timeline.instant import State
 

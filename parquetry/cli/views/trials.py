@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import touched_cells
-from parquetry.compiler.reports.simulate_clustering import Trial, Trials, TriedQuery
+from parquetry.compiler.reports.simulate_clustering import Trial, Trials
 from parquetry.compiler.reports.suggestion import Suggestion, in_words
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy
 
@@ -29,14 +28,14 @@ class TrialsView:
             f"{paint.bold(outcome.table)} at {outcome.instant or 'no write yet'}: "
             f"{count(outcome.files, 'file')} ({human_size(outcome.size_bytes)})"
         )
-        are_read = any(query.now.data_bytes for query in outcome.queries)
+        are_read = any(now.data_bytes for now in outcome.now)
         costs = columns(
             _HEADER,
             [_cost(trial, are_read=are_read) for trial in outcome.trials],
             paint=paint,
             right=frozenset({1, 2, 3, 4, 5}),
         )
-        queries = [_query(number, query, outcome, paint) for number, query in enumerate(outcome.queries)]
+        queries = [_query(number, outcome, paint) for number in range(len(outcome.queries))]
         if outcome.encrypted:
             queries = ["Files are encrypted, so nothing is foreseen of what is read."]
         elif not outcome.queries:
@@ -91,10 +90,11 @@ def _cost(trial: Trial, *, are_read: bool) -> tuple[str, ...]:
     )
 
 
-def _query(number: int, query: TriedQuery, outcome: Trials, paint: Paint) -> str:
-    rows = [("as it is", *touched_cells(query.now))]
+def _query(number: int, outcome: Trials, paint: Paint) -> str:
+    query = outcome.queries[number]
+    rows = [("as it is", *touched_cells(outcome.now[number]))]
     rows += [
-        (_short(in_words(trial.execution)), *touched_cells(trial.expected[number]))
+        (_short(in_words(trial.execution)), *touched_cells(trial.queries[number].expected))
         for trial in outcome.trials
     ]
     table = columns(_QUERY_HEADER, rows, paint=paint, right=frozenset({1, 2, 3, 4}))
@@ -121,10 +121,10 @@ def _json(outcome: Trials) -> dict[str, Any]:
         "files": outcome.files,
         "size_bytes": outcome.size_bytes,
         "queries": [
-            {"query": query.name, "weight": query.weight, "now": asdict(query.now)}
-            for query in outcome.queries
+            {"query": query.name, "weight": query.weight, "now": asdict(now)}
+            for query, now in zip(outcome.queries, outcome.now, strict=True)
         ],
-        "layouts": [_trial(trial, outcome.queries) for trial in outcome.trials],
+        "layouts": [_trial(trial) for trial in outcome.trials],
     }
 
 
@@ -139,15 +139,12 @@ def _layout(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _trial(trial: Trial, queries: Sequence[TriedQuery]) -> dict[str, Any]:
+def _trial(trial: Trial) -> dict[str, Any]:
     return _layout(trial) | {
         "rewritten_files": trial.rewritten_files,
         "rewritten_bytes": trial.rewritten_bytes,
         "files_after": trial.files_after,
         "seconds": trial.seconds,
         "share": trial.share,
-        "queries": [
-            {"query": query.name, "expected": asdict(expected)}
-            for query, expected in zip(queries, trial.expected, strict=True)
-        ],
+        "queries": [{"query": query.query, "expected": asdict(query.expected)} for query in trial.queries],
     }

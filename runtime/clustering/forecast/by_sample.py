@@ -1,4 +1,4 @@
-"""What clustering will be good for: the sample of a plan, and what declared queries read after it.
+"""What clustering will be good for, from a sample of the rows: the forecast that plans are made with.
 
 Nothing of it needs Spark. The sample stays beside the plan, and execution ranks its rows by it.
 """
@@ -6,12 +6,9 @@ Nothing of it needs Spark. The sample stays beside the plan, and execution ranks
 from __future__ import annotations
 
 import copy
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC
-from typing import Final
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -19,25 +16,15 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.clustering.forecast.compression_ratio import Shrinkage, TriedRows
 from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files
+from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast, QueryForecast
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, draw, regrouped
-from parquetry.runtime.clustering.rewrite.order import RowOrder
-from parquetry.runtime.errors import InvalidDataError, NotFoundError, RetryWrite
+from parquetry.runtime.clustering.rewrite.order import RowOrder, row_order
+from parquetry.runtime.errors import NotFoundError, RetryWrite
 from parquetry.runtime.layout.clustering.model import ClusteringFile, FileKey, PlannedGroup
-from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.skipping.files import (
-    Touched,
-    Types,
-    all_of,
-    column_types,
-    columns_of,
-    parse_where,
-    touched,
-)
-from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.files import Types, all_of
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
-from parquetry.runtime.spec.clustering import STITCH, ClusteringSpec, ExecutionPolicy
-from parquetry.runtime.spec.codec import from_json_value, parsed_json
+from parquetry.runtime.spec.clustering import STITCH, ExecutionPolicy
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
@@ -45,64 +32,8 @@ from parquetry.runtime.table.statistics import look_up
 
 _LOG = logging.getLogger(__name__)
 
-PREDICTION_KEY: Final = "parquetry.prediction"
-"""Where a group of a plan says what declared queries read of its files now, and are expected to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredQuery:
-    """A query of the spec; ``predicate`` is what statistics can answer of ``where``."""
-
-    name: str
-    where: str
-    predicate: Predicate
-    weight: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryForecast:
-    """What a query reads of some files, and what it is expected to read when they are clustered."""
-
-    query: str
-    where: str
-    before: Touched
-    expected: Touched
-
-    def __add__(self, other: QueryForecast) -> QueryForecast:
-        """Of the files of both."""
-        return QueryForecast(
-            query=self.query,
-            where=self.where,
-            before=self.before + other.before,
-            expected=self.expected + other.expected,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupForecast:
-    """What is foreseen for one group of a plan: the sample of its rows, what queries read, what it makes.
-
-    ``sample`` has the columns that the rows are put in order by; None where no rows are looked at. A
-    group for whose sample the limits did not suffice has neither queries nor files: nothing is foreseen.
-    """
-
-    queries: tuple[QueryForecast, ...]
-    files: tuple[FileStatistics, ...]
-    sample: pa.Table | None = None
-
-
-def declared_queries(spec: TableSpec) -> tuple[DeclaredQuery, ...]:
-    """The queries of a spec. Times without zone in them are in UTC, as in ``inspect``."""
-    types = column_types(spec.columns)
-    return tuple(
-        DeclaredQuery(
-            name=query.name,
-            where=query.where,
-            predicate=parse_where(query.where, types=types, time_zone=UTC),
-            weight=query.weight,
-        )
-        for query in spec.extra.queries
-    )
+Foreseen = Mapping[frozenset[FileKey], GroupForecast]
+"""What is foreseen of groups, by the files they have."""
 
 
 class Forecaster:
@@ -119,24 +50,21 @@ class Forecaster:
         groups: Sequence[Sequence[ClusteringFile]],
         *,
         columns: Sequence[str],
-        queries: Sequence[DeclaredQuery] | None = None,
+        queries: DeclaredQueries | None = None,
         limits: SampleLimits | None = None,
     ) -> None:
         self._store = store
         self._limits = limits or SampleLimits()
         self._spec = spec
-        self._queries = declared_queries(spec) if queries is None else tuple(queries)
-        asked = frozenset[str]().union(*(columns_of(query.predicate) for query in self._queries))
-        self._types: Types = column_types(spec.columns)
-        self._asked: Types = {name: kind for name, kind in self._types.items() if name in asked}
-        known = look_up(
-            store, [slice_of(file) for files in groups for file in files], columns={*asked, *columns}
-        )
+        self._queries = DeclaredQueries.of(spec) if queries is None else queries
+        asked = self._queries.columns
+        self._asked: Types = {name: kind for name, kind in self._queries.types.items() if name in asked}
+        known = look_up(store, [file.slice for files in groups for file in files], columns={*asked, *columns})
         self._known = with_pages(
             store,
             known,
-            (query.predicate for query in self._queries),
-            self._types,
+            self._queries.predicates,
+            self._queries.types,
             most_files=self._limits.row_groups,
         )
         self.groups = [[self._known[file.path] for file in files] for files in groups]
@@ -157,10 +85,11 @@ class Forecaster:
             for number in range(len(self.groups))
         ]
 
-    def now(self, files: Iterable[ClusteringFile]) -> tuple[Touched, ...]:
-        """What each query reads of some of the files as they are."""
-        known = [self._known[file.path] for file in files]
-        return tuple(touched(known, query.predicate, self._types) for query in self._queries)
+    def whole(
+        self, kept: Iterable[ClusteringFile], forecasts: Iterable[GroupForecast]
+    ) -> tuple[QueryForecast, ...]:
+        """What is foreseen for groups and for some of the files that stay as they are, together."""
+        return self._queries.whole([self._known[file.path] for file in kept], forecasts)
 
     def regrouped(self, groups: Sequence[Sequence[ClusteringFile]]) -> Forecaster:
         """One for other groups of the same files.
@@ -187,7 +116,7 @@ class Forecaster:
         row_group_size_bytes = self._spec.files.row_group_size_bytes
         sample = None if order is None else self._drawn()[number]
         if sample is not None and sample.is_missing:
-            return GroupForecast(queries=(), files=())
+            return GroupForecast()
         if not self._queries:
             made: tuple[FileStatistics, ...] = ()
         elif sample is None or order is None:
@@ -208,44 +137,18 @@ class Forecaster:
                 most_bytes=self._spec.sizing.max_file_size_bytes,
                 row_group_size_bytes=row_group_size_bytes,
                 shrinkage=shrinkage,
-                predicates=[query.predicate for query in self._queries],
+                predicates=self._queries.predicates,
             )
-        is_ranked = sample is not None and order is not None and execution.strategy not in (STITCH, "sort")
         kept = (
             sample.ranks.select([name for name in sample.rows.column_names if name in order.top_level])
-            if is_ranked and sample is not None and order is not None
+            if sample is not None and order is not None and _is_ranked(execution)
             else None
         )
-        return GroupForecast(
-            queries=tuple(self._query(query, files, made, shrinkage) for query in self._queries),
-            files=made,
-            sample=kept,
+        forecast = self._queries.forecast(files, made, kept)
+        page_rows = None if shrinkage.pages is None else shrinkage.pages.usual_rows
+        return replace(
+            forecast, queries=tuple(_with_a_page(query, made, page_rows) for query in forecast.queries)
         )
-
-    def _query(
-        self,
-        query: DeclaredQuery,
-        files: Sequence[FileStatistics],
-        made: Sequence[FileStatistics],
-        shrinkage: Shrinkage,
-    ) -> QueryForecast:
-        before = touched(files, query.predicate, self._types)
-        expected = touched(made, query.predicate, self._types)
-        if not expected.rows and before.rows and made:
-            # What the sample has no row of lies between two of its rows, in a page of each row group.
-            whole = all_of(made)
-            rows = max(whole.rows // max(whole.row_groups, 1), 1)
-            page = rows if shrinkage.pages is None else min(rows, shrinkage.pages.usual_rows)
-            row_groups = max(expected.row_groups, 1)
-            expected = replace(
-                expected,
-                files=max(expected.files, 1),
-                row_groups=row_groups,
-                rows=page * row_groups,
-                data_bytes=whole.data_bytes * page * row_groups // max(whole.rows, 1),
-                paged_row_groups=max(expected.paged_row_groups, int(page < rows)),
-            )
-        return QueryForecast(query=query.name, where=query.where, before=before, expected=expected)
 
     def _drawn(self) -> list[GroupSample]:
         if self._samples is None:
@@ -276,20 +179,45 @@ class Forecaster:
 def foresee(
     store: ObjectStore,
     spec: TableSpec,
-    policy: ClusteringSpec,
+    groups: Sequence[PlannedGroup],
+    *,
+    known: Foreseen | None = None,
+    limits: SampleLimits | None,
+) -> Mapping[FileKey, GroupForecast]:
+    """What is foreseen for the groups of a plan under a spec, by their first file.
+
+    No row is read of groups that are ``known``. There is no forecast if no query is declared and rows are not
+    ranked by a sample, and none of encrypted files: the sample would lie beside the timeline in the clear.
+    None either when a file is gone meanwhile: such a plan is made anew. What else fails is logged: a plan can
+    do without.
+    """
+    if spec.files.encryption_key is not None:
+        return {}
+    order = row_order(spec.clustering.execution)
+    found = {
+        group.files[0].key: known[files_of(group)] for group in groups if known and files_of(group) in known
+    }
+    others = [group for group in groups if group.files[0].key not in found]
+    is_ranked = order is not None and _is_ranked(spec.clustering.execution)
+    if others and (spec.extra.queries or is_ranked):
+        found |= _foreseen(store, spec, order, others, limits=limits)
+    return found
+
+
+def files_of(group: PlannedGroup) -> frozenset[FileKey]:
+    """The files of a group."""
+    return frozenset(file.key for file in group.files)
+
+
+def _foreseen(
+    store: ObjectStore,
+    spec: TableSpec,
     order: RowOrder | None,
     groups: Sequence[PlannedGroup],
     *,
     limits: SampleLimits | None,
 ) -> dict[FileKey, GroupForecast]:
-    """What is foreseen for the groups of a plan, by their first file; nothing where none is asked for.
-
-    That is so when no query is declared and rows are not ranked by a sample. Nothing either when a file
-    is gone meanwhile: such a plan is made anew. What else fails is logged: a plan can do without.
-    """
-    is_ranked = order is not None and policy.execution.strategy not in (STITCH, "sort")
-    if not groups or not (spec.extra.queries or is_ranked):
-        return {}
+    policy = spec.clustering
     columns = () if order is None else (*order.split_by, *order.columns)
     try:
         forecaster = Forecaster(
@@ -309,49 +237,34 @@ def foresee(
     }
 
 
-def prediction_of(forecast: GroupForecast) -> Mapping[str, str]:
-    """What a group of a plan says of itself."""
-    if not forecast.queries:
-        return {}
-    said = [
-        {
-            "query": query.query,
-            "where": query.where,
-            "before": asdict(query.before),
-            "expected": asdict(query.expected),
-        }
-        for query in forecast.queries
-    ]
-    return {PREDICTION_KEY: json.dumps(said, separators=(",", ":"))}
+def _is_ranked(execution: ExecutionPolicy) -> bool:
+    """Whether rows that are put in order are ranked by a sample."""
+    return execution.strategy not in (STITCH, "sort")
 
 
-def read_prediction(extra: Mapping[str, str]) -> tuple[QueryForecast, ...]:
-    """What :func:`prediction_of` said; nothing where it is not understood."""
-    try:
-        return tuple(
-            QueryForecast(
-                query=str(said["query"]),
-                where=str(said["where"]),
-                before=from_json_value(Touched, said["before"], place=PREDICTION_KEY),
-                expected=from_json_value(Touched, said["expected"], place=PREDICTION_KEY),
-            )
-            for said in parsed_json(extra.get(PREDICTION_KEY, "[]"))
-        )
-    except (ValueError, KeyError, TypeError, InvalidDataError):
-        return ()
+def _with_a_page(
+    query: QueryForecast, made: Sequence[FileStatistics], page_rows: int | None
+) -> QueryForecast:
+    """What the sample has no row of lies between two of its rows, in a page of each row group."""
+    expected = query.expected
+    if expected.rows or not query.now.rows or not made:
+        return query
+    whole = all_of(made)
+    rows = max(whole.rows // max(whole.row_groups, 1), 1)
+    page = rows if page_rows is None else min(rows, page_rows)
+    row_groups = max(expected.row_groups, 1)
+    return replace(
+        query,
+        expected=replace(
+            expected,
+            files=max(expected.files, 1),
+            row_groups=row_groups,
+            rows=page * row_groups,
+            data_bytes=whole.data_bytes * page * row_groups // max(whole.rows, 1),
+            paged_row_groups=max(expected.paged_row_groups, int(page < rows)),
+        ),
+    )
 
 
 def _data_bytes(files: Sequence[FileStatistics]) -> int:
     return sum(file.data_bytes for file in files)
-
-
-def slice_of(file: ClusteringFile) -> FileSlice:
-    """The file as those know it who read it."""
-    return FileSlice(
-        partition=file.partition,
-        file_id=file.file_id,
-        instant=file.instant,
-        path=file.path,
-        size_bytes=file.size_bytes,
-        rows=file.rows,
-    )

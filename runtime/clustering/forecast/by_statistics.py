@@ -7,13 +7,14 @@ of it is an upper bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
 from parquetry.runtime.clustering.forecast.pages import PageShape
+from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.layout.skipping.statistics import (
     ColumnStatistics,
@@ -28,30 +29,28 @@ from parquetry.runtime.spec.table_spec import FilesPolicy
 _LINEAR = "sort"
 
 
-def estimated_files(
-    statistics: Mapping[str, FileStatistics],
-    groups: Iterable[PlannedGroup],
-    execution: ExecutionPolicy,
-    files: FilesPolicy | None = None,
-) -> list[FileStatistics]:
-    """The files that groups become; ``statistics`` are those of the files there are, by path.
-
-    They have row groups and, where rows are put in order, pages as the writer makes them by ``files``.
-    """
-    policy = files or FilesPolicy()
-    return [made for group in groups for made in _outputs(group, statistics, execution, policy)]
-
-
-def _outputs(
+def estimate(
     group: PlannedGroup,
-    statistics: Mapping[str, FileStatistics],
+    files: Sequence[FileStatistics],
+    queries: DeclaredQueries,
     execution: ExecutionPolicy,
     policy: FilesPolicy,
+) -> GroupForecast:
+    """The forecast for a group with these ``files``.
+
+    Those that they become have row groups and, where rows are put in order, pages as the writer makes them by
+    the ``policy``.
+    """
+    return queries.forecast(files, list(estimated_files(group, files, execution, policy)))
+
+
+def estimated_files(
+    group: PlannedGroup, files: Sequence[FileStatistics], execution: ExecutionPolicy, policy: FilesPolicy
 ) -> Iterator[FileStatistics]:
-    inputs = [statistics[file.path] for file in group.files if file.path in statistics]
-    if not inputs:
+    """The files that these of a group become."""
+    if not files:
         return
-    whole = _merged(inputs)
+    whole = _merged(files)
     spread = _Spread(whole, execution)
     pages = ORDERED_PAGE_ROWS if policy.page_size_bytes is None else USUAL_PAGE_ROWS
     shape = PageShape(usual_rows=pages) if spread.arranges else None

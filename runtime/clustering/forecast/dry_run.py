@@ -6,7 +6,7 @@ Nothing is written to the table or to a disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from parquetry.runtime.arrow.schema import arrow_schema
 from parquetry.runtime.base_file.model import WriteContext
-from parquetry.runtime.clustering.rewrite.order import RowOrder
+from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
+from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.errors import NotFoundError, RetryWrite, StaleTimelineError
-from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.skipping.files import Types
-from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.clustering.model import ClusteringFile
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
 from parquetry.runtime.spec.avro import table_avro_schema, with_meta_columns
+from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Paths, PutOutcome
 
@@ -35,24 +35,24 @@ class Rehearsal:
     What it holds is the table's files and those of one group in another order.
     """
 
-    def __init__(self, store: ObjectStore, spec: TableSpec) -> None:
+    def __init__(self, store: ObjectStore, spec: TableSpec, queries: DeclaredQueries) -> None:
         self._store = _Rehearsed(store)
         self._spec = spec
+        self._queries = queries
 
-    def files(
+    def forecast(
         self,
-        groups: Sequence[Sequence[FileSlice]],
-        order: RowOrder | None,
+        groups: Sequence[Sequence[ClusteringFile]],
+        known: Mapping[str, FileStatistics],
+        execution: ExecutionPolicy,
         *,
-        digest: str,
         target_bytes: int,
-        predicates: Sequence[Predicate],
-        types: Types,
-    ) -> list[FileStatistics]:
-        """The files that the groups become, with the pages that the conditions ask for.
+    ) -> list[GroupForecast]:
+        """The forecast for each group, in their order; ``known`` are the files there are, by path.
 
-        They carry the ``digest`` of the layout: files without one are taken to have usual pages.
-        StaleTimelineError when a file has been cleaned meanwhile.
+        Files that are made have the pages that the queries ask for. They carry the digest of the layout:
+        files without one are taken to have usual pages. StaleTimelineError when a file has been cleaned
+        meanwhile.
         """
         context = WriteContext(
             store=self._store,
@@ -63,24 +63,25 @@ class Rehearsal:
             max_file_size_bytes=self._spec.sizing.max_file_size_bytes,
             guard=_Wanted(),
             marked=True,
-            clustering=digest,
+            clustering=execution.digest,
         )
-        made: list[FileStatistics] = []
-        for number, slices in enumerate(groups):
+        found: list[GroupForecast] = []
+        for number, files in enumerate(groups):
             work = GroupWork(
                 index=number,
-                partition=slices[0].partition,
-                slices=tuple(slices),
+                partition=files[0].partition,
+                slices=tuple(file.slice for file in files),
                 target_bytes=target_bytes,
-                order=order,
+                order=row_order(execution),
             )
             try:
                 written = {file.stat.path: file.statistics for file in rewrite_group(context, work).files}
             except (NotFoundError, RetryWrite) as gone:
                 raise StaleTimelineError(f"{self._store.uri}: {gone}") from gone
-            made += with_pages(self._store, written, predicates, types).values()
+            made = with_pages(self._store, written, self._queries.predicates, self._queries.types)
             self._store.delete_all(written)
-        return made
+            found.append(self._queries.forecast([known[file.path] for file in files], [*made.values()]))
+        return found
 
 
 class _Wanted:

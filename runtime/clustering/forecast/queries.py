@@ -1,20 +1,155 @@
-"""What declared queries read before clustering, were expected to read after it, and read."""
+"""The model of a prediction: what declared queries read of files as they are, and of what these become.
+
+There are three estimators: by statistics (:mod:`.by_statistics`), from a sample (:mod:`.by_sample`), and by a
+rewrite in memory (:mod:`.dry_run`). Each gives a :class:`GroupForecast` for each group. What was written is
+counted by the same function as what is predicted: the forecast error is a difference of figures of one kind.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.layout.skipping.files import Touched
-from parquetry.runtime.spec.codec import from_json_value, parsed_json
+import pyarrow as pa
 
-MEASURED_KEY: Final = "parquetry.measured"
-"""Where a replacecommit says it, in JSON."""
+from parquetry.runtime.layout.skipping.files import (
+    Touched,
+    Types,
+    column_types,
+    columns_of,
+    parse_where,
+    touched,
+)
+from parquetry.runtime.layout.skipping.predicate import Predicate
+from parquetry.runtime.layout.skipping.statistics import FileStatistics
+from parquetry.runtime.spec.table_spec import TableSpec
 
 _DIGITS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredQuery:
+    """A query of the spec; ``predicate`` is what statistics can answer of ``where``."""
+
+    name: str
+    where: str
+    predicate: Predicate
+    weight: float = 1.0
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that statistics answer it by."""
+        return columns_of(self.predicate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryForecast:
+    """What a query reads of some files ``now``, and what it is expected to read when they are clustered."""
+
+    query: str
+    now: Touched
+    expected: Touched
+
+    def __add__(self, other: QueryForecast) -> QueryForecast:
+        """Of the files of both."""
+        return QueryForecast(
+            query=self.query, now=self.now + other.now, expected=self.expected + other.expected
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupForecast:
+    """What is predicted for one group of a plan: what queries read, the files, the sample to rank rows by.
+
+    ``conditions`` are those of the queries, by name. ``sample`` has the columns that the rows are put in
+    order by; None where no rows are looked at. A group for whose sample the limits did not suffice has
+    neither queries nor files: nothing is predicted.
+    """
+
+    queries: tuple[QueryForecast, ...] = ()
+    files: tuple[FileStatistics, ...] = ()
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    sample: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredQueries:
+    """The queries of a spec, on columns of ``types``; all that is counted of files is counted here."""
+
+    queries: tuple[DeclaredQuery, ...]
+    types: Types
+
+    @classmethod
+    def of(cls, spec: TableSpec) -> Self:
+        """Those of a spec. Times without zone in them are in UTC, as in the sessions that jobs start."""
+        types = column_types(spec.columns)
+        return cls(
+            queries=tuple(
+                DeclaredQuery(
+                    name=query.name,
+                    where=query.where,
+                    predicate=parse_where(query.where, types=types, time_zone=UTC),
+                    weight=query.weight,
+                )
+                for query in {query.name: query for query in spec.extra.queries}.values()
+            ),
+            types=types,
+        )
+
+    def __iter__(self) -> Iterator[DeclaredQuery]:
+        return iter(self.queries)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def predicates(self) -> list[Predicate]:
+        """What statistics can answer, in their order."""
+        return [query.predicate for query in self.queries]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that statistics answer any of them by."""
+        return frozenset[str]().union(*(query.columns for query in self.queries))
+
+    def reads(self, files: Iterable[FileStatistics]) -> tuple[Touched, ...]:
+        """What each reads of the files, which may be there, predicted, or written just now."""
+        known = list(files)
+        return tuple(touched(known, query.predicate, self.types) for query in self.queries)
+
+    def forecast(
+        self, now: Iterable[FileStatistics], made: Sequence[FileStatistics], sample: pa.Table | None = None
+    ) -> GroupForecast:
+        """The forecast for files that become those that are ``made``."""
+        figures = zip(self.queries, self.reads(now), self.reads(made), strict=True)
+        return GroupForecast(
+            queries=tuple(
+                QueryForecast(query=query.name, now=read, expected=left) for query, read, left in figures
+            ),
+            files=tuple(made),
+            conditions={query.name: query.where for query in self.queries},
+            sample=sample,
+        )
+
+    def whole(
+        self, kept: Iterable[FileStatistics], forecasts: Iterable[GroupForecast]
+    ) -> tuple[QueryForecast, ...]:
+        """The forecast for groups and for files that stay as they are, together; one for each query."""
+        stay = (
+            QueryForecast(query=query.name, now=read, expected=read)
+            for query, read in zip(self.queries, self.reads(kept), strict=True)
+        )
+        return added_up([*stay, *(query for forecast in forecasts for query in forecast.queries)])
+
+    def weighted(self, figures: Iterable[Touched]) -> tuple[float, float]:
+        """The rows and the bytes to read in all, each query as often as its weight says."""
+        read = list(zip(self.queries, figures, strict=True))
+        return (
+            sum(query.weight * one.rows for query, one in read),
+            sum(query.weight * one.data_bytes for query, one in read),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +179,7 @@ class Deviation:
 class MeasuredQuery:
     """What a query read of the files that were clustered, was expected to read, and reads now.
 
-    ``expected`` and ``error`` are None when nothing was foreseen, as by a plan of Hudi.
+    ``expected`` and ``error`` are None when nothing was predicted, as by a plan of Hudi.
     """
 
     query: str
@@ -86,36 +221,6 @@ def added_up(figures: Iterable[_Q]) -> tuple[_Q, ...]:
     for query in figures:
         found[query.query] = found[query.query] + query if query.query in found else query
     return tuple(found.values())
-
-
-def in_commit(measured: Sequence[MeasuredQuery]) -> dict[str, str]:
-    """What a replacecommit says of what was measured; nothing without queries."""
-    if not measured:
-        return {}
-    said = [{key: value for key, value in asdict(query).items() if value is not None} for query in measured]
-    return {MEASURED_KEY: json.dumps(said, separators=(",", ":"))}
-
-
-def read_measured(extra: Mapping[str, str]) -> tuple[MeasuredQuery, ...]:
-    """What :func:`in_commit` said, earlier versions too; nothing where it is not understood."""
-    try:
-        return tuple(_query(said) for said in parsed_json(extra.get(MEASURED_KEY, "[]")))
-    except (ValueError, KeyError, TypeError, InvalidDataError):
-        return ()
-
-
-def _query(said: Mapping[str, Any]) -> MeasuredQuery:
-    return MeasuredQuery.of(
-        said["query"],
-        before=_touched(said["before"]),
-        expected=_touched(said["expected"]) if "expected" in said else None,
-        after=_touched(said["after"]),
-    )
-
-
-def _touched(said: Mapping[str, int]) -> Touched:
-    # The first replacecommits that say so count no bytes, those after them no pages.
-    return from_json_value(Touched, {"data_bytes": 0, **said}, place=MEASURED_KEY)
 
 
 def _share(expected: int, after: int) -> float | None:

@@ -13,12 +13,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from parquetry.errors import ParquetryError
-from parquetry.runtime.clustering.forecast.by_sample import (
-    DeclaredQuery,
-    Forecaster,
-    GroupForecast,
-    declared_queries,
-)
+from parquetry.runtime.clustering.forecast.by_sample import Forecaster, files_of
+from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.errors import NotFoundError, RetryWrite
@@ -26,7 +22,6 @@ from parquetry.runtime.layout.clustering.model import (
     ChosenBy,
     ClusteringFile,
     FileKey,
-    PlannedGroup,
     ScopeChoice,
     ScopeFigures,
 )
@@ -37,9 +32,6 @@ from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.model import ObjectStore
 
 _LOG = logging.getLogger(__name__)
-
-Foreseen = Mapping[frozenset[FileKey], GroupForecast]
-"""What is foreseen of groups, by the files they have."""
 
 
 class ScopeBySample:
@@ -81,7 +73,7 @@ class ScopeBySample:
         self, questions: Sequence[ScopeQuestion], otherwise: Sequence[ScopeChoice]
     ) -> list[ScopeChoice]:
         order = row_order(self._policy.execution)
-        queries = declared_queries(self._spec)
+        queries = DeclaredQueries.of(self._spec)
         columns = () if order is None else (*order.split_by, *order.columns)
         ranked = sorted(range(len(questions)), key=lambda number: -_benefit(questions[number]))
         asked = [_Asked.of(questions[number]) for number in ranked]
@@ -119,7 +111,7 @@ class ScopeBySample:
         question: ScopeQuestion,
         foreseen: Mapping[ClusteringScope, Sequence[GroupForecast]],
         forecaster: Forecaster,
-        queries: Sequence[DeclaredQuery],
+        queries: DeclaredQueries,
     ) -> ScopeChoice:
         figures = {
             scope: self._figures(question, scope, foreseen[scope], forecaster, queries) for scope in foreseen
@@ -140,20 +132,19 @@ class ScopeBySample:
         scope: ClusteringScope,
         foreseen: Sequence[GroupForecast],
         forecaster: Forecaster,
-        queries: Sequence[DeclaredQuery],
+        queries: DeclaredQueries,
     ) -> ScopeFigures:
         """Of all files of the question: those that a scope leaves are read as they are."""
         groups = question.of(scope)
         rewritten = frozenset[FileKey]().union(*map(files_of, groups))
-        expected = list(forecaster.now(file for file in _all_files(question) if file.key not in rewritten))
-        for forecast in foreseen:
-            expected = [one + query.expected for one, query in zip(expected, forecast.queries, strict=True)]
-        read = list(zip(queries, expected, strict=True))
+        kept = (file for file in _all_files(question) if file.key not in rewritten)
+        expected = {one.query: one.expected for one in forecaster.whole(kept, foreseen)}
+        rows, data_bytes = queries.weighted(expected.values())
         return replace(
             costs_of(groups, self._policy),
-            queries={query.name: one for query, one in read},
-            expected_rows=round(sum(query.weight * one.rows for query, one in read)),
-            expected_bytes=round(sum(query.weight * one.data_bytes for query, one in read)),
+            queries=expected,
+            expected_rows=round(rows),
+            expected_bytes=round(data_bytes),
         )
 
 
@@ -170,11 +161,6 @@ class _Asked:
         rest = tuple(file for file in _all_files(question) if file.key not in grouped)
         parts = tuple(group.files for group in question.groups)
         return _Asked(question=question, parts=(*parts, rest) if rest else parts)
-
-
-def files_of(group: PlannedGroup) -> frozenset[FileKey]:
-    """The files of a group."""
-    return frozenset(file.key for file in group.files)
 
 
 def _all_files(question: ScopeQuestion) -> Sequence[ClusteringFile]:

@@ -7,19 +7,19 @@ the first due one would look again: lists all partitions, reads statistics.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from parquetry.runtime.clustering.forecast.by_sample import QueryForecast
-from parquetry.runtime.clustering.forecast.queries import added_up
+from parquetry.runtime.clustering.forecast.by_sample import Foreseen
+from parquetry.runtime.clustering.forecast.queries import QueryForecast, added_up
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
-from parquetry.runtime.clustering.forecast.scope import Foreseen, ScopeBySample
+from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.forecast import foresee_groups
 from parquetry.runtime.clustering.plan.history import Hindsight, hindsight, past_clusterings
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.clustering.plan.survey import commits_since_clustering, observe
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.debt import debt, within
-from parquetry.runtime.layout.clustering.model import Debt, ScopeChoice
+from parquetry.runtime.layout.clustering.model import Debt
 from parquetry.runtime.spec.clustering import ClusteringSpec, Trigger
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.table.open import TableHandle
@@ -78,43 +78,38 @@ def is_due(table: TableHandle, *, budget_bytes: int | None = None, timing: Timin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryForecasts:
-    """What a run would be good for, by declared query, on the files that it would rewrite.
+class ClusteringForecast:
+    """What a run or a plan rewrites (``debt``), and what its ``queries`` read of these files then.
 
     ``hindsight`` is how good such predictions were before, None when none was made.
     """
 
-    queries: tuple[QueryForecast, ...]
-    hindsight: Hindsight | None
+    debt: Debt = field(default_factory=Debt)
+    queries: tuple[QueryForecast, ...] = ()
+    hindsight: Hindsight | None = None
 
 
-def outlook(table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None) -> QueryForecasts:
+def outlook(
+    table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None
+) -> ClusteringForecast:
     """What is foreseen of a run, of as many groups as a sample within the ``limits`` suffices for."""
     if not table.effective_spec(table.timeline()).extra.queries:
-        return QueryForecasts(queries=(), hindsight=None)
+        return ClusteringForecast(debt=due.debt)
     foreseen = foresee_groups(table, due.debt.groups, known=due.foreseen, limits=limits)
-    found = added_up(query for forecast in foreseen.values() for query in forecast.queries)
-    return QueryForecasts(
-        queries=found,
-        hindsight=hindsight(past_clusterings(table, table.timeline())) if found else None,
-    )
+    return _forecast(table, due.debt, added_up(query for one in foreseen.values() for query in one.queries))
+
+
+def _forecast(table: TableHandle, debt: Debt, queries: tuple[QueryForecast, ...]) -> ClusteringForecast:
+    past = hindsight(past_clusterings(table, table.timeline())) if queries else None
+    return ClusteringForecast(debt=debt, queries=queries, hindsight=past)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledClustering:
-    """A plan left on the timeline; ``instant`` is None when nothing was due, or writers had all of it.
-
-    ``queries`` is what it will be good for, ``choices`` are those of ``scope: auto`` for its partitions.
-    """
+    """A plan left on the timeline; ``instant`` is None when nothing was due, or writers had all of it."""
 
     instant: str | None = None
-    groups: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    rewritten_bytes: int = 0
-    choices: tuple[ScopeChoice, ...] = ()
-    queries: tuple[QueryForecast, ...] = ()
-    hindsight: Hindsight | None = None
+    forecast: ClusteringForecast = field(default_factory=ClusteringForecast)
 
 
 def schedule_clustering(
@@ -130,15 +125,10 @@ def schedule_clustering(
     if plan is None:
         return ScheduledClustering()
     partitions = {group.partition for group in plan.groups}
+    choices = tuple(choice for choice in due.debt.choices if choice.partition in partitions)
     return ScheduledClustering(
         instant=plan.instant,
-        groups=len(plan.groups),
-        files_before=sum(len(group.files) for group in plan.groups),
-        files_after=sum(group.output_files for group in plan.groups),
-        rewritten_bytes=sum(group.size_bytes for group in plan.groups),
-        choices=tuple(choice for choice in due.debt.choices if choice.partition in partitions),
-        queries=plan.queries,
-        hindsight=hindsight(past_clusterings(table, table.timeline())) if plan.queries else None,
+        forecast=_forecast(table, Debt(groups=plan.groups, choices=choices), plan.queries),
     )
 
 

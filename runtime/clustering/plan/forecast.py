@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from parquetry.runtime.clustering.forecast.by_sample import GroupForecast, foresee, prediction_of
+from parquetry.runtime.clustering.forecast.by_sample import Foreseen, foresee
+from parquetry.runtime.clustering.forecast.queries import GroupForecast
+from parquetry.runtime.clustering.forecast.records import in_plan
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
-from parquetry.runtime.clustering.forecast.scope import Foreseen, files_of
 from parquetry.runtime.clustering.rewrite.kept_sample import SAMPLE_KEY, encode_samples
-from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
-from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
@@ -30,30 +29,10 @@ def foresee_groups(
     """What groups are good for by the policy in force, by their first file; nothing where none is asked for.
 
     Rows are read here, so it is done before anything is locked; not those of groups of which it is
-    ``known``, from when their scope was chosen. Of encrypted files none are: a sample would lie beside
-    the timeline in the clear.
+    ``known``, from when their scope was chosen.
     """
     spec = table.effective_spec(table.timeline())
-    return foresee_under(table.store, spec, groups, known=known, limits=limits)
-
-
-def foresee_under(
-    store: ObjectStore,
-    spec: TableSpec,
-    groups: Sequence[PlannedGroup],
-    *,
-    known: Foreseen | None,
-    limits: SampleLimits | None,
-) -> Mapping[FileKey, GroupForecast]:
-    """The same under a spec that need not be in force."""
-    if spec.files.encryption_key is not None:
-        return {}
-    policy = spec.clustering
-    found = {
-        group.files[0].key: known[files_of(group)] for group in groups if known and files_of(group) in known
-    }
-    others = [group for group in groups if group.files[0].key not in found]
-    return found | foresee(store, spec, policy, row_order(policy.execution), others, limits=limits)
+    return foresee(table.store, spec, groups, known=known, limits=limits)
 
 
 def keep_samples(
@@ -88,7 +67,7 @@ def _foreseen_group(
     group: ClusteringGroup, foreseen: Mapping[FileKey, GroupForecast], samples: Mapping[FileKey, int]
 ) -> ClusteringGroup:
     key = group.slices[0].partition, group.slices[0].file_id
-    said = dict(prediction_of(foreseen[key])) if key in foreseen else {}
+    said = in_plan(foreseen[key]) if key in foreseen else {}
     if key in samples:
         said[SAMPLE_KEY] = str(samples[key])
     return replace(group, extra={**group.extra, **said})

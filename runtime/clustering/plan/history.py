@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery, read_measured
+from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
+from parquetry.runtime.clustering.forecast.records import read_measured
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.model import FileKey
 from parquetry.runtime.spec.codec import parsed_json

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up, in_commit
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up
+from parquetry.runtime.clustering.forecast.records import in_commit
 from parquetry.runtime.clustering.plan.execution import (
     RewrittenGroup,
     UnpublishedGroup,

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from parquetry import shell
-from parquetry.runtime.clustering.forecast.by_sample import GroupForecast, QueryForecast
-from parquetry.runtime.clustering.forecast.queries import added_up
-from parquetry.runtime.clustering.forecast.scope import Foreseen
+from parquetry.runtime.clustering.forecast.by_sample import Foreseen
+from parquetry.runtime.clustering.forecast.queries import GroupForecast, QueryForecast, added_up
 from parquetry.runtime.clustering.plan.avro import avro_plan
 from parquetry.runtime.clustering.plan.forecast import foresee_groups, keep_samples, with_forecast
 from parquetry.runtime.clustering.plan.survey import (

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
+from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.layout.skipping.predicate import Predicate
 from parquetry.runtime.layout.skipping.statistics import Columns
@@ -84,6 +85,18 @@ class ClusteringFile:
     def key(self) -> FileKey:
         """The file group."""
         return self.partition, self.file_id
+
+    @property
+    def slice(self) -> FileSlice:
+        """The file as those know it who read it."""
+        return FileSlice(
+            partition=self.partition,
+            file_id=self.file_id,
+            instant=self.instant,
+            path=self.path,
+            size_bytes=self.size_bytes,
+            rows=self.rows,
+        )
 
 
 def rows_of(files: Sequence[ClusteringFile]) -> int | None:

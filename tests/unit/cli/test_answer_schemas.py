@@ -18,13 +18,12 @@ from parquetry.compiler.jobs.run import JobOutcome, RunResult
 from parquetry.compiler.plan.model import ChangeClass, Step
 from parquetry.compiler.reports.locks import HeldLock
 from parquetry.runtime.apply.table_change import Applied
-from parquetry.runtime.clustering.forecast.by_sample import QueryForecast
-from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
-from parquetry.runtime.clustering.plan.due import ScheduledClustering
+from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, QueryForecast
+from parquetry.runtime.clustering.plan.due import ClusteringForecast, ScheduledClustering
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, UnpublishedGroup
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StalePlanError
-from parquetry.runtime.layout.clustering.model import ChosenBy, ScopeChoice, ScopeFigures
+from parquetry.runtime.layout.clustering.model import ChosenBy, Debt, ScopeChoice, ScopeFigures
 from parquetry.runtime.layout.skipping.files import Touched
 from parquetry.runtime.main import JobResult, ServiceResult
 from parquetry.runtime.spec.clustering import ClusteringScope
@@ -117,9 +116,10 @@ CHOICE = ScopeChoice(
     chosen_by=ChosenBy.NO_QUERIES,
     group=ScopeFigures(groups=2, rewritten_files=4, rewritten_bytes=8, shuffled_bytes=0, files_after=2),
 )
-FORESEEN = QueryForecast(query="by_day", where="v = 1", before=TOUCHED, expected=TOUCHED)
+FORESEEN = QueryForecast(query="by_day", now=TOUCHED, expected=TOUCHED)
 SCHEDULED = ScheduledClustering(
-    instant="20261121120000000", groups=1, files_before=3, choices=(CHOICE,), queries=(FORESEEN,)
+    instant="20261121120000000",
+    forecast=ClusteringForecast(debt=Debt(choices=(CHOICE,)), queries=(FORESEEN,)),
 )
 DONE = ClusteringResult(
     instants=("20261121120000000",),

@@ -77,10 +77,8 @@ FIGURES = TableFigures(
     sizes_after=(0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0),
     queries=(
         QueryFigures(
-            name="by_day",
-            read=9,
+            query="by_day",
             total=24,
-            read_after=2,
             total_after=6,
             now=Touched(files=9, row_groups=30, rows=120_000, data_bytes=3_000_000),
             expected=Touched(files=2, row_groups=3, rows=9_000, data_bytes=200_000),

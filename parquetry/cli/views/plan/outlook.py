@@ -9,8 +9,9 @@ from parquetry.cli.views.plan.commands import carried_by
 from parquetry.cli.views.plan.words import due_lines, excluded_lines
 from parquetry.cli.views.queries import hindsight_lines
 from parquetry.cli.views.scope import scope_sentences
-from parquetry.compiler.evidence.model import ForeseenQuery, RunForecast
+from parquetry.compiler.evidence.model import RunForecast
 from parquetry.compiler.plan.model import PlanDocument
+from parquetry.runtime.clustering.forecast.queries import QueryForecast
 
 
 def changes_layout(table: str, plan: PlanDocument) -> bool:
@@ -55,7 +56,7 @@ def due_entries(plan: PlanDocument) -> list[tuple[str, str]]:
     return entries
 
 
-def _query_lines(queries: Iterable[ForeseenQuery]) -> Iterator[str]:
+def _query_lines(queries: Iterable[QueryForecast]) -> Iterator[str]:
     for query in queries:
         now, expected = query.now, query.expected
         yield (

@@ -206,10 +206,10 @@ def query_rows(figures: TableFigures) -> list[tuple[str, str, str, str]]:
     rows = []
     for query in figures.queries:
         now, expected = query.now, query.expected
-        files = _arrow(f"{query.read:,} of {query.total:,}", f"{query.read_after:,} of {query.total_after:,}")
+        files = _arrow(f"{now.files:,} of {query.total:,}", f"{expected.files:,} of {query.total_after:,}")
         read = _arrow(f"{now.rows:,}", f"{expected.rows:,}")
         size = _arrow(human_size(now.data_bytes), human_size(expected.data_bytes))
-        rows.append((query.name, files, f"{read} of {query.rows:,}", size))
+        rows.append((query.query, files, f"{read} of {query.rows:,}", size))
     return rows
 
 

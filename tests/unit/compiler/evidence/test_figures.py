@@ -186,19 +186,19 @@ def test_files_that_a_policy_keeps_owe_it_nothing(folder):
 def test_queries_say_how_many_files_they_read(folder):
     folder.write("tables/events.yml", EVENTS | {"description": "Changed."})
     (query,) = due(folder).evidence.figures["events"].queries
-    assert (query.name, query.read, query.total) == ("low", 3, 6)
-    assert (query.read_after, query.total_after) == (3, 6)
+    assert (query.query, query.now.files, query.total) == ("low", 3, 6)
+    assert (query.expected.files, query.total_after) == (3, 6)
 
 
 @pytest.mark.parametrize(
-    ("execution", "read_after"),
+    ("execution", "expected"),
     [
         ({"strategy": "sort", "columns": ["v"]}, 2),
         ({"strategy": "sort", "columns": ["id"]}, 3),
         ({"strategy": "stitch"}, 3),
     ],
 )
-def test_without_due_statistics_estimate_what_queries_will_read(folder, execution, read_after):
+def test_without_due_statistics_estimate_what_queries_will_read(folder, execution, expected):
     # Values of v from 0 to 5 in 3 files: 0 to 1, 1 to 3, 3 to 5.
     plan = {"target_file_size": "4300B", "small_file_limit": "4000B", "max_group_size": "1MiB"}
     clustering = CLUSTERING | {"plan": plan, "execution": execution}
@@ -207,7 +207,7 @@ def test_without_due_statistics_estimate_what_queries_will_read(folder, executio
     figures = plan_workspace(folder.workspace(), now_ms=NOW).evidence.figures["events"]
     (query,) = figures.queries
     assert query.total_after == figures.debt.files_after == 3
-    assert query.read_after == read_after
+    assert query.expected.files == expected
     assert not query.sampled
 
 
@@ -219,7 +219,7 @@ def test_with_due_queries_say_what_they_read_when_the_debt_was_paid(folder):
     cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
     folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING | {"every_commits": 9}})
     (paid,) = due(folder).evidence.figures["events"].queries
-    assert (paid.read, paid.total) == (query.read_after, query.total_after)
+    assert (paid.now.files, paid.total) == (query.expected.files, query.total_after)
     assert paid.total < query.total
 
 
@@ -290,7 +290,7 @@ def test_due_foresees_what_the_plan_of_the_run_foresees(folder):
     assert "query low: 3 -> " in unescape(render_html(before))
     table = events(folder)
     scheduled = schedule_clustering(table.handle, timing=FAST)
-    assert scheduled.queries[0].expected == foreseen.expected
+    assert scheduled.forecast.queries[0].expected == foreseen.expected
     waiting = due(folder)
     (plan,) = waiting.evidence.outlooks["events"].waiting
     assert (plan.instant, plan.queries) == (scheduled.instant, (foreseen,))
@@ -384,20 +384,20 @@ def with_layout(folder, target, execution):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_queries_will_read_is_what_they_read_when_the_layout_was_changed(numbers, tmp_path, layout):
     folder = with_layout(numbers, tmp_path / "shop", LAYOUTS[layout])
-    foreseen = {query.name: query for query in due(folder).evidence.figures["events"].queries}
+    foreseen = {query.query: query for query in due(folder).evidence.figures["events"].queries}
     applied(folder)
     cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
     clustering = {"trigger": "async", "every_commits": 9, "execution": LAYOUTS[layout]}
     folder.write("tables/events.yml", SMALL_EVENTS | {"queries": ASKED, "clustering": clustering})
     gains = set()
     for read in due(folder).evidence.figures["events"].queries:
-        expected, now = foreseen[read.name].expected, read.now
-        assert foreseen[read.name].sampled
-        assert abs(expected.rows - now.rows) <= max(MARGIN_ROWS, now.rows / 4), read.name
+        expected, now = foreseen[read.query].expected, read.now
+        assert foreseen[read.query].sampled
+        assert abs(expected.rows - now.rows) <= max(MARGIN_ROWS, now.rows / 4), read.query
         share = (MARGIN_ROWS / 24_000 + 0.25) * sum(part.stat().st_size for part in data_files(folder))
-        assert abs(expected.data_bytes - now.data_bytes) <= share, read.name
-        assert foreseen[read.name].rows == read.rows == 24_000
-        gains.add(now.rows < 0.7 * foreseen[read.name].now.rows)
+        assert abs(expected.data_bytes - now.data_bytes) <= share, read.query
+        assert foreseen[read.query].rows == read.rows == 24_000
+        gains.add(now.rows < 0.7 * foreseen[read.query].now.rows)
     # A sort is good for some queries and not for the others.
     assert gains == {True} | (set() if layout == "curve" else {False})
 
@@ -424,7 +424,7 @@ def test_text_comment_and_page_show_the_same_rows_and_bytes(numbers, tmp_path, l
         assert f"<tr><td>{name}</td><td>{files}</td><td>{rows}</td><td>{size}</td></tr>" in page
     source = "from a sample of the rows" if looks_at_rows else "by statistics alone"
     assert all(source in said for said in (text, comment, page))
-    (tail,) = [query for query in figures.queries if query.name == "tail"]
+    (tail,) = [query for query in figures.queries if query.query == "tail"]
     assert tail.now.rows == 24_000
     assert tail.expected.rows <= 2 * 2048
     assert (

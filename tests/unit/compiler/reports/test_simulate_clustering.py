@@ -55,13 +55,15 @@ def test_layouts_are_compared_on_what_the_query_reads(table):
     trials = try_layouts(table.store, columns=[("v",), ("v", "id")])
     by_name = {trial.execution.strategy: trial for trial in trials.trials}
     assert list(by_name) == ["stitch", "sort", "zorder", "hilbert"]
-    (query,) = trials.queries
-    assert (query.now.files, query.now.rows) == (8, 20_000)
+    (now,) = trials.now
+    assert (now.files, now.rows) == (8, 20_000)
     (sort,) = (trial for trial in trials.trials if trial.execution.columns == ("v",))
     assert sort.execution.strategy == "sort", "a curve over one column is a sort"
-    assert sort.expected[0].files == 1
-    assert sort.expected[0].rows < 7000
-    assert by_name["stitch"].expected[0].rows == 20_000
+    (query,) = sort.queries
+    assert (query.query, query.now) == ("narrow", now)
+    assert query.expected.files == 1
+    assert query.expected.rows < 7000
+    assert by_name["stitch"].queries[0].expected.rows == 20_000
     assert sort.share < 0.4 < by_name["stitch"].share
     assert {by_name[name].rewritten_files for name in ("sort", "zorder", "hilbert")} == {8}
 
@@ -74,9 +76,9 @@ def test_what_is_expected_is_what_the_plan_expects(table):
     apply_clustering(table, section)
     apply_queries(table, *applied.spec.extra.queries)
     (measured,) = cluster(OneProcessSpark(), table.handle, timing=FAST).queries
-    (expected,) = trial.expected
-    assert expected.files == measured.after.files == 1
-    assert expected == measured.expected, "the plan foresees the same"
+    (query,) = trial.queries
+    assert query.expected.files == measured.after.files == 1
+    assert query.expected == measured.expected, "the plan foresees the same"
     (again,) = try_layouts(table.store, strategies=["sort"]).trials
     assert again.seconds is not None, "there is a past run now"
 
@@ -130,9 +132,10 @@ def test_a_query_that_gets_worse_is_told_in_what_it_is_measured_by(table):
     apply_queries(table, NARROW, {"name": "by_key", "where": "id = 'k7'"})
     found = try_layouts(table.store, strategies=["sort"], columns=[("v",)])
     (trial,) = (trial for trial in found.trials if trial.execution.columns)
-    now = found.queries[1].now
+    narrow, by_key = trial.queries
+    now = by_key.now
     heavier = replace(now, rows=now.rows - 1, data_bytes=2 * now.data_bytes)
-    trial = replace(trial, expected=(trial.expected[0], heavier), share=0.5)
+    trial = replace(trial, queries=(narrow, replace(by_key, expected=heavier)), share=0.5)
     reasons = suggestion_of(replace(found, trials=(trial,)), tried=1).reasons
     said = f"by_key gets worse: it reads {heavier.data_bytes:,} instead of {now.data_bytes:,} bytes"
     assert said in reasons
@@ -186,7 +189,7 @@ def test_files_that_may_not_be_touched_now_are_compared_all_the_same(table, busy
     if busy == "a plan waits":
         section = ClusteringSpec(plan=PLAN, execution=ExecutionPolicy(strategy="sort", columns=("id",)))
         apply_clustering(table, section)
-        assert schedule_clustering(table.handle, timing=FAST).files_before == 8
+        assert schedule_clustering(table.handle, timing=FAST).forecast.debt.files_before == 8
     else:
         apply_clustering(table, ClusteringSpec(plan=PLAN, existing=Existing.KEEP))
     apply_queries(table, NARROW)
@@ -247,7 +250,7 @@ def test_nothing_is_foreseen_of_encrypted_files(table, tmp_path):
     assert found.best is None
     assert [reason.partition(":")[0] for reason in found.reasons] == ["files are encrypted"]
     assert not found.trials.queries
-    assert all(trial.files_after and trial.expected == () for trial in found.trials.trials)
+    assert all(trial.files_after and trial.queries == () for trial in found.trials.trials)
     code, text, _ = tried(table, "--suggest")
     assert code == 0
     assert "no queries" not in text

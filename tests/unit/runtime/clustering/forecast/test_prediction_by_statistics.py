@@ -10,6 +10,7 @@ from parquetry.runtime.layout.skipping.files import touched
 from parquetry.runtime.layout.skipping.predicate import Comparison, Null, Operator
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.spec.clustering import ExecutionPolicy
+from parquetry.runtime.spec.table_spec import FilesPolicy
 
 
 @pytest.mark.parametrize(
@@ -20,9 +21,8 @@ def test_nulls_of_all_files_are_not_taken_for_those_of_each(nulls, values_in, nu
     group = RowGroupStatistics(rows=100, data_bytes=1000, columns={"n": bounds})
     file = ClusteringFile(partition="", file_id="a", instant="1", path="a", size_bytes=1000)
     planned = PlannedGroup(partition="", files=(file,), output_files=2, benefit=1, reasons={})
-    made = estimated_files(
-        {"a": FileStatistics(path="a", size_bytes=1000, row_groups=(group,))}, [planned], ExecutionPolicy()
-    )
+    known = FileStatistics(path="a", size_bytes=1000, row_groups=(group,))
+    made = list(estimated_files(planned, [known], ExecutionPolicy(), FilesPolicy()))
     equal = Comparison(column="n", operator=Operator.EQUAL, value=3)
     assert touched(made, equal, {"n": "bigint"}).files == values_in
     assert touched(made, Null(column="n", negated=False), {"n": "bigint"}).files == nulls_in

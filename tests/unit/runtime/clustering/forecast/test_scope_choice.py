@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from parquetry.cli.main import command_line
 from parquetry.compiler.reports.suggestion import try_layouts
-from parquetry.runtime.clustering.forecast.by_sample import Forecaster, read_prediction
+from parquetry.runtime.clustering.forecast.by_sample import Forecaster
+from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, regrouped
 from parquetry.runtime.clustering.plan.due import due_clustering, is_due, outlook, schedule_clustering
 from parquetry.runtime.clustering.rewrite.order import RowOrder
@@ -273,7 +274,7 @@ def test_the_plan_shows_both_scopes_and_what_was_gone_by(table):
 def test_layouts_that_are_tried_choose_alike(table):
     declare(table, NARROW)
     (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
-    assert trial.expected[0].files == 1, "one order"
+    assert trial.queries[0].expected.files == 1, "one order"
     declare(table, WIDE)
     (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
     (group,) = try_layouts(

@@ -121,5 +121,5 @@ def test_a_plan_is_made_though_a_file_cannot_be_read(installed, table, caplog):
     table.store.put(whole.path, table.store.read(whole.path)[:-10] + bytes(10))
     with caplog.at_level(logging.WARNING):
         scheduled = schedule_clustering(table.handle, timing=FAST)
-    assert scheduled.files_before == 6
+    assert scheduled.forecast.debt.files_before == 6
     assert f"nothing is foreseen of its clustering: {table.store.uri}/{whole.path} is no" in caplog.text
