@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from tests.support.repository import ROOT
 
 SCRIPT = Path(sys.executable).parent / "parquetry"
+AT_THE_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "MALLOC_", "ARROW_")
+"""Variables that a process obeys when it starts or imports."""
 
 
 def environment(**changes) -> dict[str, str]:
@@ -18,13 +29,58 @@ def environment(**changes) -> dict[str, str]:
 
 
 def parquetry(*arguments, cwd=None, **changes) -> subprocess.CompletedProcess[str]:
-    """Run the script; ``changes`` are variables of its environment."""
+    """Run the script in a process of its own; ``changes`` are variables of its environment.
+
+    The process is forked from one that has imported the script's modules, unless a variable asks for another start.
+    """
+    command = [str(SCRIPT), *map(str, arguments)]
+    wanted = environment(**changes)
+    if _starts_alike(wanted):
+        return _forked(command, cwd, wanted)
     return subprocess.run(
-        [str(SCRIPT), *map(str, arguments)],
-        cwd=cwd,
-        env=environment(**changes),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
+        command, cwd=cwd, env=wanted, capture_output=True, text=True, check=False, timeout=600
     )
+
+
+def _starts_alike(wanted: Mapping[str, str]) -> bool:
+    return _at_the_start(wanted) == _at_the_start(os.environ)
+
+
+def _at_the_start(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name.startswith(AT_THE_START)}
+
+
+def _forked(
+    command: list[str], cwd: os.PathLike[str] | None, wanted: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    request = {"arguments": command, "environment": wanted, "folder": str(cwd or os.getcwd())}
+    answer, theirs = socket.socketpair()
+    with answer, theirs, TemporaryFile() as out, TemporaryFile() as err, open(os.devnull) as nothing:
+        handles = [nothing.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
+        socket.send_fds(_server(), [json.dumps(request).encode()], handles)
+        theirs.close()
+        answer.settimeout(600)
+        with answer.makefile() as lines:
+            pid = int(lines.readline())
+            try:
+                code = int(lines.readline())
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise
+        return subprocess.CompletedProcess(command, code, _text(out), _text(err))
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode().replace("\r\n", "\n")
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """Where `tests.support.command_server` takes requests; it ends with this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.support.command_server"], cwd=ROOT, stdin=theirs, env=environment()
+        )
+    return ours
