@@ -8,11 +8,12 @@ from typing import Any
 
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean
 from parquetry.project.model import settings
-from parquetry.project.model.avro_columns import AvroProblem, columns_of
 from parquetry.project.model.locations import LocationProblem, is_relative, joined
 from parquetry.project.schema.errors import is_cut_off
 from parquetry.project.schema.spec_file import SpecFile
+from parquetry.project.schema.unseen import refused, texts
 from parquetry.project.yaml.document import parse
+from parquetry.runtime.spec.avro import AvroSchemaError, columns_declared_in_avro
 from parquetry.runtime.spec.rules import broken_type
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import TYPE_NAMES, ColumnType, TypeSyntaxError, parse_type
@@ -74,10 +75,13 @@ def _from_file(file: SpecFile, read: Read, found: list[Diagnostic]) -> list[dict
         return None
     try:
         inside = _inside(node.value)
-        return columns_of(_schema(inside, read))
+        return [
+            {"name": one.name, "type": one.type, "nullable": one.nullable, "description": one.description}
+            for one in columns_declared_in_avro(_schema(inside, read))
+        ]
     except LocationProblem as problem:
         code, summary, hint = "PQ011", problem.summary, "keep the schema inside the project"
-    except AvroProblem as problem:
+    except AvroSchemaError as problem:
         code, summary, hint = (
             "PQ307",
             f"Avro schema '{node.value}': {problem}",
@@ -99,10 +103,14 @@ def _inside(path: str) -> str:
 def _schema(path: str, read: Read) -> Any:
     data = read(path)
     if isinstance(data, Diagnostic):
-        raise AvroProblem(data.summary.partition("' ")[2])
+        raise AvroSchemaError(data.summary.partition("' ")[2])
     # JSON is YAML, so the bounds and the care for duplicate keys hold for schemas too.
     document = parse(path, data)
     if document.root is None or document.diagnostics:
         first = document.diagnostics[0]
-        raise AvroProblem(f"line {first.line}: {first.summary.replace('not YAML', 'not JSON', 1)}")
+        raise AvroSchemaError(f"line {first.line}: {first.summary.replace('not YAML', 'not JSON', 1)}")
+    for place, text, _ in texts(document.root.value, ()):
+        what = {"name": "name", "doc": "description"}.get(str(place[-1:] and place[-1]))
+        if what and (wrong := refused(text, (what,))):
+            raise AvroSchemaError(f"a {what} holds the character U+{ord(wrong):04X}, which nobody sees")
     return document.root.value

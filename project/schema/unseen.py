@@ -32,7 +32,7 @@ _OPTIONS: Final = "options"
 
 def unseen(value: Any, *, node: Node, source: SourceText) -> Iterator[Violation]:
     """A finding for each key and value below a node that holds such a character."""
-    for path, text, is_key in _texts(value, ()):
+    for path, text, is_key in texts(value, ()):
         wrong = refused(text, path, is_key=is_key)
         if wrong is None:
             continue
@@ -62,7 +62,7 @@ def refused(text: str, path: Path, *, is_key: bool = False) -> str | None:
     return None if found is None else found[0]
 
 
-def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
+def texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
     """Every text below a value with its path, keys too."""
     match value:
         case str():
@@ -72,7 +72,7 @@ def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
         case dict():
             for key, child in value.items():
                 yield (*path, key), key, True
-                yield from _texts(child, (*path, key))
+                yield from texts(child, (*path, key))
         case list():
             for index, child in enumerate(value):
-                yield from _texts(child, (*path, index))
+                yield from texts(child, (*path, index))

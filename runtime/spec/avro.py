@@ -18,6 +18,7 @@ from parquetry.runtime.spec.meta_columns import META_COLUMNS
 from parquetry.runtime.spec.rules import check_columns
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import (
+    AVRO_NAME,
     Array,
     ColumnType,
     Decimal,
@@ -62,6 +63,14 @@ _SPARK_LOGICAL: Final = {
     ("long", "local-timestamp-micros"): "timestamp_ntz",
     ("long", "local-timestamp-millis"): "timestamp_ntz",
 }
+_NOT_DECLARED: Final = frozenset(
+    {"local-timestamp-millis", "local-timestamp-micros", "time-millis", "time-micros", "duration"}
+)
+"""Logical types that files of other writers may have, and columns cannot be declared with."""
+
+
+class AvroSchemaError(ValueError):
+    """Why an Avro schema cannot be read as columns."""
 
 
 def table_avro_schema(name: str, columns: Iterable[Column]) -> str:
@@ -120,13 +129,30 @@ def columns_from_avro(text: str, *, place: str = "Avro schema") -> tuple[Column,
         document = parsed_json(text)
     except ValueError as error:
         raise CorruptTableError(f"{place}: the Avro schema is not JSON ({error})") from error
-    struct, _ = _AvroReader(place).read(document, "")
-    if not isinstance(struct, Struct):
-        raise CorruptTableError(f"{place}: the Avro schema is a {struct}, not a record")
+    try:
+        fields = _AvroReader(declared=False).columns(document)
+    except AvroSchemaError as error:
+        raise CorruptTableError(f"{place}: the Avro schema cannot be read as columns: {error}") from error
     return tuple(
         Column(name=field.name, type=str(field.type), nullable=field.nullable)
-        for field in struct.fields
+        for field in fields
         if field.name not in META_COLUMNS and field.name != "_hoodie_operation"
+    )
+
+
+def columns_declared_in_avro(document: object) -> tuple[Column, ...]:
+    """The columns that an Avro record declares, with the docs of its fields as descriptions.
+
+    AvroSchemaError for anything else, and for what would not be in the table as it is declared: a union of
+    several types, a time of day, a name that Avro does not allow.
+    """
+    if not isinstance(document, dict) or document.get("type") != "record":
+        raise AvroSchemaError("it is not a record")
+    fields = _AvroReader(declared=True).columns(document)
+    docs = (field["doc"] if isinstance(field.get("doc"), str) else None for field in document["fields"])
+    return tuple(
+        Column(name=field.name, type=str(field.type), nullable=field.nullable, description=doc)
+        for field, doc in zip(fields, docs, strict=True)
     )
 
 
@@ -204,13 +230,20 @@ _MOST_FIELDS: Final = 100_000
 
 
 class _AvroReader:
-    """Walks one schema, remembering its named types."""
+    """Walks one schema, remembering its named types; one that is ``declared`` is held to more."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, *, declared: bool) -> None:
+        self._declared = declared
         self._named: dict[str, ColumnType | None] = {}
         self._widths: dict[str, int] = {}
         self._width = 0
+
+    def columns(self, document: object) -> tuple[StructField, ...]:
+        """The fields of a schema that is a record."""
+        struct, _ = self.read(document, "")
+        if not isinstance(struct, Struct):
+            raise AvroSchemaError(f"it is a {struct}, not a record")
+        return struct.fields
 
     def read(self, schema: object, namespace: str) -> tuple[ColumnType, bool]:
         """The type and whether it may be null."""
@@ -223,10 +256,12 @@ class _AvroReader:
                 return self.read(inner, namespace)
             case {"type": str() as kind}:
                 return self._complex(cast("Mapping[str, Any]", schema), kind, namespace), False
-        raise self._error(f"{schema!r:.200} is no type")
+        raise AvroSchemaError(f"{schema!r:.200} is no type")
 
     def _complex(self, schema: Mapping[str, Any], kind: str, namespace: str) -> ColumnType:
         logical = schema.get("logicalType")
+        if self._declared and str(logical) in _NOT_DECLARED:
+            raise AvroSchemaError(f"tables cannot hold a {logical}")
         if kind == "record":
             return self._record(schema, namespace)
         if kind == "array":
@@ -245,6 +280,8 @@ class _AvroReader:
     def _union(self, branches: list[object], namespace: str) -> tuple[ColumnType, bool]:
         types = [self.read(branch, namespace)[0] for branch in branches if branch != "null"]
         nullable = len(types) < len(branches)
+        if self._declared and len(types) != 1:
+            raise AvroSchemaError("a column is no union but of null and one type")
         if not types:
             return Primitive(name="string"), True
         if len(types) == 1:
@@ -259,11 +296,18 @@ class _AvroReader:
         fields = []
         listed = schema.get("fields")
         if not isinstance(listed, list):
-            raise self._error(f"the record {full_name!r} has no list of fields")
+            raise AvroSchemaError(f"the record {full_name!r} has no list of fields")
+        if self._declared and not listed:
+            raise AvroSchemaError(f"the record {full_name!r} has no fields")
         for field in listed:
             if not isinstance(field, dict) or not isinstance(field.get("name"), str):
-                raise self._error(f"the record {full_name!r} has a field without a name")
-            field_type, nullable = self.read(field.get("type"), inner)
+                raise AvroSchemaError(f"the record {full_name!r} has a field without a name")
+            if self._declared and not AVRO_NAME.fullmatch(field["name"]):
+                raise AvroSchemaError(f"field {field['name']!r} needs a name of letters, digits and '_'")
+            try:
+                field_type, nullable = self.read(field.get("type"), inner)
+            except AvroSchemaError as error:
+                raise AvroSchemaError(f"field {field['name']!r:.200}: {error}") from None
             fields.append(StructField(name=field["name"], type=field_type, nullable=nullable))
             self._widen(1)
         self._widths[full_name] = self._width - before
@@ -274,7 +318,7 @@ class _AvroReader:
     def _decimal(self, schema: Mapping[str, Any]) -> Decimal:
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if not isinstance(precision, int) or not isinstance(scale, int):
-            raise self._error(f"decimal without precision: {json.dumps(schema)}")
+            raise AvroSchemaError(f"decimal without precision: {json.dumps(schema)}")
         return Decimal(precision=precision, scale=scale)
 
     def _remember(self, schema: Mapping[str, Any], namespace: str, column_type: ColumnType) -> ColumnType:
@@ -283,31 +327,28 @@ class _AvroReader:
         return column_type
 
     def _reference(self, name: str, namespace: str) -> ColumnType:
-        if name in _SPARK_PRIMITIVES and name not in ("enum", "fixed"):
+        if name in _SPARK_PRIMITIVES and name not in ("enum", "fixed", "null" if self._declared else ""):
             return Primitive(name=_SPARK_PRIMITIVES[name])
         for full_name in (f"{namespace}.{name}", name):
             if full_name in self._named:
                 known = self._named[full_name]
                 if known is None:
-                    raise self._error(f"the record {name!r} contains itself")
+                    raise AvroSchemaError(f"the record {name!r} contains itself")
                 self._widen(self._widths.get(full_name, 0))
                 return known
-        raise self._error(f"{name!r} is no type")
+        raise AvroSchemaError(f"{name!r} is no type")
 
     def _widen(self, fields: int) -> None:
         """Count fields, again wherever a record is named again: a few bytes of names may mean any number."""
         self._width += fields
         if self._width > _MOST_FIELDS:
-            raise self._error(f"it has more than {_MOST_FIELDS:,} fields")
+            raise AvroSchemaError(f"it has more than {_MOST_FIELDS:,} fields")
 
     def _full_name(self, schema: Mapping[str, Any], namespace: str) -> tuple[str, str]:
         name = schema.get("name")
         if not isinstance(name, str):
-            raise self._error("a record, fixed or enum without a name")
+            raise AvroSchemaError("a record, fixed or enum without a name")
         if "." in name:
             return name, name.rpartition(".")[0]
         inner = schema.get("namespace", namespace)
         return (f"{inner}.{name}" if inner else name), inner
-
-    def _error(self, what: str) -> CorruptTableError:
-        return CorruptTableError(f"{self._place}: the Avro schema cannot be read as columns: {what}")

@@ -5,9 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from parquetry.project.model.avro_columns import AvroProblem, columns_of
 from parquetry.runtime.errors import InvalidDataError
-from parquetry.runtime.spec.avro import columns_from_avro, table_avro_schema
+from parquetry.runtime.spec.avro import (
+    AvroSchemaError,
+    columns_declared_in_avro,
+    columns_from_avro,
+    table_avro_schema,
+)
 from parquetry.runtime.spec.rules import broken_type
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import TypeSyntaxError, field_type, holds_array, parse_type
@@ -164,17 +168,19 @@ def test_columns_of_an_avro_schema():
             },
             {"name": "marks", "type": {"type": "map", "values": {"type": "int", "logicalType": "date"}}},
             {"name": "wrapped", "type": {"type": {"type": "long"}}},
+            {"name": "more", "type": {"type": "array", "items": "p"}},
         ],
     }
-    assert columns_of(schema) == [
-        {"name": "id", "type": "string", "nullable": False, "description": "The key."},
-        {"name": "at", "type": "timestamp", "nullable": True},
-        {"name": "price", "type": "decimal(10,2)", "nullable": False},
-        {"name": "kind", "type": "string", "nullable": False},
-        {"name": "parts", "type": "array<struct<n:int,m:int NOT NULL>>", "nullable": False},
-        {"name": "marks", "type": "map<string,date>", "nullable": False},
-        {"name": "wrapped", "type": "bigint", "nullable": False},
-    ]
+    assert columns_declared_in_avro(schema) == (
+        Column(name="id", type="string", nullable=False, description="The key."),
+        Column(name="at", type="timestamp"),
+        Column(name="price", type="decimal(10,2)", nullable=False),
+        Column(name="kind", type="string", nullable=False),
+        Column(name="parts", type="array<struct<n:int,m:int NOT NULL>>", nullable=False),
+        Column(name="marks", type="map<string,date>", nullable=False),
+        Column(name="wrapped", type="bigint", nullable=False),
+        Column(name="more", type="array<struct<n:int,m:int NOT NULL>>", nullable=False),
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,6 +188,8 @@ def test_columns_of_an_avro_schema():
     [
         {"name": "x"},
         {"name": "x", "type": "nul"},
+        {"name": "x", "type": "null"},
+        {"name": "x", "type": ["null"]},
         {"name": "x", "type": ["int", "string"]},
         {"name": "x", "type": ["null", "int", "string"]},
         {"name": "x", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
@@ -193,11 +201,11 @@ def test_columns_of_an_avro_schema():
     ],
 )
 def test_avro_fields_without_a_column(field):
-    with pytest.raises(AvroProblem):
-        columns_of({"type": "record", "name": "r", "fields": [field]})
+    with pytest.raises(AvroSchemaError):
+        columns_declared_in_avro({"type": "record", "name": "r", "fields": [field]})
 
 
 @pytest.mark.parametrize("schema", [None, [], "record", {"type": "array"}, {"type": "record"}])
 def test_avro_schemas_that_are_no_record(schema):
-    with pytest.raises(AvroProblem):
-        columns_of(schema)
+    with pytest.raises(AvroSchemaError):
+        columns_declared_in_avro(schema)
