@@ -9,16 +9,23 @@ from parquetry.project.loading.resolve import Resolution
 from parquetry.project.model.resolved import ResolvedTable
 from parquetry.project.sql.grammar import columns_read
 from parquetry.project.sql.guard import SqlProblem, tokens
-from parquetry.runtime.spec.rules import DELETE_FLAG, Rule, broken_flag, broken_names
+from parquetry.runtime.spec.rules import (
+    DELETE_FLAG,
+    BrokenRule,
+    Rule,
+    broken_flag,
+    broken_names,
+    broken_references,
+    missing_column,
+    type_of,
+)
 from parquetry.runtime.spec.table_spec import KeyScope, Operation
 from parquetry.runtime.spec.types import (
     ColumnType,
     Decimal,
     Primitive,
     Struct,
-    field_type,
     holds_array,
-    is_nested,
 )
 
 _BY_KEY = (Operation.UPSERT, Operation.DELETE)
@@ -28,7 +35,6 @@ _CHANGING = frozenset(
 """Functions that give another value at another time; the commonest of them."""
 _UNSTABLE_TEXTS = frozenset({"float", "double", "timestamp"})
 _MOST_HINTS = 50
-_UNORDERED = frozenset({"binary", "boolean"})
 
 
 def check_columns(resolution: Resolution) -> None:
@@ -39,13 +45,6 @@ def check_columns(resolution: Resolution) -> None:
     _check_ordering(resolution)
     _check_partitioning(resolution)
     _check_references(resolution)
-
-
-def type_of(resolution: Resolution, dotted: str) -> ColumnType | None:
-    """The type of a column, or of a field of one after dots; None where there is none."""
-    name, *fields = dotted.split(".")
-    top = resolution.types.get(name)
-    return field_type(top, fields) if top is not None else None
 
 
 def _check_names(resolution: Resolution) -> None:
@@ -82,14 +81,10 @@ def _check_record_key(resolution: Resolution) -> None:
     nullable = {column.name for column in table.spec.columns if column.nullable}
     for index, name in enumerate(table.spec.record_key):
         path = f"record_key.{index}"
-        type_ = _known(resolution, name, path, "record_key")
+        type_ = type_of(resolution.types, name)
         if type_ is None:
             continue
-        if is_nested(type_) or type_ == Primitive(name="binary"):
-            resolution.report(
-                "PQ404", f"key column '{name}' is {type_}", path, "choose a column with a simple value"
-            )
-        elif str(type_) in _UNSTABLE_TEXTS:
+        if str(type_) in _UNSTABLE_TEXTS:
             summary = f"key column '{name}' is {type_}, whose text depends on the writer"
             resolution.report("PQ704", summary, path)
         if name.partition(".")[0] in nullable:
@@ -99,17 +94,8 @@ def _check_record_key(resolution: Resolution) -> None:
 
 
 def _check_ordering(resolution: Resolution) -> None:
-    name = resolution.table.spec.ordering
-    if name is None:
+    if resolution.table.spec.ordering is None:
         return
-    type_ = _known(resolution, name, "ordering", "ordering")
-    if type_ is not None and (is_nested(type_) or str(type_) in _UNORDERED):
-        resolution.report(
-            "PQ404", f"ordering column '{name}' is {type_}", "ordering", "choose a number, date or time"
-        )
-    elif type_ is not None and "." in name:
-        hint = "add a generated column that holds it, and order by that"
-        resolution.report("PQ404", f"ordering '{name}' lies within a struct", "ordering", hint)
     if not resolution.table.spec.record_key and resolution.intact("record_key"):
         resolution.report(
             "PQ701", "ordering has no effect without record_key", "ordering", "remove it", at_key=True
@@ -120,14 +106,10 @@ def _check_partitioning(resolution: Resolution) -> None:
     table = resolution.table
     for index, name in enumerate(table.spec.partition_by):
         path = f"partition_by.{index}"
-        type_ = _known(resolution, name, path, "partition_by")
+        type_ = type_of(resolution.types, name)
         if type_ is None:
             continue
-        if is_nested(type_) or type_ == Primitive(name="binary"):
-            resolution.report(
-                "PQ404", f"partition column '{name}' is {type_}", path, "choose a column with a simple value"
-            )
-        elif isinstance(type_, Decimal) or str(type_) in _UNSTABLE_TEXTS:
+        if isinstance(type_, Decimal) or str(type_) in _UNSTABLE_TEXTS:
             summary = f"partition column '{name}' is {type_}, whose text depends on the writer"
             resolution.report("PQ704", summary, path, "generate a date column from it")
         elif type_ == Primitive(name="string") and not table.spec.url_encode:
@@ -153,9 +135,9 @@ def _check_moving_keys(resolution: Resolution) -> None:
         return
     if not resolution.columns_known or not resolution.intact("record_key", "partition_by", "sources"):
         return
-    known = [name for name in table.spec.partition_by if type_of(resolution, name) is not None]
+    known = [name for name in table.spec.partition_by if type_of(resolution.types, name) is not None]
     loose = [name for name in known if not _follows_from_key(table, name)]
-    if loose and all(type_of(resolution, name) is not None for name in table.spec.record_key):
+    if loose and all(type_of(resolution.types, name) is not None for name in table.spec.record_key):
         shown = " and ".join(f"'{name}'" for name in loose)
         summary = f"a key that comes with another {shown}, which is not part of it, becomes a second row"
         hint = "set key_scope: table, add it to the record key, or accept it with an allow entry"
@@ -180,32 +162,24 @@ def _follows_from_key(table: ResolvedTable, name: str) -> bool:
 
 
 def _check_references(resolution: Resolution) -> None:
-    partition_columns = set(resolution.table.spec.partition_by)
-    for index, name in enumerate(resolution.table.spec.clustering.execution.columns):
-        path = f"clustering.execution.columns.{index}"
-        type_ = _known(resolution, name, path, "clustering.execution.columns")
-        if name in partition_columns:
+    spec = resolution.table.spec
+    for path, name, broken in broken_references(spec, resolution.types):
+        if broken.rule is Rule.MISSING:
+            _report_missing(resolution, broken, path, name)
+        else:
+            resolution.report("PQ404", broken.problem, path, broken.remedy)
+    for index, name in enumerate(spec.clustering.execution.columns):
+        if name in spec.partition_by:
+            path = f"clustering.execution.columns.{index}"
             resolution.report(
                 "PQ406", f"'{name}' is a partition column, so it orders nothing", path, "remove it"
             )
-        elif type_ is not None and is_nested(type_):
-            resolution.report(
-                "PQ404", f"clustering column '{name}' is {type_}", path, "choose a column with a simple value"
-            )
-    for index, name in enumerate(resolution.table.spec.clustering.execution.split_by):
-        path = f"clustering.execution.split_by.{index}"
-        type_ = _known(resolution, name, path, "clustering.execution.split_by")
-        if type_ is not None and is_nested(type_):
-            resolution.report(
-                "PQ404", f"split_by column '{name}' is {type_}", path, "choose a column with a simple value"
-            )
-    for source in resolution.table.spec.sources:
+    for source in spec.sources:
         for index, name in enumerate(source.match):
-            _known(
-                resolution, name, f"sources.{source.name}.match.{index}", f"match of source '{source.name}'"
-            )
+            path, setting = f"sources.{source.name}.match.{index}", f"match of source '{source.name}'"
+            _check_known(resolution, name, path, setting)
     for path, name in _tested(resolution):
-        _known(resolution, name, path, "tests")
+        _check_known(resolution, name, path, "tests")
 
 
 def _tested(resolution: Resolution) -> Iterator[tuple[str, str]]:
@@ -220,16 +194,15 @@ def _tested(resolution: Resolution) -> Iterator[tuple[str, str]]:
             yield f"tests.{index}.max_overlap_depth.column", overlap["column"]
 
 
-def _known(resolution: Resolution, name: str, path: str, where: str) -> ColumnType | None:
-    """The type of a column that a setting names; None, with a finding, where there is none."""
-    type_ = type_of(resolution, name)
-    if type_ is None and resolution.columns_known:
+def _check_known(resolution: Resolution, name: str, path: str, setting: str) -> None:
+    if type_of(resolution.types, name) is None:
+        _report_missing(resolution, missing_column(setting, name), path, name)
+
+
+def _report_missing(resolution: Resolution, broken: BrokenRule, path: str, name: str) -> None:
+    if resolution.columns_known:
         near = did_you_mean(name, _names(resolution)) if len(resolution.found) < _MOST_HINTS else None
-        hint = near or "declare the column, or choose another"
-        resolution.report(
-            "PQ401", f"{where} names the column '{name}', which the table does not have", path, hint
-        )
-    return type_
+        resolution.report("PQ401", broken.problem, path, near or broken.remedy)
 
 
 def _names(resolution: Resolution) -> list[str]:

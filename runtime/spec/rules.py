@@ -1,4 +1,4 @@
-"""Which columns a Hudi table can hold: their names and their types.
+"""Which columns a Hudi table can hold, and which of them its settings can name.
 
 A broken rule is a value, so that a spec file can show all of them at their places; :func:`check_columns` and
 :func:`check_new_columns` raise the first.
@@ -6,14 +6,14 @@ A broken rule is a value, so that a spec file can show all of them at their plac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.meta_columns import META_COLUMNS
-from parquetry.runtime.spec.table_spec import Column
+from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.runtime.spec.types import (
     AVRO_NAME,
     Array,
@@ -22,6 +22,8 @@ from parquetry.runtime.spec.types import (
     Primitive,
     Struct,
     StructField,
+    field_type,
+    is_nested,
     parse_type,
 )
 
@@ -47,8 +49,11 @@ MAX_LEVELS: Final = 48
 """How deep types are nested: of more levels, the JSON of a schema is deeper than it is read back."""
 
 
+_BINARY: Final = Primitive(name="binary")
+
+
 class Rule(StrEnum):
-    """What columns have to be."""
+    """What columns have to be, and what settings name."""
 
     NAME = "name"
     TWICE = "twice"
@@ -56,6 +61,9 @@ class Rule(StrEnum):
     CONTROL = "control"
     DELETE_FLAG = "delete flag"
     TYPE = "type"
+    MISSING = "missing"
+    WITHIN_STRUCT = "within struct"
+    USE = "use"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +129,45 @@ def broken_type(column_type: ColumnType) -> BrokenRule | None:
     return _broken_type(column_type, levels=1)
 
 
+def broken_references(
+    spec: TableSpec, types: Mapping[str, ColumnType]
+) -> Iterator[tuple[str, str, BrokenRule]]:
+    """The columns that the table's settings name wrongly: path in the spec, name, and what is wrong.
+
+    ``types`` has the columns by name; fields of structs are named after dots.
+    """
+    execution = spec.clustering.execution
+    for setting, noun, names in (
+        ("record_key", "key", spec.record_key),
+        ("partition_by", "partition", spec.partition_by),
+        ("clustering.execution.columns", "clustering", execution.columns),
+        ("clustering.execution.split_by", "split_by", execution.split_by),
+    ):
+        for index, name in enumerate(names):
+            type_ = type_of(types, name)
+            if type_ is None:
+                yield f"{setting}.{index}", name, missing_column(setting, name)
+            elif is_nested(type_) or (type_ == _BINARY and setting in ("record_key", "partition_by")):
+                problem = f"{noun} column '{name}' is {type_}"
+                remedy = "choose a column with a simple value"
+                yield f"{setting}.{index}", name, BrokenRule(rule=Rule.USE, problem=problem, remedy=remedy)
+    if spec.ordering is not None and (broken := _broken_ordering(spec.ordering, types)):
+        yield "ordering", spec.ordering, broken
+
+
+def missing_column(setting: str, name: str) -> BrokenRule:
+    """A setting names a column that the table does not have."""
+    problem = f"{setting} names the column '{name}', which the table does not have"
+    return BrokenRule(rule=Rule.MISSING, problem=problem, remedy="declare the column, or choose another")
+
+
+def type_of(types: Mapping[str, ColumnType], dotted: str) -> ColumnType | None:
+    """The type of a column, or of a field of one after dots; None where there is none."""
+    name, *fields = dotted.split(".")
+    top = types.get(name)
+    return field_type(top, fields) if top is not None else None
+
+
 def deletes_by_flag(columns: Iterable[Column]) -> bool:
     """Whether a true ``_hoodie_is_deleted`` in rows of a table with these columns deletes.
 
@@ -131,6 +178,20 @@ def deletes_by_flag(columns: Iterable[Column]) -> bool:
         column.name.lower() != DELETE_FLAG or parse_type(column.type) == Primitive(name="boolean")
         for column in columns
     )
+
+
+def _broken_ordering(name: str, types: Mapping[str, ColumnType]) -> BrokenRule | None:
+    type_ = type_of(types, name)
+    if type_ is None:
+        return missing_column("ordering", name)
+    if is_nested(type_) or type_ in (_BINARY, Primitive(name="boolean")):
+        problem, remedy = f"ordering column '{name}' is {type_}", "choose a number, date or time"
+        return BrokenRule(rule=Rule.USE, problem=problem, remedy=remedy)
+    if "." in name:
+        problem = f"ordering '{name}' lies within a struct"
+        remedy = "add a generated column that holds it, and order by that"
+        return BrokenRule(rule=Rule.WITHIN_STRUCT, problem=problem, remedy=remedy)
+    return None
 
 
 def _check(columns: tuple[Column, ...], *, new: bool) -> None:

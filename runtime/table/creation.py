@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
 from typing import Final
 
@@ -22,9 +22,9 @@ from parquetry.runtime.errors import (
 )
 from parquetry.runtime.spec.avro import table_avro_schema
 from parquetry.runtime.spec.key_generator import choose_key_generator
-from parquetry.runtime.spec.rules import check_columns, check_new_columns
+from parquetry.runtime.spec.rules import Rule, broken_references, check_columns, check_new_columns
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.spec.types import Struct, parse_type
+from parquetry.runtime.spec.types import parse_type
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome, probe_put_if_absent
 from parquetry.runtime.table.applied import TableIdentity, check_faults, read_identity
 from parquetry.runtime.table.config import COPY_ON_WRITE, TABLE_VERSION, TIMELINE_LAYOUT, TIMEZONE_KEY
@@ -163,6 +163,7 @@ def check_new_spec(spec: TableSpec) -> None:
         )
     check_new_columns(spec.columns)
     check_spec(spec)
+    _check_references(spec, tuple(Rule))
 
 
 def check_spec(spec: TableSpec) -> None:
@@ -173,28 +174,14 @@ def check_spec(spec: TableSpec) -> None:
     if not spec.columns:
         raise InvalidDataError(f"table {spec.name}: a table needs a column")
     check_columns(spec.columns)
-    _check_fields(spec, spec.record_key, "record_key")
-    _check_fields(spec, spec.partition_by, "partition_by")
-    _check_fields(spec, () if spec.ordering is None else (spec.ordering,), "ordering")
-    if spec.ordering is not None and "." in spec.ordering:
-        raise InvalidDataError(
-            f"table {spec.name}: ordering {spec.ordering!r} lies within a struct; add a column that holds "
-            "the value and order by that"
-        )
+    _check_references(spec, (Rule.MISSING, Rule.WITHIN_STRUCT))
 
 
-def _check_fields(spec: TableSpec, names: Iterable[str], part: str) -> None:
-    table = {column.name: parse_type(column.type) for column in spec.columns}
-    for name in names:
-        first, *rest = name.split(".")
-        found = table.get(first)
-        for step in rest:
-            fields = {field.name: field.type for field in found.fields} if isinstance(found, Struct) else {}
-            found = fields.get(step)
-        if found is None:
-            raise InvalidDataError(
-                f"table {spec.name}: {part} names {name!r}, but the columns are {', '.join(table)}"
-            )
+def _check_references(spec: TableSpec, rules: Collection[Rule]) -> None:
+    types = {column.name: parse_type(column.type) for column in spec.columns}
+    for _, _, broken in broken_references(spec, types):
+        if broken.rule in rules:
+            raise InvalidDataError(f"table {spec.name}: {broken.problem}; {broken.remedy}")
 
 
 def _refuse_foreign_table(store: ObjectStore) -> TableIdentity | None:
