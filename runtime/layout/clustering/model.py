@@ -22,7 +22,7 @@ OWES_STEPS: Final = "owes steps"
 
 
 class DueReason(StrEnum):
-    """Why a file is in debt. A plug-in gives its own words."""
+    """Why a file is due, as it is printed. A plug-in gives its own words."""
 
     SMALL = "small"
     OVERSIZE = "oversize"
@@ -45,12 +45,7 @@ class Left(StrEnum):
     FILES = "files"
 
 
-IN_WORDS: Mapping[str, str] = {
-    DueReason.SMALL: "below clustering.plan.small_file_limit",
-    DueReason.OVERSIZE: "above 1.8 times the file size ceiling",
-    DueReason.NEW: "written since the last clustering",
-    DueReason.POLICY: "clustered by another policy",
-    DueReason.OVERLAP: "many files cover the same values",
+IN_WORDS: Mapping[Left, str] = {
     Left.PARTITION: "not in a partition that clustering.plan.partitions chooses",
     Left.KEPT: "older than the policy, and clustering.existing is keep",
     Left.RESERVED: "in use",
