@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from parquetry.runtime.layout.clustering.debt import debt, in_batches, within
 from parquetry.runtime.layout.clustering.depth import DEEP
 from parquetry.runtime.layout.clustering.groups import cut
+from parquetry.runtime.layout.clustering.strategies import BUILT_IN
 from parquetry.runtime.layout.packing import CEILING, FITS, first_fit_decreasing, outputs_of
 from tests.support.clustering_model import (
     MIB,
@@ -28,7 +29,7 @@ from tests.support.clustering_model import (
 )
 from tests.support.clustering_points import cluster_points, points_by_file
 
-STRATEGIES = ("size", "overlap", "commits")
+STRATEGIES = tuple(BUILT_IN)
 SEEDS = st.integers(0, 2**32)
 
 
@@ -144,7 +145,7 @@ def test_runs_inside_a_budget_end_whatever_the_rows_shrink_to(case, shrink, shar
 @settings(max_examples=30)
 @given(
     st.sampled_from(["sort", "zorder", "hilbert"]),
-    st.sampled_from(["overlap", "overlap", "size", "commits"]),
+    st.sampled_from(["overlap", *STRATEGIES]),
     st.integers(1, 30),
     st.integers(1, 12),
     st.sampled_from([None, 1, 2, 5]),

@@ -10,6 +10,7 @@ import pytest
 
 from parquetry.runtime.clustering.plan.due import due_clustering
 from parquetry.runtime.clustering.plan.survey import observe
+from parquetry.runtime.layout.clustering.strategies import BUILT_IN
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from tests.support.clustering import clustering_of, table_of_small_files
@@ -45,7 +46,7 @@ def files_of(ours):
     return observe(handle, handle.timeline())[1]
 
 
-@pytest.mark.parametrize("strategy", ["size", "overlap", "commits"])
+@pytest.mark.parametrize("strategy", BUILT_IN)
 def test_other_columns_reach_every_byte_and_then_nothing_is_due(spark, tmp_path, strategy):
     first = picked_by(strategy, clustering_of("c_int"))
     ours = table_of_small_files(spark, tmp_path / "table", first)

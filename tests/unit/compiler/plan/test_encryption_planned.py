@@ -11,6 +11,7 @@ from parquetry.compiler.plan.model import ChangeClass
 from parquetry.runtime.clustering.plan.survey import FurtherSteps, clustering_file
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.layout.clustering.model import Left, Situation
+from parquetry.runtime.layout.clustering.strategies import BUILT_IN
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.spec.clustering import (
@@ -55,7 +56,7 @@ def test_a_first_key_is_a_change():
     assert changes(PLAIN, new) == {"files.encryption_key": (None, "env:A", ChangeClass.POLICY)}
 
 
-@pytest.mark.parametrize("strategy", ["size", "overlap", "commits"])
+@pytest.mark.parametrize("strategy", BUILT_IN)
 def test_files_in_the_clear_are_due_whatever_picks_files(strategy):
     plan = PlanPolicy(strategy=strategy, small_file_limit_bytes=MIB, target_file_size_bytes=10 * MIB)
     execution = ExecutionPolicy(strategy="sort", columns=("n",), then=("encrypt",), encryption_key="env:A")

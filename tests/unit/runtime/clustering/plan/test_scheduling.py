@@ -485,7 +485,7 @@ def test_groups_are_made_small_enough_for_the_budget():
 
 
 @pytest.mark.parametrize("execution", [ExecutionPolicy(), SORT, CURVE], ids=lambda e: e.strategy)
-@pytest.mark.parametrize("strategy", ["size", "overlap", "commits"])
+@pytest.mark.parametrize("strategy", strategies.BUILT_IN)
 def test_work_grows_with_the_files_and_not_faster(execution, strategy):
     """Function calls are counted; the logarithm of sorting adds an eighth when files are doubled."""
     spec = ClusteringSpec(plan=PlanPolicy(strategy=strategy), execution=execution)
