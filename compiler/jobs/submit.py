@@ -110,6 +110,7 @@ class SparkSubmit:
                         result = json_object(line.removeprefix(RESULT_PREFIX).encode(), place=RESULT_PREFIX)
                     else:
                         log.write(line, prefix=f"{job.table} {job.name}: ")
+            log.drain()
         return child.returncode, result
 
     def _reported(self, job: JobPlan) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import sys
+import time
 import zipfile
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from parquetry.compiler.workspace.opened import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, _failure, main, report_path, run_document
+from parquetry.runtime.spark_log import LogPipe
 from parquetry.runtime.spec.job import resolve_environment
 from parquetry.runtime.storage.open import open_store
 from tests.support.project_folder import ProjectFolder, with_leave
@@ -94,6 +96,13 @@ print({RESULT_PREFIX!r} + json.dumps({{"table": "orders", "job": "ingest_landing
 print("the key is hunter22", file=sys.stderr)
 """
     pretending(folder, monkeypatch, body)
+    pump = LogPipe._pump
+
+    def late(pipe):
+        time.sleep(0.3)
+        pump(pipe)
+
+    monkeypatch.setattr(LogPipe, "_pump", late)
     job = next(job for job in jobs_of(workspace, workspace.table("orders")) if job.source)
     SparkSubmit(workspace=workspace, run_id="r1", folder=folder.root / "target/runs/r1")(job)
     seen = json.loads((folder.root / "seen.json").read_text())
