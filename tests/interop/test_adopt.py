@@ -13,6 +13,7 @@ from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
 from parquetry.runtime.errors import UnsupportedTableError
 from tests.interop.test_hudi_beside_us import Beside
+from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import hudi_history, our_table
 from tests.support.hudi_spark import newest_write
 from tests.support.judges import assert_latest
@@ -50,6 +51,7 @@ def assert_at_rest(folder):
     assert drift.drifts == ()
 
 
+@MOSTLY_1_2_0
 def test_a_table_with_every_operation_and_type_is_adopted_and_both_write_on(
     spark, folder, hudi, all_operations, judges
 ):
@@ -71,6 +73,7 @@ def test_a_table_with_every_operation_and_type_is_adopted_and_both_write_on(
     assert_at_rest(folder)
 
 
+@MOSTLY_0_15_0
 def test_an_unpartitioned_restored_and_archived_table_is_adopted(spark, folder, hudi, archived, judges):
     rnd = random.Random(72)
     ours = copied(spark, folder, archived)
@@ -82,6 +85,7 @@ def test_an_unpartitioned_restored_and_archived_table_is_adopted(spark, folder, 
     assert_at_rest(folder)
 
 
+@MOSTLY_1_2_0
 def test_a_table_with_a_metadata_table_is_refused_until_the_remedy_was_followed(folder, hudi):
     rnd = random.Random(73)
     path = folder.root / "warehouse" / "made"

@@ -14,6 +14,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.table.properties import update_table_properties
 from parquetry.runtime.write.request import WriteRequest
+from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import our_table
 from tests.support.hudi_spark import HudiError
 from tests.support.judges import HudiRs, RealHudi, assert_history, assert_latest
@@ -57,6 +58,7 @@ def between(monkeypatch):
     return arrange
 
 
+@MOSTLY_0_15_0
 def test_hudi_that_rolls_back_our_pending_write_makes_us_write_again(spark, tmp_path, hudi, between):
     """Hudi's default: every write of it takes all pending ones for dead."""
     rnd = random.Random(91)
@@ -71,6 +73,7 @@ def test_hudi_that_rolls_back_our_pending_write_makes_us_write_again(spark, tmp_
     assert_history([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)
 
 
+@MOSTLY_1_2_0
 @pytest.mark.parametrize("same_files", [True, False])
 def test_hudi_under_concurrency_control_beside_our_write(spark, tmp_path, hudi, between, same_files):
     """It leaves our pending write alone; only where both touch the same files we write again."""
@@ -100,6 +103,7 @@ def test_hudi_under_concurrency_control_beside_our_write(spark, tmp_path, hudi, 
     assert_history([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)
 
 
+@MOSTLY_0_15_0
 def test_the_lock_moves_to_where_hudi_locks_without_a_path(spark, tmp_path, hudi):
     """A provider that is named without a path locks `.hoodie/lock`: `parquetry.lock.path` names that."""
     rnd = random.Random(94)
@@ -127,6 +131,7 @@ def test_the_lock_moves_to_where_hudi_locks_without_a_path(spark, tmp_path, hudi
     assert_latest([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)
 
 
+@MOSTLY_1_2_0
 def test_the_lock_file_is_hudis_own(spark, tmp_path, hudi):
     rnd = random.Random(93)
     ours = our_table.create(spark, tmp_path / "ours", typed=FEW)

@@ -15,6 +15,7 @@ from parquetry.runtime.services.archive import archive
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
+from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import hudi_history, our_table
 from tests.support.clustering import FEW, clustering_of, spec_of, table_of_small_files
 from tests.support.hudi_history import NO_ROW_WRITER
@@ -44,6 +45,7 @@ def scheduled(ours):
     return plan.instant
 
 
+@MOSTLY_1_2_0
 def test_readers_and_services_of_real_hudi_take_our_clustering(spark, tmp_path, judges, hudi):
     section = clustering_of("c_int", "c_string", strategy="zorder")
     ours = table_of_small_files(spark, tmp_path / "table", section, typed=list(TYPES), rows=24)
@@ -82,6 +84,7 @@ def test_real_hudi_carries_out_a_plan_of_ours(spark, tmp_path, judges, hudi):
     assert_history([*judges, OurReader(spark)], str(ours.path), ours.model)
 
 
+@MOSTLY_0_15_0
 def test_we_carry_out_a_plan_of_real_hudi(spark, tmp_path, judges, hudi):
     made = hudi_history.start(hudi, tmp_path / "theirs", partition_by=("region",))
     rnd = random.Random(53)

@@ -11,6 +11,7 @@ import pytest
 
 from parquetry.runtime.spec.table_spec import BloomFilter, FilesPolicy, TableSpec
 from tests.interop.test_hudi_beside_us import Beside
+from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import our_table
 from tests.support.judges import assert_history, assert_latest
 from tests.support.our_table import OurReader
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.spark]
 SPEC = TableSpec(name="ours", columns=(), record_key=("id",), ordering="version", partition_by=("region",))
 
 
+@MOSTLY_0_15_0
 def test_files_of_copied_row_groups_are_read_and_written_by_real_hudi(spark, tmp_path, hudi, judges):
     bloom_filter = BloomFilter.EXACT if hudi.version.startswith("0") else BloomFilter.ALWAYS_TRUE
     rnd = random.Random(51)
@@ -41,6 +43,7 @@ def test_files_of_copied_row_groups_are_read_and_written_by_real_hudi(spark, tmp
     assert_latest([*judges, OurReader(spark)], str(ours.path), ours.model)
 
 
+@MOSTLY_1_2_0
 def test_patched_row_groups_are_read_and_written_by_real_hudi(spark, tmp_path, hudi, judges):
     """One column of few rows changes: the other columns' chunks are the old file's, byte for byte."""
     bloom_filter = BloomFilter.EXACT if hudi.version.startswith("0") else BloomFilter.ALWAYS_TRUE

@@ -11,6 +11,7 @@ from parquetry.compiler.spec_files.adopt import adopt
 from parquetry.compiler.spec_files.exports import export_tables
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
+from tests.interop.versions import MOSTLY_1_2_0
 from tests.support.hudi_history import start
 from tests.support.hudi_spark import HudiTable
 from tests.support.project_folder import ProjectFolder
@@ -80,6 +81,7 @@ def test_real_hudi_writes_a_table_with_these_options_and_we_adopt_it(folder, hud
         assert getattr(spec, field) == getattr(declared, field), field
 
 
+@MOSTLY_1_2_0
 def test_spark_creates_the_table_from_the_statement_fills_and_reads_it(folder, hudi):
     export, declared = declare(folder)
     name = f"made_by_ddl_{hudi.version.replace('.', '_')}"

@@ -15,6 +15,7 @@ class Liar:
 
     name = "liar"
     empty_is_null = False
+    needs_jvm = False
 
     def read(self, path, **settings):
         rows = HudiRs().read(path, **settings)

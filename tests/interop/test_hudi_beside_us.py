@@ -11,6 +11,7 @@ import pytest
 from parquetry.runtime.spec.table_spec import RetentionPolicy, TableSpec
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
+from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import hudi_history, our_table
 from tests.support.hudi_history import NO_ROW_WRITER
 from tests.support.hudi_spark import newest_write
@@ -86,6 +87,7 @@ def test_real_hudi_writes_into_our_table_and_we_go_on(spark, tmp_path, hudi, jud
     assert_history(judges, str(ours.path), ours.model)
 
 
+@MOSTLY_1_2_0
 def test_real_hudi_cleans_and_archives_our_table_and_we_go_on(spark, tmp_path, hudi, judges):
     rnd = random.Random(32)
     ours = our_table.create(spark, tmp_path / "ours", typed=("c_int", "c_price", "c_structs"), spec=SPEC)
@@ -117,6 +119,7 @@ def adopted(spark, made, folder, schema=None):
     )
 
 
+@MOSTLY_0_15_0
 def test_we_write_into_a_table_of_real_hudi_and_it_goes_on(spark, tmp_path, hudi, all_operations, judges):
     rnd = random.Random(33)
     ours = adopted(spark, all_operations, tmp_path / "theirs")
@@ -135,6 +138,7 @@ def test_we_write_into_a_table_of_real_hudi_and_it_goes_on(spark, tmp_path, hudi
     assert_history(judges, str(ours.path), ours.model, from_instant=ours.model.instants()[-4])
 
 
+@MOSTLY_1_2_0
 def test_we_write_into_a_restored_and_archived_table_of_real_hudi(spark, tmp_path, hudi, archived, judges):
     rnd = random.Random(34)
     ours = adopted(spark, archived, tmp_path / "theirs")
@@ -147,6 +151,7 @@ def test_we_write_into_a_restored_and_archived_table_of_real_hudi(spark, tmp_pat
     assert_history(judges, str(ours.path), ours.model, from_instant=ours.model.instants()[-2])
 
 
+@MOSTLY_0_15_0
 def test_we_merge_files_of_the_row_writer_rightly(spark, tmp_path, hudi, judges):
     """Its lists are `bag/array` or 3-level, its decimals INT32 and INT64 after a clustering."""
     rnd = random.Random(35)

@@ -11,6 +11,7 @@ import pytest
 
 from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.spec.table_spec import TableSpec
+from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import our_table
 from tests.support.hudi_spark import HudiSpark, HudiTable
 from tests.support.judges import HudiRs, RealHudi, assert_history
@@ -38,6 +39,7 @@ def followed(hudi, ours, rows, **settings):
     ours.model.upsert(instant, rows, compares_ordering=hudi.compares_ordering)
 
 
+@MOSTLY_0_15_0
 def test_one_key_and_two_partition_fields_made_by_us(spark, tmp_path, hudi, judges):
     rnd = random.Random(41)
     ours = our_table.create(spark, tmp_path / "ours", typed=FEW, keys=KEYS, spec=SPEC)
@@ -48,6 +50,7 @@ def test_one_key_and_two_partition_fields_made_by_us(spark, tmp_path, hudi, judg
     assert_history(judges, str(ours.path), ours.model)
 
 
+@MOSTLY_1_2_0
 @pytest.mark.parametrize("keygen", ["CustomKeyGenerator", "ComplexKeyGenerator"])
 def test_one_key_and_two_partition_fields_made_by_real_hudi(spark, tmp_path, hudi, judges, keygen):
     rnd = random.Random(42)

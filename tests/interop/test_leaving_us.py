@@ -10,6 +10,7 @@ import pytest
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.spec_files.adopt import adopt
 from tests.interop.test_hudi_beside_us import Beside
+from tests.interop.versions import MOSTLY_1_2_0
 from tests.support import our_table
 from tests.support.judges import assert_latest
 from tests.support.project_folder import ProjectFolder
@@ -18,6 +19,7 @@ from tests.support.soundness import unsound
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 
 
+@MOSTLY_1_2_0
 def test_hudi_goes_on_writing_and_reading_when_we_have_left(spark, tmp_path, hudi, judges):
     rnd = random.Random(91)
     folder = ProjectFolder.create(tmp_path / "shop")

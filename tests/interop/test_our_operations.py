@@ -10,6 +10,7 @@ import pytest
 
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.table_spec import KeyScope, RetentionPolicy, TableSpec
+from tests.interop.versions import MOSTLY_0_15_0
 from tests.support import our_table
 from tests.support.judges import assert_history, assert_latest
 from tests.support.our_table import OurReader
@@ -124,6 +125,7 @@ def test_deletes_by_condition_by_match_and_by_flag(spark, tmp_path, judges):
     assert_history([*judges, OurReader(spark)], str(ours.path), ours.model)
 
 
+@MOSTLY_0_15_0
 def test_added_and_widened_columns(spark, tmp_path, hudi, judges):
     """Commits of a schema alone, files of three schemas, and real Hudi writing in between."""
     rnd = random.Random(16)

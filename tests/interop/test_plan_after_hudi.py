@@ -7,6 +7,7 @@ import pytest
 
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
+from tests.interop.versions import MOSTLY_1_2_0
 from tests.support.hudi_spark import HudiTable
 from tests.support.project_folder import ProjectFolder, columns_with
 
@@ -26,6 +27,7 @@ def rows(first, last, revision):
     )
 
 
+@MOSTLY_1_2_0
 def test_a_foreign_upsert_changes_no_plan(tmp_path, hudi):
     folder = ProjectFolder.create(tmp_path / "shop")
     workspace = folder.workspace()

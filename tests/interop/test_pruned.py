@@ -11,6 +11,7 @@ import pytest
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
+from tests.interop.versions import MOSTLY_0_15_0
 from tests.support.clustering import clustering_of, table_of_small_files
 from tests.support.judges import assert_latest
 from tests.support.our_table import OurReader
@@ -32,6 +33,7 @@ def columns_on_disk(ours):
     return {name for part in slices for name in pq.read_schema(ours.path / part.path).names[5:]}
 
 
+@MOSTLY_0_15_0
 def test_hudi_goes_on_writing_a_pruned_table(spark, tmp_path, judges, hudi):
     section = replace(clustering_of(), execution=ExecutionPolicy(then=("prune",)))
     ours = table_of_small_files(spark, tmp_path / "table", section, inserts=1)

@@ -17,6 +17,7 @@ from parquetry.runtime.services.savepoint import create_savepoint, delete_savepo
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
+from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import hudi_history
 from tests.support.hudi_history import dead_write
 from tests.support.hudi_spark import HudiError, newest_write
@@ -63,6 +64,7 @@ def data_files(made):
     return {path for path in handle(made).store.list(recursive=True) if path.path.endswith(".parquet")}
 
 
+@MOSTLY_1_2_0
 def test_our_savepoint_clean_and_restore_are_real_hudis(theirs):
     rnd = random.Random(51)
     readers = [HudiRs(), RealHudi(theirs.hudi), ViewReader()]
@@ -92,6 +94,7 @@ def test_our_savepoint_clean_and_restore_are_real_hudis(theirs):
     }
 
 
+@MOSTLY_0_15_0
 def test_real_hudi_restores_to_our_savepoint(theirs):
     rnd = random.Random(52)
     saved = theirs.upsert(theirs.rows(rnd, range(30, 50), 20))
@@ -104,6 +107,7 @@ def test_real_hudi_restores_to_our_savepoint(theirs):
     assert_latest([HudiRs(), RealHudi(theirs.hudi), ViewReader()], theirs.table.path, theirs.model)
 
 
+@MOSTLY_1_2_0
 def test_our_archive_is_read_and_extended_by_real_hudi(hudi, tmp_path):
     rnd = random.Random(53)
     made = hudi_history.start(
@@ -149,6 +153,7 @@ def archived_commits(made):
     )
 
 
+@MOSTLY_0_15_0
 def test_a_dead_write_of_real_hudi_blocks_us_until_it_is_rolled_back_and_then_nothing_is_left(theirs):
     readers = [HudiRs(), RealHudi(theirs.hudi), ViewReader()]
     dead = dead_write(Path(theirs.table.path), "region=eu")

@@ -15,6 +15,7 @@ from parquetry.runtime.table.open import check_writable, open_table
 from parquetry.runtime.timeline.archive_entry import archive_entries
 from parquetry.runtime.timeline.archive_log import write_archive_log
 from parquetry.runtime.timeline.instant import Action, State
+from tests.interop.versions import MOSTLY_1_2_0
 from tests.support.archives import read_archive
 from tests.support.hudi_history import start
 from tests.support.hudi_spark import HudiTable
@@ -101,6 +102,7 @@ def test_the_archive_log_of_hudi_is_read(archived):
         assert re.fullmatch(r"\d{17}", one.time)
 
 
+@MOSTLY_1_2_0
 def test_hudi_lists_what_we_archived(all_operations, tmp_path):
     path = tmp_path / "t"
     shutil.copytree(all_operations.table.path, path)

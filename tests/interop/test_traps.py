@@ -16,6 +16,7 @@ from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.table.properties import parse_properties
 from parquetry.runtime.timeline.instant import Timezone, format_instant
+from tests.interop.versions import MOSTLY_0_15_0, MOSTLY_1_2_0
 from tests.support import our_table
 from tests.support.hudi_spark import HudiError, newest_write
 from tests.support.judges import HudiRs, RealHudi, assert_history, assert_latest
@@ -143,6 +144,7 @@ def replace_unit(field):
     return field.with_type(pa.timestamp("ms", tz="UTC")) if field.name == "c_timestamp" else field
 
 
+@MOSTLY_1_2_0
 def test_null_in_arrays_needs_a_setting_in_the_hudi_job(spark, tmp_path, hudi):
     rnd = random.Random(66)
     ours = our_table.create(spark, tmp_path / "ours", typed=("c_words",))
@@ -172,6 +174,7 @@ def test_every_partition_is_found_by_hudi(ours, hudi):
     assert_latest([RealHudi(hudi)], str(ours.path), ours.model)
 
 
+@MOSTLY_0_15_0
 def test_checksum_files_of_hadoop_never_go_stale(ours, hudi):
     """Hadoop refuses a file whose `.crc` sibling tells of other bytes."""
     rnd = random.Random(68)
@@ -186,6 +189,7 @@ def test_checksum_files_of_hadoop_never_go_stale(ours, hudi):
     assert_latest([HudiRs(), RealHudi(hudi)], str(ours.path), ours.model)
 
 
+@MOSTLY_1_2_0
 def test_archiving_never_brings_replaced_or_dead_files_back(spark, tmp_path, hudi, judges):
     """Readers trust what is older than the timeline: replaced files must be gone before it moves on."""
     rnd = random.Random(69)
@@ -241,6 +245,7 @@ def test_settings_that_keep_hudi_from_upgrading(ours, hudi_12):
     assert_history([HudiRs(), RealHudi(hudi_12)], str(ours.path), ours.model)
 
 
+@MOSTLY_0_15_0
 def test_hudi_leaves_our_private_folder_and_properties_alone(ours, hudi):
     rnd = random.Random(72)
     before = (ours.path / ".hoodie" / "hoodie.properties").read_bytes()

@@ -230,6 +230,7 @@ class OurReader:
 
     name = "parquetry"
     empty_is_null = False
+    needs_jvm = True
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark

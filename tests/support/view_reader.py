@@ -18,6 +18,7 @@ class ViewReader:
 
     name = "parquetry's view"
     empty_is_null = False
+    needs_jvm = False
 
     def read(
         self, path: str, *, as_of: str | None = None, since: str | None = None, until: str | None = None
