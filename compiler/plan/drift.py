@@ -43,9 +43,9 @@ CODES = {
     "DR201": "a column was added",
     "DR202": "the type of a column was changed",
     "DR203": "a column was dropped",
-    "DR204": "a column may be null that must not be",
+    "DR204": "a column may be null although the spec forbids it",
     "DR301": "files were clustered by another program",
-    "DR401": "a file is gone, or not of the size that its commit wrote",
+    "DR401": "a file is missing, or its size differs from its commit",
 }
 
 

@@ -73,7 +73,7 @@ def restoring_columns(
                     new=drift.applied,
                     code="SC305",
                     change_class=ChangeClass.EVOLVE,
-                    reason=f"another program {deed} it; put back",
+                    reason=f"another program {deed} it; restored",
                 )
             )
     return tuple(found)

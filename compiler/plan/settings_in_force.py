@@ -38,8 +38,8 @@ def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedR
                 shell.named("parquetry", verb, "--target", target.name) for verb in ("plan", "apply")
             )
             raise UnappliedError(
-                f"{EXECUTES} {change.origin}: {words} to table {table.name}; it can have other code carried "
-                f"out, or rows and credentials sent somewhere else: review it with {plan}, then {apply}"
+                f"{EXECUTES} {change.origin}: {words} to table {table.name}; it can execute other code, "
+                f"or send rows and credentials elsewhere: review it with {plan}, then {apply}"
             )
         harmless.append(words)
     return tuple(harmless)

@@ -80,7 +80,7 @@ def setting_change(difference: SettingDifference, declared: TargetSettings) -> C
         change,
         code=EXECUTES,
         change_class=ChangeClass.EXECUTES,
-        reason="it can have other code carried out, or rows and credentials sent somewhere else",
+        reason="it can execute other code, or send rows and credentials elsewhere",
         allowed=None if entry is None else entry.reason,
     )
 
@@ -108,8 +108,8 @@ def _refusal(name: str, declared: TargetSettings, refused: Mapping[str, Change])
         table=target_name(name),
         location="",
         code=EXECUTES,
-        reason=f"{', '.join(paths)}: {they} can have other code carried out, or rows and credentials sent "
-        "somewhere else, and no entry of allow has this value",
+        reason=f"{', '.join(paths)}: {they} can execute other code, or send rows and credentials "
+        "elsewhere, and no entry of allow has this value",
         remedy=unallowed_text(name, declared, paths),
         changes=tuple(refused[path] for path in paths),
     )

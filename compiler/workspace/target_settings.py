@@ -40,8 +40,8 @@ def check_values_allowed(name: str, declared: TargetSettings, found: tuple[Targe
     places = ", ".join(f"{setting.origin} {setting.path}" for setting in found)
     paths = tuple(setting.path for setting in found)
     raise UnappliedError(
-        f"{EXECUTES} {places}: it can have other code carried out, or rows and credentials sent "
-        f"somewhere else, and is not allowed; {unallowed_text(name, declared, paths)}, "
+        f"{EXECUTES} {places}: it can execute other code, or send rows and credentials elsewhere, "
+        f"and is not allowed; {unallowed_text(name, declared, paths)}, "
         "then `parquetry plan` and `parquetry apply`"
     )
 

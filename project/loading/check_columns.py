@@ -72,7 +72,9 @@ def _check_types(resolution: Resolution) -> None:
                 "PQ707", f"column '{name}' is {type_}, which is stored as int", path, "declare it as int"
             )
         if holds_array(type_):
-            summary = f"column '{name}' holds arrays: with null elements, merges by Hudi itself fail"
+            summary = (
+                f"column '{name}' contains arrays: merges by Hudi itself fail if they have null elements"
+            )
             resolution.report("PQ703", summary, path)
 
 
@@ -172,7 +174,7 @@ def _check_references(resolution: Resolution) -> None:
         if name in spec.partition_by:
             path = f"clustering.execution.columns.{index}"
             resolution.report(
-                "PQ406", f"'{name}' is a partition column, so it orders nothing", path, "remove it"
+                "PQ406", f"'{name}' is a partition column, so sorting by it has no effect", path, "remove it"
             )
     for source in spec.sources:
         for index, name in enumerate(source.match):

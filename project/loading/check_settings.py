@@ -114,7 +114,7 @@ def _check_partition_filter(resolution: Resolution) -> None:
         try:
             LinearRegex(chosen["regex"])
         except RegexError as error:
-            hint = "mend it; back references and looking ahead are not known here"
+            hint = "correct it; RE2 has no back references, lookahead or lookbehind"
             resolution.report("PQ506", f"not a regular expression: {error}", f"{top}.regex", hint)
     if resolution.table.spec.partition_by or not resolution.intact("partition_by"):
         return
@@ -186,14 +186,14 @@ def _check_key(resolution: Resolution, reference: str) -> None:
         hint = "write env:NAME or file:/PATH, or install the plug-in of your key management service"
         resolution.report("PQ505", summary, path, hint, shows_lines=False)
         return
-    summary = "encrypted files are read by parquetry only: not by hudi-rs, Hudi or Spark's own reader"
+    summary = "only parquetry reads encrypted files: hudi-rs, Hudi and Spark's own reader cannot"
     resolution.report("PQ708", summary, path, "accept it with an allow entry", at_key=True)
 
 
 def _check_tests(resolution: Resolution) -> None:
     if resolution.layered.value.get("tests"):
-        summary = "tests are recorded, and nothing carries them out yet"
-        hint = "check the rows where they come from, or accept it with an allow entry"
+        summary = "tests are recorded, but no command executes them yet"
+        hint = "check the rows at their source, or accept the warning with an allow entry"
         resolution.report("PQ709", summary, "tests", hint, at_key=True)
     for index, entry in enumerate(resolution.layered.value.get("tests", ())):
         if "max_small_files" in entry and resolution.table.spec.sizing.small_file_limit_bytes == 0:

@@ -69,14 +69,14 @@ def _check_operation(resolution: Resolution, source: Source) -> None:
         summary = f"read: full with operation: {source.operation} adds all rows again whenever a file changes"
         resolution.report("PQ706", summary, f"{path}.read", "use read: new or operation: upsert")
     if source.path in (resolution.table.location, resolution.table.location_declared):
-        summary = f"source '{source.name}' reads the table itself, whose every commit is new to it"
+        summary = f"source '{source.name}' reads the table itself: its own commits are new to it in every run"
         resolution.report("PQ706", summary, f"{path}.path", "name the path of another table")
     if (
         source.operation is Operation.INSERT_OVERWRITE
         and not resolution.table.spec.partition_by
         and resolution.intact("partition_by")
     ):
-        summary = "insert_overwrite replaces whole partitions, and the table has none"
+        summary = "insert_overwrite replaces whole partitions, but the table has none"
         resolution.report("PQ701", summary, operation, "use insert_overwrite_table")
 
 
@@ -193,7 +193,7 @@ def _check_given(resolution: Resolution, source: Source, selected: frozenset[str
     kept = selected - {name.lower() for name in (*META_COLUMNS, *names, *source.drop, DELETE_FLAG)}
     for name in sorted(kept):
         hint = did_you_mean(name, names) or "declare the column, or list it under drop"
-        summary = f"select gives the column '{name}', which the table does not have"
+        summary = f"select returns the column '{name}', which the table does not have"
         resolution.report("PQ603", summary, f"sources.{source.name}.select", hint)
 
 
@@ -207,7 +207,7 @@ def _check_selected(
     text = " ".join(token.text for token in found)
     for chain in unknown_columns(found, known, effort=effort) if found else ():
         hint = did_you_mean(chain[0], selected) or _columns_are(selected)
-        summary = f"the source's select gives no column '{chain[0]}'"
+        summary = f"the source's select returns no column '{chain[0]}'"
         resolution.report("PQ603", _without_values(resolution, summary, text), path, hint)
 
 

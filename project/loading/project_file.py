@@ -256,8 +256,13 @@ def _declared_environment(root: Node, report: Callable[..., None]) -> frozenset[
         if not isinstance(entry.value, str):
             continue
         if is_secret_name(entry.value):
-            hint = "leave it out: under storage and spark it may be read all the same, and is printed as ***"
-            report("PQ211", f"'{entry.value}' is declared, and named like a secret", entry.span, hint)
+            hint = "remove it from the list: storage and spark can read it anyway, and it is printed as ***"
+            report(
+                "PQ211",
+                f"'{entry.value}' is declared as public, but has the name of a secret",
+                entry.span,
+                hint,
+            )
         else:
             names.add(entry.value)
     return frozenset(names)

@@ -85,7 +85,7 @@ def _from_file(file: SpecFile, read: Read, found: list[Diagnostic]) -> list[dict
         code, summary, hint = (
             "PQ307",
             f"Avro schema '{node.value}': {problem}",
-            "mend it, or list the columns",
+            "correct it, or list the columns",
         )
     found.append(diagnostic(code, summary, source=file.source, span=node.span, hint=hint))
     return None
@@ -94,9 +94,7 @@ def _from_file(file: SpecFile, read: Read, found: list[Diagnostic]) -> list[dict
 def _inside(path: str) -> str:
     inside = joined("", path)
     if not is_relative(inside):
-        raise LocationProblem(
-            "PQ011", f"'{path}' lies outside the project", "name it relative to the project"
-        )
+        raise LocationProblem("PQ011", f"'{path}' is outside the project", "name it relative to the project")
     return inside
 
 

@@ -34,7 +34,7 @@ def joined(base: str, path: str) -> str:
     """
     if path.startswith("~"):
         raise LocationProblem(
-            "PQ306", f"'{path}' begins with '~', which means another folder to everybody", "write it out"
+            "PQ306", f"'{path}' begins with '~', which is another folder for every user", "write it out"
         )
     if is_relative(path):
         return _within(normalised(base), path)

@@ -63,8 +63,8 @@ def _union(
         _check_terms(selector, terms, methods)
         matches = frozenset.intersection(*(_matches(tables, term, selector, methods, root) for term in terms))
         if not matches and not any(term.partition(":")[0] in methods for term in terms):
-            message = f"selector {selector!r} matches no table: no table is in all of its terms"
-            raise SelectionError(f"{message}; repeat the option for tables that are in any")
+            message = f"selector {selector!r} matches no table: no table matches all of its terms"
+            raise SelectionError(f"{message}; repeat the option for tables that match any of them")
         found |= matches
     return found
 

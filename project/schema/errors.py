@@ -215,7 +215,7 @@ def _wrong_value(failure: _Failure, path: Path) -> Iterator[_Message]:
         yield sized
         return
     hint = _remedy(schema, value, expected)
-    quoted = "what stands there (not shown)" if _is_secret(path) else shown(value)
+    quoted = "the value (not shown)" if _is_secret(path) else shown(value)
     summary = f"{_subject(path)} must be {expected}, not {quoted}"
     yield _Message(code="PQ103", summary=summary, path=path, hint=hint)
 

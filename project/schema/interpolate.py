@@ -31,7 +31,7 @@ from parquetry.project.schema.template_syntax import (
 )
 from parquetry.secret_names import MASK, SECRET_PREFIX, is_secret_name
 
-_TYPES = "look at the types of what it reads"
+_TYPES = "check the types of the variables that it reads"
 _OWN = re.compile(r"PARQUETRY_(?!.*KEY)", re.DOTALL)
 """Keys are not among them: records are signed, and files encrypted, by keys of any name."""
 
@@ -165,16 +165,17 @@ def _check_reads(reads: list[tuple[str, bool]], *, site: Site, declared: Declare
                 raise TemplateProblem("PQ205", summary, hint)
             if site is not Site.CREDENTIALS:
                 summary = (
-                    f"secret '{name}' may be read only under spark and storage, and in no place or address"
+                    f"secret '{name}' may be read only under spark and storage, "
+                    "and not in a location or address"
                 )
-                raise TemplateProblem("PQ205", summary, "rename the variable if it is no secret")
+                raise TemplateProblem("PQ205", summary, "rename the variable if it is not a secret")
         elif name not in declared and site is not Site.CREDENTIALS:
             there, where = "", "in parquetry.yml"
             if declared.elsewhere is not None:
                 there, where = f" at {declared.elsewhere}", f"at {declared.elsewhere} first"
             hint = f"declare it in `environment` {where}: environment: [{name}]"
             if is_secret_name(name):
-                hint = "it is named like a secret: read it as a credential under storage and spark alone"
+                hint = "it has the name of a secret: read it only as a credential, under storage and spark"
             raise TemplateProblem("PQ210", f"environment variable '{name}' is not declared{there}", hint)
 
 
@@ -218,7 +219,7 @@ def _accepted(value: Any) -> Any:
     """The value if it can stand in a spec."""
     wrong = None
     if isinstance(value, Undefined):
-        wrong = "no value: what it reads is not defined"
+        wrong = "no value: a variable that it reads is not defined"
     elif isinstance(value, float) and not math.isfinite(value):
         wrong = "no finite number"
     elif value is not None and not isinstance(value, (str, int, float)):

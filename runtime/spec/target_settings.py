@@ -3,7 +3,7 @@
 They are plain JSON by dotted path (``spark.conf.spark.executor.memory``, ``storage.endpoint_url``). A value
 that reads an environment is its template, and passwords that are written out are ``***``.
 
-A setting *executes* when it can have other code carried out, or rows and credentials sent somewhere else.
+A setting *executes* when it can execute other code, or send rows and credentials elsewhere.
 What is known to do neither is listed here; everything else executes.
 """
 
@@ -159,7 +159,7 @@ def check_settings(declared: Settings, applied: Settings | None, *, place: str) 
     found = [difference.path for difference in setting_differences(declared, applied) if difference.executes]
     if found:
         raise StalePlanError(
-            f"{EXECUTES} {place}: the target's {', '.join(found)} can have other code carried out, or rows "
-            "sent somewhere else, and is not what is applied to the table; `parquetry plan` shows it and "
+            f"{EXECUTES} {place}: the target's {', '.join(found)} can execute other code, or send rows "
+            "elsewhere, and is not what is applied to the table; `parquetry plan` shows it and "
             "`parquetry apply` records it"
         )

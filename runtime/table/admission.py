@@ -89,7 +89,7 @@ def writing_problems(config: TableConfig) -> Iterator[str]:
         )
     if config.ordering is not None and "." in config.ordering:
         yield (
-            f"the ordering field {config.ordering} lies within a struct; write the table anew, ordered by a "
+            f"the ordering field {config.ordering} is part of a struct; write the table anew, ordered by a "
             f"column of its own"
         )
     yield from _key_generator_problems(config)

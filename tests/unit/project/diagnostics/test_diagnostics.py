@@ -44,7 +44,7 @@ def test_text(result):
         "    9 |     colums: [id]\n"
         "   10 |   trigger: offf\n"
         "      |            ^^^^\n"
-        "tables/other.yml:6:22: PQ703 warning: column 'xs' holds arrays: with null elements, merges by Hudi itself fail\n"
+        "tables/other.yml:6:22: PQ703 warning: column 'xs' contains arrays: merges by Hudi itself fail if they have null elements\n"
         "    5 |   - {name: id, type: string, nullable: false}\n"
         "    6 |   - {name: xs, type: array<int>}\n"
         "      |                      ^^^^^^^^^^\n"

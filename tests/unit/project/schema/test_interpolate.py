@@ -216,7 +216,7 @@ def test_what_is_not_declared_is_read_for_credentials_alone_and_masked(name):
         assert problem.code == "PQ210"
         assert problem.hint is not None
         assert problem.hint.startswith(
-            "declare it" if name in {"PATH", "PARQUETRY_KEY_2025"} else "it is named like a secret"
+            "declare it" if name in {"PATH", "PARQUETRY_KEY_2025"} else "it has the name of a secret"
         )
         assert refusal(text, scope=replace(scope, environment=None), site=Site.TARGET).code == "PQ210"
         secret = evaluated(text, scope=scope, site=Site.CREDENTIALS)

@@ -66,7 +66,7 @@ def test_our_own_table_may_be_written(table):
         ({"hoodie__table__multiple__base__file__formats__enable": "true"}, "may not be parquet"),
         (
             {"hoodie__table__ordering__fields": "a.b"},
-            r"ordering field a\.b lies within a struct; write the table anew",
+            r"ordering field a\.b is part of a struct; write the table anew",
         ),
         ({"hoodie__table__ordering__fields": "a,b"}, r"ordering\.fields=a,b: one ordering field"),
         (
