@@ -188,8 +188,8 @@ def _broken_ordering(name: str, types: Mapping[str, ColumnType]) -> BrokenRule |
         problem, remedy = f"ordering column '{name}' is {type_}", "choose a number, date or time"
         return BrokenRule(rule=Rule.USE, problem=problem, remedy=remedy)
     if "." in name:
-        problem = f"ordering '{name}' lies within a struct"
-        remedy = "add a generated column that holds it, and order by that"
+        problem = f"ordering '{name}' is part of a struct"
+        remedy = "add a generated column with its value, and order by that column"
         return BrokenRule(rule=Rule.WITHIN_STRUCT, problem=problem, remedy=remedy)
     return None
 

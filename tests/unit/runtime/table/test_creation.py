@@ -202,7 +202,7 @@ def test_a_read_only_store_says_so(tmp_path):
         ({"name": "a:b"}, "table name 'a:b': use ASCII"), ({"name": "a'b"}, "use ASCII"), ({"name": "a{"}, "use ASCII"), ({"name": "a\n"}, "use ASCII"),
         ({"columns": ()}, "needs a column"), ({"record_key": ("x",)}, "table t: record_key names the column 'x', which the table does not have; declare the column"),
         ({"partition_by": ("x",)}, "partition_by names the column 'x'"), ({"ordering": "x"}, "ordering names the column 'x'"),
-        ({"ordering": "s.v", "columns": (*spec().columns, Column(name="s", type="struct<v:int>"))}, r"'s\.v' lies within a struct; add a generated column"),
+        ({"ordering": "s.v", "columns": (*spec().columns, Column(name="s", type="struct<v:int>"))}, r"'s\.v' is part of a struct; add a generated column"),
         ({"columns": (Column(name="a", type="struct<b:int>"),), "record_key": ("a.c",)}, r"record_key names the column 'a\.c'"),
         ({"columns": (Column(name="_hoodie_x", type="int"),)}, "belongs to the table format"),
         ({"columns": (*spec().columns, Column(name="b", type="binary")), "record_key": ("b",)}, "key column 'b' is binary; choose"),
