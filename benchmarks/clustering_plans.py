@@ -32,6 +32,7 @@ from parquetry.runtime.timeline.clustering_plan import RequestedReplace
 from parquetry.runtime.timeline.commit import CommitMetadata
 from parquetry.runtime.timeline.instant import Action, Instant, State, Timezone, next_instant
 from parquetry.runtime.timeline.sidecars import statistics_path
+from tools.wrap_markdown import wrapped
 
 HERE = Path(__file__).resolve().parent
 MIB = 1024 * 1024
@@ -154,11 +155,12 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Planning the clustering of many files",
         "",
-        f"A table of so many files in {PARTITIONS} partitions and {COMMITS} commits, sizes from 0 to 60 MiB, statistics recorded beside the timeline. Survey is what is listed and read, plan is",
-        f"the decision and its Avro; no JVM is started. CPU seconds of one process on a machine of {os.cpu_count()} cores. `python -m benchmarks.clustering_plans` writes this page.",
+        f"Each table has {PARTITIONS} partitions, {COMMITS} commits and files of 0 to 60 MiB. Its statistics are recorded beside the timeline. *Survey* lists and reads files. *Plan* makes the plan and its Avro file. No JVM starts.",
+        "",
+        f"Figures are CPU seconds of one process on a machine of {os.cpu_count()} cores. `python -m benchmarks.clustering_plans` writes this page.",
         "",
         *table(head, cells),
-        f"- The largest plan file has {largest:.2f} MiB (goal less than {MOST_MIB}: {verdict(reached=largest < MOST_MIB)}).",
+        f"- The largest plan file takes {largest:.2f} MiB (goal less than {MOST_MIB}: {verdict(reached=largest < MOST_MIB)}).",
     ]
     for layout in EXECUTIONS:
         mine = [row for row in rows if row["execution"] == layout]
@@ -168,7 +170,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         lines.append(
             f"- {layout}: {times:g} times the files cost {cost:.2f} times the CPU (linear: {verdict(reached=cost <= LINEAR * times)})."
         )
-    return "\n".join([*lines, ""])
+    return wrapped("\n".join([*lines, ""]))
 
 
 def main() -> None:

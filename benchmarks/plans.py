@@ -60,11 +60,13 @@ TABLE = {
     "partition_by": ["p"],
     "queries": [{"name": "some", "where": "id < 1000"}],
 }
-PAGE = """# Looking and planning
+PAGE = """# Validate and plan
 
-What commands cost that start no JVM: the whole process, CPU seconds (user and system) on a machine of {cores} cores;
-of the first two the cheapest of ten starts. The tables have 22 columns and one declared query; the files of the large one are sparse, their
-statistics are recorded beside the timeline as writes record them. `python -m benchmarks.plans` writes this page.
+These commands start no JVM. Figures are CPU seconds (user and system) of the whole process, on a machine of {cores}
+cores. The first two are the cheapest of ten starts.
+
+The tables have 22 columns and one declared query. The files of the large table are sparse. Their statistics are
+recorded beside the timeline, as writes record them. `python -m benchmarks.plans` writes this page.
 
 | command | CPU s | |
 |---|---|---|
@@ -133,9 +135,7 @@ def starts() -> Iterator[str]:
     yield row("a bare interpreter", bare)
     above = shown - bare
     verdict = "reached" if above <= MOST_ABOVE_BARE else "**not reached**"
-    yield row(
-        "`parquetry --help`", shown, f"{above:.2f} s above it; goal at most {MOST_ABOVE_BARE}: {verdict}"
-    )
+    yield row("`parquetry --help`", shown, f"{above:.2f} s more; goal at most {MOST_ABOVE_BARE}: {verdict}")
 
 
 def many_tables(root: Path, count: int) -> Iterator[str]:

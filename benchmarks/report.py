@@ -11,6 +11,7 @@ from benchmarks import report_goals, report_layout
 from benchmarks.data import APPENDS
 from benchmarks.results import Run, load, rows_with
 from benchmarks.tables import Row, middle, spread, table, verdict
+from tools.wrap_markdown import wrapped
 
 WORKLOADS = ("W1", "W1b", "W2", "W2b", "W2c", "W3", "W4a", "W4b", "W4c", "W5", "W5b", "W7")
 MOST_AMPLIFIED = 5
@@ -25,13 +26,24 @@ MOST_LOCAL = 0.125
 INTRODUCTION = """\
 # Benchmarks
 
-Peers take turns within one run on one machine, with the same rows, codec (zstd) and row-group size; Hudi is 1.2.0 with table version 6 and
-its metadata table off, Delta Lake 3.3.2 is on Spark 3.5, Iceberg 1.11.0 on Spark 4.1, delta-rs is 1.6.6, plain Spark is `df.write.partitionBy().parquet()` on the Spark that we use. A ratio above 1 means that ours is cheaper;
-CPU seconds (user and system, JVM and Python workers included) are the robust figure on a shared machine. Row counts were checked after each step.
-`make bench` repeats all of it; `SCALE` and `REPS` make it shorter, and `PEERS=parquetry,hudi python -m benchmarks.run W1 W2` runs a part: a ratio is always one of two cases within the same run.
-At a small scale the fixed cost of a job weighs more than that of a row, on every side: read the ratios with the scale below.
+All peers run in turns, within one run on one machine. They write the same rows with the same codec (zstd) and the same
+row-group size.
 
-A point query on many small files, before and after clustering, has a page of its own: [SESSIONS.md](SESSIONS.md).
+- **Hudi** is version 1.2.0 with table version 6. Its metadata table is off.
+- **Delta Lake** is version 3.3.2 on Spark 3.5.
+- **Iceberg** is version 1.11.0 on Spark 4.1.
+- **delta-rs** is version 1.6.6.
+- **Plain Spark** is `df.write.partitionBy().parquet()` on the Spark version that parquetry uses.
+
+A ratio above 1 means that parquetry is cheaper. Compare CPU seconds, because wall seconds vary on a shared machine. CPU
+seconds contain user and system time, the JVM and the Python workers. The benchmark checks the number of rows after each
+step.
+
+`make bench` repeats all workloads. `SCALE` and `REPS` shorten them, and `PEERS=parquetry,hudi python -m benchmarks.run
+W1 W2` runs some of them. A ratio always compares two cases of the same run. At a small scale, the fixed cost of a job
+outweighs the cost of its rows for every peer. Read the ratios together with the scale below.
+
+[SESSIONS.md](SESSIONS.md) measures a point query on many small files, before and after clustering.
 """
 
 
@@ -60,15 +72,15 @@ def write(results: Path, target: Path) -> None:
         "",
         "## Figures",
         "",
-        "Seconds and CPU seconds are minimum / median / maximum over *n* repetitions (in W3 over all appends), *peak* is the largest resident memory of the whole process tree, *worker* that of the largest Python worker.",
-        "*Written* are median bytes and files of a step; what is live, and p5/p50/p95 of its files, is what the last step left.",
+        "Seconds and CPU seconds are minimum / median / maximum over *n* repetitions, or over all appends in W3. *Peak* is the largest resident memory of the whole process tree, and *worker* that of the largest Python worker.",
+        "*Written* is the median of a step. *Live*, and the p5/p50/p95 of file sizes, describe the table after the last step.",
         "",
     ]
     for name, each in runs.items():
         wrote = [run["rows"] for run in each if all("bytes_written" in row for row in run["rows"])]
         if wrote:
             lines += [f"### {name}", "", *(line for rows in wrote for line in _figures(rows))]
-    target.write_text("\n".join(lines))
+    target.write_text(wrapped("\n".join(lines)))
 
 
 def _machines(runs: dict[str, list[Run]]) -> list[str]:
@@ -81,13 +93,13 @@ def _machines(runs: dict[str, list[Run]]) -> list[str]:
             level = machine.get("zstd_level", "each its own")
             key = (peers, *(machine.get(what, "") for what in ("scale", "reps", "cores", "load")), level)
             found.setdefault(key, []).append(name)
-    head = ["workload", "peers", "scale", "repetitions", "cores", "load when it began", "zstd level"]
+    head = ["workload", "peers", "scale", "repetitions", "cores", "load at the start", "zstd level"]
     notes = dict.fromkeys(
         run["machine"]["note"] for each in runs.values() for run in each if "note" in run["machine"]
     )
     return [
         *table(head, ([", ".join(names), *key] for key, names in found.items())),
-        "Repetitions of what takes a minute are three at most. A load above the number of cores means that others worked on the machine: wall seconds mean little then.",
+        "A workload that takes minutes runs at most three times. A load above the number of cores means that the machine did other work: then ignore wall seconds.",
         *notes,
         "",
     ]
@@ -99,7 +111,7 @@ def _figures(rows: Sequence[Row]) -> list[str]:
         "n",
         "wall s",
         "CPU s",
-        "of it JVM",
+        "JVM CPU s",
         "peak MiB",
         "worker MiB",
         "MB written",
@@ -146,9 +158,10 @@ def _local(runs: Sequence[Run]) -> list[str]:
     )
     above, written = max(0.0, cpu[1] - cpu[2]) / cpu[0], bytes_[1] / bytes_[0]
     return [
-        "W2c, files of 8 MiB: an upsert whose keys lie in 5 % of the files costs, above an upsert of one row, "
-        f"{above:.2f} of the CPU of one with random keys (goal {MOST_LOCAL}: {verdict(reached=above <= MOST_LOCAL)}) and writes {written:.2f} of its bytes "
-        f"(goal {MOST_LOCAL}: {verdict(reached=written <= MOST_LOCAL)}).",
+        "W2c, files of 8 MiB: an upsert with keys in 5 % of the files writes "
+        f"{written:.2f} of the bytes of an upsert with random keys (goal {MOST_LOCAL}: {verdict(reached=written <= MOST_LOCAL)}). "
+        f"It costs {above:.2f} of the CPU, if the CPU of an upsert of one row is first subtracted from its own "
+        f"(goal {MOST_LOCAL}: {verdict(reached=above <= MOST_LOCAL)}).",
         "",
     ]
 
@@ -160,9 +173,9 @@ def _stored(runs: Sequence[Run]) -> list[str]:
         return []
     stored = {row["peer"]: row["stored_bytes"] for row in rows}
     share = stored["parquetry"] / stored["hudi"]
-    said = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in stored.items())
+    sizes = ", ".join(f"{name} {size / 1e6:.1f} MB" for name, size in stored.items())
     return [
-        f"W4b, column data of the same sorted rows: {said}. Ours / Hudi's, Bloom filters left out: {share:.3f} (goal at most {MOST_STORED}: {verdict(reached=share <= MOST_STORED)}).",
+        f"W4b, column data of the same sorted rows: {sizes}. Ratio of parquetry to Hudi, without Bloom filters: {share:.3f} (goal at most {MOST_STORED}: {verdict(reached=share <= MOST_STORED)}).",
         "",
     ]
 
@@ -179,5 +192,5 @@ def _amplification(runs: Sequence[Run]) -> list[str]:
         if case == "parquetry, min_fill 0.25":
             goal = f" (goal at most {MOST_AMPLIFIED}: {verdict(reached=factor <= MOST_AMPLIFIED)})"
         lines.append(f"- {case}: {factor:.1f}{goal}, {len(live)} files of {sum(live) / 1e6:.0f} MB")
-    what = "W3, write amplification (bytes written by all appends for each byte live at the end):"
+    what = "W3, write amplification (bytes that all appends write, per live byte at the end):"
     return [what, "", *lines, ""] if lines else []

@@ -13,8 +13,8 @@ from benchmarks.tables import Row, table, verdict
 
 # (workload, our case, the peer's case, goal: how many times cheaper than the peer in CPU seconds; None is shown only)
 GOALS: list[tuple[str, str, str, float | None]] = [
-    ("W1", "parquetry insert", "hudi insert, told nothing", 4.0),
-    ("W1", "parquetry insert", "hudi insert, record size told", 3.0),
+    ("W1", "parquetry insert", "hudi insert, defaults", 4.0),
+    ("W1", "parquetry insert", "hudi insert, record size set", 3.0),
     ("W1", "parquetry insert", "plain Spark write", 1 / 1.2),
     ("W1", "parquetry insert", "delta append", None),
     ("W1", "parquetry insert", "iceberg append", None),
@@ -102,7 +102,7 @@ def total(rows: Iterable[Row], workload: str, case: str, figure: str) -> float:
 
 def compared(found: Iterable[Ratio]) -> list[str]:
     """The ratios, their goals, and what was reached."""
-    head = ["workload", "ours", "against", "CPU: peer / ours", "wall: peer / ours", "goal", ""]
+    head = ["workload", "parquetry", "peer", "CPU: peer / parquetry", "wall: peer / parquetry", "goal", ""]
     return table(
         head,
         (
@@ -157,22 +157,23 @@ def limits(found: Iterable[Ratio]) -> list[str]:
     for (workload, ours), each in missed.items():
         names = ", ".join(f"{one.theirs} ({one.cpu:.2f} of {one.goal:.2f})" for one in each)
         lines.append(f"- {workload}, {ours} against {names}: {_split(each[-1].rows, workload, ours)}")
-    return ["What limits where a goal is missed:", "", *lines, ""] if lines else []
+    return ["Where the CPU time goes in workloads that miss a goal:", "", *lines, ""] if lines else []
 
 
 def _split(rows: Sequence[Row], workload: str, ours: str) -> str:
     whole, jvm = (total(rows, workload, ours, figure) for figure in ("cpu_seconds", "jvm_cpu_seconds"))
-    parts = [f"{jvm:.1f} s are the JVM's (planning, compiling and running Spark's jobs)"]
+    parts = [f"the JVM {jvm:.1f} s (to plan, compile and run Spark's jobs)"]
     if all("driver_cpu_seconds" in row for row in rows):
         driver = total(rows, workload, ours, "driver_cpu_seconds")
+        workers = max(0.0, whole - jvm - driver)
         parts += [
-            f"{driver:.1f} s the driver's",
-            f"{max(0.0, whole - jvm - driver):.1f} s the Python workers' (decoding, merging and encoding files)",
+            f"the driver {driver:.1f} s",
+            f"the Python workers {workers:.1f} s (to decode, merge and encode files)",
         ]
     else:
-        parts.append(f"{whole - jvm:.1f} s Python's (decoding, merging and encoding files; the driver)")
-    said = f"of our {whole:.1f} CPU s {', '.join(parts)}."
+        parts.append(f"Python {whole - jvm:.1f} s (to decode, merge and encode files, and for the driver)")
+    text = f"parquetry takes {whole:.1f} CPU s: {', '.join(parts)}."
     floor = f"arrow {ours.removeprefix('parquetry ')}"
     if any(row["case"] == floor for row in rows):
-        said += f" pyarrow alone rewrites the same files in {total(rows, workload, floor, 'cpu_seconds'):.1f} CPU s."
-    return said
+        text += f" pyarrow alone rewrites the same files in {total(rows, workload, floor, 'cpu_seconds'):.1f} CPU s."
+    return text

@@ -22,12 +22,12 @@ Runs = dict[str, list[Run]]
 
 def section(runs: Runs) -> list[str]:
     """All of it."""
-    lines = ["## What layouts are worth", "", *scanned(_shares(runs))]
+    lines = ["## Benefits of layouts", "", *scanned(_shares(runs))]
     if asked := _with_ours(runs, "W5b"):
         lines += [
             "### W5b",
             "",
-            "Point query on l_partkey through the format's own reader (Spark; delta-rs without), before and after the sort of W4b, in turns. Medians; ratio is before / after.",
+            "A point query on l_partkey, before and after the sort of W4b, in turns. Each format uses its own reader: delta-rs without Spark, the others on Spark. Figures are medians. The ratio is before / after.",
             "",
             *(line for run in asked for line in queries(run["rows"])),
         ]
@@ -44,8 +44,8 @@ def scanned(rows: Sequence[Row]) -> list[str]:
     lines = [
         "### W5",
         "",
-        "Rows that must be scanned for a point filter on a table z-ordered by (l_partkey, l_suppkey), mean of 20 values drawn by row: by the statistics of row groups,",
-        f"and by the page index where a writer makes one. Goal for ours: both columns below {SCANNED_GOAL:.0%}.",
+        "The share of rows that a point filter must scan in a table with a z-order by (l_partkey, l_suppkey). It is the mean over 20 values from random rows. *Row groups* uses the statistics of row groups, *pages* uses the page index if the writer makes one.",
+        f"The goal for parquetry: both columns below {SCANNED_GOAL:.0%}.",
         "",
         *table(
             ["table", "l_partkey: row groups", "pages", "l_suppkey: row groups", "pages"],
@@ -68,7 +68,7 @@ def scanned(rows: Sequence[Row]) -> list[str]:
     ]
     if ours := [row["page_share"] for row in rows if row["peer"] == "parquetry"]:
         reached = max(ours) < SCANNED_GOAL
-        lines += [f"The worse column of ours: {max(ours):.1%} ({verdict(reached=reached)}).", ""]
+        lines += [f"The worse column for parquetry: {max(ours):.1%} ({verdict(reached=reached)}).", ""]
     return lines
 
 
@@ -96,11 +96,15 @@ def queries(rows: Sequence[Row]) -> list[str]:
         if name != "delta-rs" and cpu[1] < ours:
             slower.append(name)
     head = ["table", "n", "wall ms before -> after", "ratio", "CPU ms before -> after", "ratio"]
-    lines = table([*head, "CPU after: peer / ours"], cells)
+    lines = table([*head, "CPU after: peer / parquetry"], cells)
     if not set(names) - {"parquetry", "delta-rs"}:
         return [*lines, "No other format on Spark took part in this run.", ""]
     against = f" against {', '.join(slower)}" if slower else ""
-    return [*lines, f"Never slower than a peer on Spark, by CPU: {verdict(reached=not slower)}{against}.", ""]
+    return [
+        *lines,
+        f"parquetry must not cost more CPU than a peer on Spark: {verdict(reached=not slower)}{against}.",
+        "",
+    ]
 
 
 def growth(rows: Sequence[Row]) -> list[str]:
@@ -113,7 +117,7 @@ def growth(rows: Sequence[Row]) -> list[str]:
     lines = [
         "### W7",
         "",
-        "One, two and four times the data, the upsert growing with the table. *Worker* is the largest Python process on Spark, which is the figure that must not grow.",
+        "The table and the upsert have one, two and four times the data. *Worker* is the memory of the largest Python worker, which must not grow.",
         "",
         *table(["case", "rows", "CPU s", "CPU s per million rows", "worker MiB"], cells),
     ]
@@ -128,7 +132,7 @@ def growth(rows: Sequence[Row]) -> list[str]:
             for grown, allowed in ((cost, GROWTH_GOAL * times), (memory, GROWTH_GOAL))
         ]
         lines.append(
-            f"- {operation}: {times:g} times the rows cost {cost:.2f} times the CPU ({words[0]}); memory of a worker times {memory:.2f} ({words[1]})."
+            f"- {operation}: {times:g} times the rows cost {cost:.2f} times the CPU ({words[0]}). A worker takes {memory:.2f} times the memory ({words[1]})."
         )
     return [*lines, ""]
 
@@ -138,8 +142,7 @@ def planning() -> list[str]:
     return [
         "### W6",
         "",
-        "Planning the clustering of up to 100,000 files starts no JVM: [CLUSTERING_PLANS.md](CLUSTERING_PLANS.md) has its cost by the number of files.",
-        "What `validate`, `plan` and other commands without a JVM cost, up to 1,000 tables: [PLANS.md](PLANS.md).",
+        "Clustering plans start no JVM. [CLUSTERING_PLANS.md](CLUSTERING_PLANS.md) measures their cost for up to 100,000 files. [PLANS.md](PLANS.md) measures `validate`, `plan` and other commands without a JVM, for up to 1,000 tables.",
         "",
     ]
 

@@ -8,6 +8,7 @@ from benchmarks.bench import MIB
 from benchmarks.charts import bars
 from benchmarks.session_tables import STATES
 from benchmarks.tables import middle, table, verdict
+from tools.wrap_markdown import wrapped
 
 FASTER = 15
 """How many times faster a query has to be after clustering."""
@@ -44,21 +45,24 @@ def render(result: dict[str, Any]) -> str:
     lines = [
         "# The session experiment",
         "",
-        f"{machine['rows']:,} events in order of arrival in {machine['files']:,} small files, clustered by a text of 64 random bits; then a point query on it, through Spark.",
-        "Each format wrote its small files and its clustered ones with zstd and row groups of 8 MiB, target 32 MiB; Hudi's have its Bloom filters of 431 kB too. Queries",
-        f"took turns; figures are medians of {machine['reps']}, warmed up. *Own reader* is the format's own way to be read; *plain Spark* is one Spark on the format's live files, the same for all.",
-        f"`SCALE={machine['scale']:g} python -m benchmarks.session_experiment` repeats it; scale 1 is 20 million events in 1,400 files. Load of the machine when queries began: {machine['load']} on {machine['cores']} cores"
-        + (", so it was shared: CPU is what to compare." if machine["load"] > 1.5 else "."),
+        f"The table has {machine['rows']:,} events in order of arrival, in {machine['files']:,} small files. The experiment clusters it by a string of 64 random bits, and measures a point query on this column through Spark.",
+        "",
+        "Each format writes its own small files and its own clustered files, with zstd, row groups of 8 MiB and a target of 32 MiB. Hudi's files also contain its Bloom filters of 431 kB.",
+        "",
+        f"The formats take turns. Figures are medians of {machine['reps']} queries after a warm-up. *Own reader* is the reader of the format itself. *Plain Spark* is the same Spark for all formats, on their live files.",
+        "",
+        f"`SCALE={machine['scale']:g} python -m benchmarks.session_experiment` repeats the experiment. Scale 1 is 20 million events in 1,400 files. When the queries started, the machine had a load of {machine['load']} on {machine['cores']} cores."
+        + (" It did other work too, so compare CPU." if machine["load"] > 1.5 else ""),
         "",
         *_queries(clustered, each),
         *_rewrites(result),
     ]
     if loads:
-        lines += [f"Load of the machine when a clustering began: {', '.join(loads)}.", ""]
+        lines += [f"Load of the machine when each clustering started: {', '.join(loads)}.", ""]
     lines += goals(result)
     if "note" in result:
         lines += ["", result["note"]]
-    return "\n".join([*lines, "", "![Point query before and after](session_experiment.svg)", ""])
+    return wrapped("\n".join([*lines, "", "![Point query before and after](session_experiment.svg)", ""]))
 
 
 def _queries(clustered: dict[str, Any], each: dict[str, Any]) -> list[str]:
@@ -103,10 +107,10 @@ def _rewrites(result: dict[str, Any]) -> list[str]:
         "wall s",
         "peak MiB",
         "MB before -> after",
-        "of it column data after",
-        "row groups that may hold the value",
-        "their rows",
-        "rows in pages that may",
+        "column data after, MB",
+        "row groups that may contain the value",
+        "rows in these row groups",
+        "rows in pages that may contain it",
     ]
     rows = []
     for name, cost in result["clustering"].items():
@@ -131,34 +135,34 @@ def goals(result: dict[str, Any]) -> list[str]:
     """What was to be shown, and whether it was."""
     lines: list[str] = []
 
-    def said(what: str, *, reached: bool) -> None:
+    def add(what: str, *, reached: bool) -> None:
         lines.append(f"- {what}: {verdict(reached=reached)}.")
 
     if "parquetry" not in result["clustering"]:
         return lines
     ours = summary(result, "parquetry")
     gain, after = ours["gain"], ours["after"]
-    said(
-        f"At least {FASTER} times faster after than before: {gain['wall_seconds']:.1f} by wall and {gain['cpu_seconds']:.1f} by CPU through our reader, {gain['neutral_wall_seconds']:.1f} and {gain['neutral_cpu_seconds']:.1f} through plain Spark",
+    add(
+        f"At least {FASTER} times faster after the clustering: {gain['wall_seconds']:.1f} by wall and {gain['cpu_seconds']:.1f} by CPU through parquetry's own reader, {gain['neutral_wall_seconds']:.1f} and {gain['neutral_cpu_seconds']:.1f} through plain Spark",
         reached=min(gain["wall_seconds"], gain["neutral_wall_seconds"]) >= FASTER,
     )
     limit = after["rows"] + result["skipping"]["parquetry"]["after"]["largest_pages"]
-    said(
-        f"At most the matching rows and a page per row group that holds some: {after['neutral_scanned']:,.0f} rows scanned, {limit:,.0f} allowed",
+    add(
+        f"At most the matching rows and one page for each row group with matches: {after['neutral_scanned']:,.0f} rows scanned, {limit:,.0f} allowed",
         reached=after["neutral_scanned"] <= limit,
     )
     others = {name: summary(result, name)["after"] for name in result["clustering"] if name != "parquetry"}
     for figure, reader in (("cpu_seconds", "own readers"), ("neutral_cpu_seconds", "plain Spark")):
         slower = [name for name, each in others.items() if after[figure] > each[figure]]
         words = ", ".join(f"{name} {each[figure] / after[figure]:.2f}" for name, each in others.items())
-        said(
-            f"Never slower than a peer after clustering, CPU of the peer / ours with {reader}: {words}",
+        add(
+            f"Never slower than a peer after clustering, CPU of peer / parquetry with {reader}: {words}",
             reached=not slower,
         )
     if "hudi" in result["clustering"]:
         size, theirs = (result["clustering"][name]["stored_bytes"]["after"] for name in ("parquetry", "hudi"))
-        said(
-            f"At most {MOST_STORED} times the bytes of Hudi's sorted rows, Bloom filters left out: {size / theirs:.3f}",
+        add(
+            f"At most {MOST_STORED} times the bytes of Hudi's sorted rows, without Bloom filters: {size / theirs:.3f}",
             reached=size <= MOST_STORED * theirs,
         )
     return lines
