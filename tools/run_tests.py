@@ -26,7 +26,7 @@ class Phase:
 
     @property
     def report(self) -> Path:
-        """Where pytest puts what a long suite's tests said."""
+        """Where pytest writes the output of the tests."""
         return REPORTS / f"{self.name.replace(' ', '_')}.xml"
 
 
@@ -93,34 +93,35 @@ def _run(phase: Phase) -> Outcome:
 
 def _page(commit: str, outcomes: Sequence[Outcome]) -> str:
     day = datetime.now(UTC).date().isoformat()
-    dirty = ", with changes that are not committed" if _git("status", "--porcelain") else ""
+    dirty = " with uncommitted changes" if _git("status", "--porcelain") else ""
     lines = [
         "# The last run of the long suites",
         "",
-        f"At commit {commit}{dirty}, {day}. Written by `make soak`, which runs `make test` before them.",
+        f"Commit {commit}{dirty}, {day}.",
+        "`make soak` runs `make test`, then the long suites, and writes this page.",
         "",
         "```",
         *map(str, outcomes),
         "```",
         "",
-        "What the long tests printed:",
+        "Output of the long tests:",
         "",
     ]
     for phase in LONG:
-        lines += _said(phase)
+        lines += _outputs(phase)
     return "\n".join(lines) + "\n"
 
 
-def _said(phase: Phase) -> Iterator[str]:
+def _outputs(phase: Phase) -> Iterator[str]:
     """A fenced block per test that printed something, and those that failed."""
     for case in ET.parse(phase.report).iter("testcase"):
-        said = (case.findtext("system-out") or "").strip().splitlines()
-        told = [line for line in said if line and not line.startswith("---")]
+        printed = (case.findtext("system-out") or "").strip().splitlines()
+        output = [line for line in printed if line and not line.startswith("---")]
         failed = case.find("failure") is not None or case.find("error") is not None
-        if told or failed:
+        if output or failed:
             yield from [f"`{case.get('name')}`{' FAILED' if failed else ''}", ""]
-        if told:
-            yield from ["```", *told, "```", ""]
+        if output:
+            yield from ["```", *output, "```", ""]
 
 
 def _git(*arguments: str) -> str:

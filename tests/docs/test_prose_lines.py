@@ -13,7 +13,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("benchmarks/*.md")),
+    *sorted(ROOT.glob("examples/**/*.md")),
     ROOT / "tests" / "README.md",
+    ROOT / "tests" / "LONG_RUN.md",
     ROOT / "tests" / "support" / "README.md",
 ]
 
