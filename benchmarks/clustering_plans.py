@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.tables import table, verdict
 from parquetry.runtime.clustering.plan.avro import avro_plan
-from parquetry.runtime.clustering.plan.survey import observe
+from parquetry.runtime.clustering.plan.survey import survey
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy, PlanPolicy
@@ -120,7 +120,7 @@ def measure(store: Any, spec: TableSpec, execution: ExecutionPolicy, number: int
     counted: Any = Counted(store)
     begun = time.process_time()
     handle = open_table(counted)
-    policy, files, situation = observe(handle, handle.timeline())
+    policy, files, situation = survey(handle, handle.timeline())
     seen = time.process_time()
     plan = within(debt(policy, files, situation), budget_bytes=None, max_groups=policy.plan.max_groups)
     planned = time.process_time()

@@ -16,7 +16,7 @@ from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, Group
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.history import pace
-from parquetry.runtime.clustering.plan.survey import clustering_file, further_steps, situation_of
+from parquetry.runtime.clustering.plan.survey import survey_under
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import MOST_FILES
 from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
@@ -77,6 +77,16 @@ def figures_of(
     )
 
 
+def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> DueFigures:
+    """What the table owes a spec; one run may rewrite ``budget_bytes``. No row is read."""
+    timeline = handle.timeline()
+    view = handle.view(timeline)
+    slices = view.all_slices()
+    statistics = {} if spec.clustering.trigger is Trigger.OFF else look_up(handle.store, slices)
+    clustering = _clustering(handle, timeline, slices, statistics, spec, sample=None)
+    return _debt(handle, view, slices, clustering, spec, budget_bytes=budget_bytes)
+
+
 def _debt(
     handle: TableHandle,
     view: FileSystemView,
@@ -129,9 +139,7 @@ def _clustering(
     policy = spec.clustering
     if policy.trigger is Trigger.OFF:
         return Debt()
-    situation = situation_of(handle, timeline, spec, policy)
-    steps = further_steps(handle, policy)
-    files = [clustering_file(part, statistics.get(part.path), steps) for part in slices]
+    files, situation = survey_under(handle, timeline, spec, slices, statistics)
     return clustering_debt(policy, files, situation, choose=None if sample is None else sample.choose)
 
 

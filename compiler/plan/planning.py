@@ -8,7 +8,7 @@ from functools import partial
 
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.evidence.excluded import excluded_files
-from parquetry.compiler.evidence.figures import figures_of
+from parquetry.compiler.evidence.figures import due_figures, figures_of
 from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.evidence.next_run import due_sources
 from parquetry.compiler.evidence.outlook import outlook_of
@@ -229,7 +229,7 @@ def _debt(observation: Observation, budget_bytes: int) -> DueFigures | None:
     spec = observation.spec
     if spec is None:
         return None
-    return figures_of(observation.handle, spec, spec, budget_bytes=budget_bytes).debt
+    return due_figures(observation.handle, spec, budget_bytes=budget_bytes)
 
 
 def _is_ours(workspace: Workspace, seen: _Seen) -> bool:

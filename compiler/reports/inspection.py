@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from parquetry.compiler.evidence.figures import figures_of
+from parquetry.compiler.evidence.figures import due_figures
+from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.errors import UsageError
@@ -40,7 +41,7 @@ from parquetry.runtime.spec.codec import Brief, parsed_json
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.open import TableHandle, open_table
+from parquetry.runtime.table.open import open_table
 from parquetry.runtime.table.settled_reading import look_while_whole
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
@@ -99,22 +100,6 @@ class OverlapReport:
     depth: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owed:
-    """What clustering has to rewrite, how many files the table has then, and what a clean deletes."""
-
-    rewrite_bytes: int
-    rewrite_files: int
-    files_after: int
-    expired_files: int
-    expired_bytes: int
-
-    @property
-    def is_paid(self) -> bool:
-        """Whether there is nothing to do."""
-        return not self.rewrite_files and not self.expired_files
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LayoutReport(Brief):
     """A table as of its newest completed write; ``warnings`` are what rows may be, or are, lost by.
@@ -130,7 +115,7 @@ class LayoutReport(Brief):
     partitions: tuple[PartitionReport, ...]
     queries: tuple[QueryReport, ...]
     overlap: tuple[OverlapReport, ...] = ()
-    debt: Owed | None = None
+    debt: DueFigures | None = None
     clustering: PastClustering | None = None
     hindsight: Hindsight | None = None
     warnings: tuple[str, ...] = ()
@@ -206,7 +191,8 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
         partitions=_partitions(slices, statistics, spec, shown_by=masked_by(spec, declared)),
         queries=_queries(conditions, with_pages(store, statistics, conditions.values(), types), types),
         overlap=tuple(_overlap(column, slices, statistics) for column in ordered_by),
-        debt=_owed(handle, spec, sum(part.size_bytes for part in slices)) if handle.applied else None,
+        # How many runs it takes is a matter of the target's budget.
+        debt=due_figures(handle, spec, budget_bytes=0) if handle.applied else None,
         clustering=next((one for one in reversed(past) if one.queries), None),
         hindsight=hindsight(past),
         warnings=(
@@ -216,12 +202,6 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
         ),
         lost_files=len(lost),
     )
-
-
-def _owed(handle: TableHandle, spec: TableSpec, size_bytes: int) -> Owed | None:
-    """The debt as `plan --due` prices it; how many runs it takes is a matter of the target's budget."""
-    debt = figures_of(handle, spec, spec, budget_bytes=max(size_bytes, 1)).debt
-    return None if debt is None else Owed(**{name: getattr(debt, name) for name in Owed.__slots__})
 
 
 def _overlap(

@@ -21,7 +21,7 @@ from parquetry.runtime.clustering.forecast.queries import (
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.history import pace
-from parquetry.runtime.clustering.plan.survey import observe
+from parquetry.runtime.clustering.plan.survey import survey
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import debt
@@ -82,7 +82,7 @@ class TrialTable:
         self.spec = handle.effective_spec(timeline)
         self.policy: ClusteringSpec
         self._files: tuple[ClusteringFile, ...]
-        self.policy, self._files, situation = observe(handle, timeline)
+        self.policy, self._files, situation = survey(handle, timeline)
         # What may not be touched at the moment, or is to be kept, is laid out no better for that.
         self._situation = replace(situation, reserved={}, kept_until=None)
         self._encrypted = self.spec.files.encryption_key is not None

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from parquetry.runtime.clustering.plan.schedule import schedule
-from parquetry.runtime.clustering.plan.survey import observe
+from parquetry.runtime.clustering.plan.survey import survey
 from parquetry.runtime.layout.clustering.debt import debt
 from parquetry.runtime.parquet.assembly import ParquetParts
 from parquetry.runtime.services.archive import archive
@@ -40,7 +40,7 @@ def clustered(ours, **settings):
 
 def scheduled(ours):
     handle = handle_of(ours)
-    plan = schedule(handle, debt(*observe(handle, handle.timeline())).groups)
+    plan = schedule(handle, debt(*survey(handle, handle.timeline())).groups)
     assert plan is not None
     return plan.instant
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from parquetry.runtime.clustering.plan.due import due_clustering
-from parquetry.runtime.clustering.plan.survey import observe
+from parquetry.runtime.clustering.plan.survey import survey
 from parquetry.runtime.layout.clustering.strategies import BUILT_IN
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
@@ -43,7 +43,7 @@ def handle_of(ours):
 
 def files_of(ours):
     handle = handle_of(ours)
-    return observe(handle, handle.timeline())[1]
+    return survey(handle, handle.timeline())[1]
 
 
 @pytest.mark.parametrize("strategy", BUILT_IN)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parquetry.runtime.clustering.plan.survey import observe
+from parquetry.runtime.clustering.plan.survey import survey
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import PlannedGroup
 from parquetry.runtime.spec.clustering import ClusteringSpec, ExecutionPolicy
@@ -51,7 +51,7 @@ def table_in_debt(path: Path | str, section: ClusteringSpec = SORTED, *, inserts
 
 def owed(table: SmallTable, store=None, *, timing=FAST):
     handle = table.handle if store is None else open_table(store)
-    spec, files, situation = observe(handle, handle.timeline(), timing=timing)
+    spec, files, situation = survey(handle, handle.timeline(), timing=timing)
     return within(debt(spec, files, situation), budget_bytes=None, max_groups=spec.plan.max_groups)
 
 

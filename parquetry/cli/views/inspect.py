@@ -9,10 +9,10 @@ from typing import Any
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import hindsight_lines, measured_rows, measured_table
+from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.reports.inspection import (
     LayoutReport,
     LiveFiles,
-    Owed,
     PartitionReport,
     QueryReport,
     Share,
@@ -22,6 +22,7 @@ from parquetry.compiler.reports.layout_page import render_layout
 _HEADER = ("partition", "files", "small", "rows", "size", "smallest", "median", "largest")
 _QUERY_HEADER = ("query", "files", "row groups", "rows")
 _NUMBERS = frozenset(range(1, len(_HEADER)))
+_DEBT = ("rewrite_bytes", "rewrite_files", "files_after", "expired_files", "expired_bytes")
 
 
 class InspectView:
@@ -74,7 +75,7 @@ class InspectView:
             "totals": {"partitions": len(outcome.partitions)} | _figures(totals),
             "queries": [asdict(query) for query in outcome.queries],
             "overlap": [asdict(overlap) for overlap in outcome.overlap],
-            "debt": None if outcome.debt is None else asdict(outcome.debt),
+            "debt": None if outcome.debt is None else {key: getattr(outcome.debt, key) for key in _DEBT},
             "clustering": None if outcome.clustering is None else asdict(outcome.clustering),
             "hindsight": None if outcome.hindsight is None else asdict(outcome.hindsight),
             "warnings": list(outcome.warnings),
@@ -93,7 +94,7 @@ class FilesView:
         return asdict(outcome)
 
 
-def _owed(debt: Owed) -> str:
+def _owed(debt: DueFigures) -> str:
     parts = []
     if debt.rewrite_files:
         rewritten = f"{count(debt.rewrite_files, 'file')} ({human_size(debt.rewrite_bytes)})"

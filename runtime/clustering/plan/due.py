@@ -16,7 +16,7 @@ from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.forecast import foresee_groups
 from parquetry.runtime.clustering.plan.history import Hindsight, hindsight, past_clusterings
 from parquetry.runtime.clustering.plan.schedule import schedule
-from parquetry.runtime.clustering.plan.survey import commits_since_clustering, observe
+from parquetry.runtime.clustering.plan.survey import commits_since_clustering, survey
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import Debt
@@ -53,7 +53,7 @@ def due_clustering(
     Where ``scope: auto`` has something to choose, a sample of the rows is read, within the ``limits``.
     """
     timeline = table.timeline()
-    spec, files, situation = observe(table, timeline, timing=timing)
+    spec, files, situation = survey(table, timeline, timing=timing)
     choose = ScopeBySample(table.store, table.effective_spec(timeline), spec, limits=limits)
     owed = debt(spec, files, situation, budget_bytes=budget_bytes, choose=choose)
     return DueClustering(
@@ -67,7 +67,7 @@ def due_by_statistics(
     table: TableHandle, *, budget_bytes: int | None, timing: Timing = DEFAULT_TIMING
 ) -> Debt:
     """What a run would rewrite now if statistics chose the scope, as no rows are read here."""
-    spec, files, situation = observe(table, table.timeline(), timing=timing)
+    spec, files, situation = survey(table, table.timeline(), timing=timing)
     owed = debt(spec, files, situation, budget_bytes=budget_bytes)
     return within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Final
@@ -40,7 +40,7 @@ RUN_KEY: Final = "parquetry.clustering"
 _ROUNDS_BEFORE_WAITING: Final = 3
 
 
-def observe(
+def survey(
     table: TableHandle, timeline: Timeline, *, timing: Timing = DEFAULT_TIMING
 ) -> tuple[ClusteringSpec, tuple[ClusteringFile, ...], Situation]:
     """The policy in force, the newest slices of all partitions, and what else a plan has to know.
@@ -56,9 +56,26 @@ def observe(
     check_partitions(table, view, named_partitions(view).union(part.partition for part in slices))
     names = {*policy.execution.columns, *policy.execution.split_by}
     known = look_up(table.store, slices, columns=names)
+    return policy, *survey_under(table, timeline, spec, slices, known, timing=timing)
+
+
+def survey_under(
+    table: TableHandle,
+    timeline: Timeline,
+    spec: TableSpec,
+    slices: Iterable[FileSlice],
+    known: Mapping[str, FileStatistics],
+    *,
+    timing: Timing = DEFAULT_TIMING,
+) -> tuple[tuple[ClusteringFile, ...], Situation]:
+    """The slices, and what else a plan has to know, under a spec that need not be in force.
+
+    ``known`` are their statistics by path, as far as there are any.
+    """
+    policy = spec.clustering
     steps = further_steps(table, policy)
     files = tuple(clustering_file(part, known.get(part.path), steps) for part in slices)
-    return policy, files, situation_of(table, timeline, spec, policy, timing=timing)
+    return files, situation_of(table, timeline, spec, policy, timing=timing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

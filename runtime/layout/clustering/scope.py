@@ -10,6 +10,7 @@ from parquetry.runtime.layout.clustering.depth import CURVES, depths_of
 from parquetry.runtime.layout.clustering.model import (
     ChosenBy,
     ClusteringFile,
+    Debt,
     PlannedGroup,
     ScopeChoice,
     ScopeFigures,
@@ -101,6 +102,7 @@ def by_statistics(questions: Sequence[ScopeQuestion], spec: ClusteringSpec) -> l
 def costs_of(groups: Sequence[PlannedGroup], spec: ClusteringSpec) -> ScopeFigures:
     """What rewriting the groups costs; nothing is said of queries."""
     target_bytes = spec.plan.target_file_size_bytes
+    rewritten = Debt(groups=tuple(groups))
     shuffled = (
         group.size_bytes
         for group in groups
@@ -109,10 +111,10 @@ def costs_of(groups: Sequence[PlannedGroup], spec: ClusteringSpec) -> ScopeFigur
     )
     return ScopeFigures(
         groups=len(groups),
-        rewritten_files=sum(len(group.files) for group in groups),
-        rewritten_bytes=sum(group.size_bytes for group in groups),
+        rewritten_files=rewritten.files_before,
+        rewritten_bytes=rewritten.rewritten_bytes,
         shuffled_bytes=sum(shuffled),
-        files_after=sum(group.output_files for group in groups),
+        files_after=rewritten.files_after,
     )
 
 
