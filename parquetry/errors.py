@@ -10,13 +10,16 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, ClassVar
 
+from parquetry.message import Writer, changed, joined, written
+
 
 class ParquetryError(Exception):
     """A failure with a cause the user can act on: what happened, where, and one remedy.
 
-    Its arguments are the statements of its message. ``declared`` is the place in a table's spec of the SQL
-    that failed, such as ``columns.day.generated``; None where it is about none. ``origin`` is file, line and
-    column of that place, once somebody has looked it up in the project.
+    Its arguments are the statements of its message. ``writer`` writes the parts of messages among them for
+    whoever is shown the failure: the face through which it leaves sets it. ``declared`` is the place in a
+    table's spec of the SQL that failed, such as ``columns.day.generated``; None where it is about none.
+    ``origin`` is file, line and column of that place, once somebody has looked it up in the project.
 
     ``exit_code`` is what the command line returns for it. Anything that is not a
     ``ParquetryError`` is a bug and exits 70.
@@ -25,14 +28,29 @@ class ParquetryError(Exception):
     exit_code: ClassVar[int] = 1
     declared: str | None = None
     origin: str | None = None
+    writer: Writer | None = None
 
     def __str__(self) -> str:
-        said = "; ".join(map(str, self.args))
-        return f"{self.origin}: {said}" if self.origin else said
+        return written(self.message, self.writer)
+
+    @property
+    def message(self) -> str:
+        """The statements as one text, a message where one of them is: for texts that hold this one."""
+        place = (f"{self.origin}: ",) if self.origin else ()
+        return joined("", (*place, joined("; ", map(_text, self.args))))
 
     def reword(self, change: Callable[[str], str]) -> None:
         """Put every statement as ``change`` gives it."""
-        self.args = tuple(change(str(statement)) for statement in self.args)
+        self.args = tuple(changed(_text(statement), change) for statement in self.args)
+
+
+def message_of(failure: BaseException) -> str:
+    """What any failure says, a message where it is one of ours and has one."""
+    return failure.message if isinstance(failure, ParquetryError) else str(failure)
+
+
+def _text(statement: object) -> str:
+    return statement if isinstance(statement, str) else str(statement)
 
 
 @contextmanager

@@ -1,65 +1,53 @@
-"""Remedies in words for Python: what a message says to type on a command line, as the call that does it."""
+"""Messages in words for Python: the commands that they name, and what they say to type, as calls."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
 
-from parquetry import shell
 from parquetry.errors import ParquetryError
+from parquetry.message import Command, Phrase, written
 from parquetry.runtime.quoting import with_quotes
-
-_WORD: Final = r"""(\$?'(?:[^'\\]|\\.)*'|(?:[^\s'"\x60;,]|'[^']*'|"[^"\x60]*")+)"""
-"""A word of a command as :mod:`parquetry.shell` quotes it."""
-
-
-def _calling(call: str) -> Callable[[re.Match[str]], str]:
-    """What the word that was found is handed to, as Python writes it."""
-
-    def called(found: re.Match[str]) -> str:
-        words = shell.words_of(found[1])
-        return call.format(repr(words[0] if words else found[1]))
-
-    return called
-
-
-_REMEDIES = tuple(
-    (re.compile(pattern), call)
-    for pattern, call in (
-        (r"name the project's folder with --project", "give its folder to parquetry.load()"),
-        (rf"give --project {_WORD}", r"load \1"),
-        (r"give the right --project and --target", "load the right project and target"),
-        (r"--var \(or PARQUETRY_VAR\) gives", "variables= gives"),
-        (r"--var (\S+) must be", r"variables= must give \1 as"),
-        (r"--var\b", "variables="),
-        (r"(?:give )?--(target|select|exclude)\b", r"give \1="),
-        (r"\bwith give (\w+=)", r"with \1 of load()"),
-        (r"run \x60parquetry apply[^\x60]*\x60", "call plan().apply() on the project"),
-        (r"run \x60parquetry run[^\x60]*\x60", "call run() on the project"),
-        (r"\x60parquetry apply[^\x60]*\x60", "plan().apply()"),
-        (r"\x60parquetry run[^\x60]*\x60", "run()"),
-        (r"\x60parquetry plan --out [^\x60]*\x60", "Plan.save()"),
-        (r"\x60parquetry timeline [^\x60]*\x60", "Table.timeline()"),
-        (r"\x60parquetry inspect [^\x60]*\x60", "Table.inspect()"),
-        (r"with \x60parquetry doctor --accept-loss [^\x60]*\x60", "with Table.accept_loss()"),
-        (r"run \x60parquetry service clean [^\x60]*\x60", "call Table.clean()"),
-        (rf"\x60parquetry service rollback \S+ {_WORD}\x60", _calling("Table.rollback({})")),
-        (
-            rf"\x60parquetry service savepoint \S+ --delete {_WORD}\x60",
-            _calling("Table.delete_savepoint({})"),
-        ),
-    )
-)
 
 
 def in_python(text: str) -> str:
-    """The text with each remedy as what to call; commands that Python has no call for stay."""
-    for pattern, call in _REMEDIES:
-        text = pattern.sub(call, text)
-    return text
+    """The text; of a message the commands are calls, as far as Python has one."""
+    return written(text, called)
+
+
+def called(part: Command | Phrase) -> str:
+    """The part of a message for who calls instead of typing."""
+    if isinstance(part, Phrase):
+        return part.called
+    call = _call(part.words)
+    if call is None:
+        return str(part)
+    if not part.imperative:
+        return call
+    return f"call {call} on the project" if part.words[0] in ("apply", "run") else f"call {call}"
+
+
+def _call(words: tuple[str, ...]) -> str | None:  # noqa: PLR0911 - a table
+    match words:
+        case ("apply", *_):
+            return "plan().apply()"
+        case ("run", *_):
+            return "run()"
+        case ("plan", "--out", *_):
+            return "Plan.save()"
+        case ("timeline" | "inspect" as report, *_):
+            return f"Table.{report}()"
+        case ("doctor", "--accept-loss", *_):
+            return "Table.accept_loss()"
+        case ("service", "clean", *_):
+            return "Table.clean()"
+        case ("service", "rollback", _, instant):
+            return f"Table.rollback({instant!r})"
+        case ("service", "savepoint", _, "--delete", instant):
+            return f"Table.delete_savepoint({instant!r})"
+        case _:
+            return None
 
 
 @contextmanager
@@ -70,7 +58,8 @@ def worded() -> Iterator[None]:
     except ParquetryError as failure:
         found = getattr(failure, "diagnostics", None)
         if found is None:
-            failure.reword(lambda text: in_python(with_quotes(text)))
+            failure.writer = called
+            failure.reword(with_quotes)
             raise
         from parquetry.compiler.errors import SpecError  # noqa: PLC0415 - only where it was raised
 

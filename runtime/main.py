@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parquetry.errors import ParquetryError
+from parquetry.message import commands_of, run
 from parquetry.printable import visible, without_commands
 from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
@@ -258,7 +259,7 @@ def run_document(document: Mapping[str, Any], *, folder: str, report: str | None
     except ParquetryError as error:
         return _say(_failure(error))
     try:
-        said = to_json_value(execute(job))
+        said = _with_commands(to_json_value(execute(job)))
     except ParquetryError as error:
         said = _failure(error)
         if isinstance(error, ForeignTableError):
@@ -278,8 +279,15 @@ def _leave(store: ObjectStore, report: str, said: Mapping[str, Any]) -> None:
 
 def _failure(error: ParquetryError) -> dict[str, Any]:
     sys.stderr.write(without_commands(visible(f"error: {error}\n")))
-    about = {"statements": list(map(str, error.args)), "declared": error.declared}
-    return {"error": str(error), **about, "exit_code": error.exit_code}
+    statements = [one if isinstance(one, str) else str(one) for one in error.args]
+    about = {"statements": statements, "declared": error.declared, "exit_code": error.exit_code}
+    return _with_commands({"error": str(error), **about})
+
+
+def _with_commands(said: dict[str, Any]) -> dict[str, Any]:
+    """What is said, with the commands in its texts for whoever prints it."""
+    found = commands_of(said)
+    return said | {"commands": found} if found else said
 
 
 def _say(said: Mapping[str, Any]) -> int:
@@ -301,15 +309,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _read_document(path: Path) -> Mapping[str, Any]:
-    remedy = "run `parquetry compile` and name one of target/jobs/TABLE/*.json"
+    remedy = run("compile") + " and name one of target/jobs/TABLE/*.json"
     try:
         document = parsed_json(path.read_bytes())
     except OSError as error:
-        raise InvalidDataError(f"{path}: the job cannot be read: {error.strerror}; {remedy}") from error
+        raise InvalidDataError(f"{path}: the job cannot be read: {error.strerror}; " + remedy) from error
     except ValueError as error:
-        raise InvalidDataError(f"{path}: the job is not JSON: {error}; {remedy}") from error
+        raise InvalidDataError(f"{path}: the job is not JSON: {error}; " + remedy) from error
     if not isinstance(document, dict):
-        raise InvalidDataError(f"{path}: a job is an object, not {document!r:.80}; {remedy}")
+        raise InvalidDataError(f"{path}: a job is an object, not {document!r:.80}; " + remedy)
     return document
 
 

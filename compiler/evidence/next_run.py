@@ -55,7 +55,7 @@ def _look_at(
             check(source)
         batch, size = _due_of(handle, source, directory=directory, storage=storage)
     except ParquetryError as error:
-        problem = masked_message(str(error), shown_by, location=handle.store.uri)
+        problem = masked_message(error.message, shown_by, location=handle.store.uri)
         return DueSource(source=source.name, operation=operation, problem=problem)
     if batch is not None and batch.missing is not None:
         warning = masked_message(batch.missing, shown_by, location=handle.store.uri)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from parquetry.compiler.plan.changes import spec_changes
 from parquetry.compiler.plan.model import ChangeClass
 from parquetry.compiler.workspace.observation import Observation
+from parquetry.message import command
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.job import rules_digest
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -30,7 +31,10 @@ def check_declared(observation: Observation, declared: TableSpec) -> None:
     commit = "" if applied.git_commit is None else f", from commit {applied.git_commit[:12]}"
     raise StalePlanError(
         f"{DRIFT_CODE} {observation.handle.store.uri}: record {applied.number}{plan}{commit} differs from "
-        f"what is declared here in {', '.join(paths[:_SHOWN])}{more}. Where the change is yours, apply it "
-        "(`parquetry plan`, `parquetry apply`), or run from the commit that was applied, or go by the record "
-        "(--applied); where it is nobody's, find out who wrote to the table"
+        f"what is declared here in {', '.join(paths[:_SHOWN])}{more}. Where the change is yours, apply it ("
+        + command("plan")
+        + ", "
+        + command("apply")
+        + "), or run from the commit that was applied, or go by the record (--applied); where it is "
+        "nobody's, find out who wrote to the table"
     )

@@ -17,9 +17,10 @@ from parquetry.compiler.workspace.observation import Observation, check_files, o
 from parquetry.compiler.workspace.opened import Workspace, job
 from parquetry.confined_folder import ConfinedFolder, LinkInTheWayError
 from parquetry.errors import ParquetryError
+from parquetry.message import command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.clustering.plan.due import is_time, trigger_of
-from parquetry.runtime.errors import CorruptTableError, PartialFailureError
+from parquetry.runtime.errors import PartialFailureError
 from parquetry.runtime.main import JobResult
 from parquetry.runtime.spec.clustering import Trigger
 from parquetry.runtime.spec.codec import Brief, to_json_value
@@ -174,7 +175,7 @@ def _applied(workspace: Workspace, table: ResolvedTable, *, believed: bool) -> O
     if observation is None or not observation.is_applied or observation.handle.spec is None:
         raise workspace.unapplied(table)
     if observation.handle.fault is not None:
-        raise CorruptTableError(observation.handle.fault)
+        raise observation.handle.fault.error()
     check_signed(observation.handle.store.uri, observation.handle.seal, workspace.signing_keys)
     if not believed:
         check_declared(observation, table.spec)
@@ -324,7 +325,8 @@ def _save(root: Path, result: RunResult) -> ParquetryError | None:
     except (OSError, LinkInTheWayError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         return UnsavedResultsError(
-            f"{file} cannot be written: {why}; what the run committed stands, `parquetry "
-            "timeline` shows it: make room, or make the folder writable, before the next run"
+            f"{file} cannot be written: {why}; what the run committed stands, "
+            + command("timeline")
+            + " shows it: make room, or make the folder writable, before the next run"
         )
     return None

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parquetry import shell
 from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.jobs.scripts import render_job
 from parquetry.compiler.jobs.shipping import write_package
@@ -18,7 +17,8 @@ from parquetry.compiler.jobs.submit_arguments import submit_arguments
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.secrets import references
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.runtime.errors import NotFoundError
+from parquetry.message import command, with_commands
+from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, execute, log_rules, report_path
 from parquetry.runtime.spark_log import NAME, keep_log, piped, see_log
 from parquetry.runtime.spec.codec import from_json_value, json_object
@@ -48,7 +48,7 @@ class SparkSubmit:
         place.write(script, source, private=True)
         returncode, document = self._follow(job, self.command(job, script, package))
         reported = self._reported(job)
-        document = document or reported
+        document = _with_commands(document or reported)
         if "error" in document:
             raise JobFailedError(
                 *document["statements"], exit_code=document["exit_code"], declared=document["declared"]
@@ -58,8 +58,8 @@ class SparkSubmit:
         if not document:
             raise JobFailedError(
                 "spark-submit ended well, but the job left no result: "
-                f"{shell.named('parquetry', 'timeline', job.table)} says what it committed; "
-                "in cluster mode let spark-submit wait for the application's end",
+                + command("timeline", job.table)
+                + " says what it committed; in cluster mode let spark-submit wait for the application's end",
                 exit_code=1,
             )
         return from_json_value(JobResult, document, place="result of spark-submit")
@@ -122,6 +122,16 @@ class SparkSubmit:
             return {}
         store.delete(self._report(job))
         return document
+
+
+def _with_commands(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The result with messages where its texts name commands."""
+    texts = {key: value for key, value in document.items() if key != "commands"}
+    try:
+        completed: Mapping[str, Any] = with_commands(texts, document.get("commands", ()))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidDataError(f"result of spark-submit: {error}") from error
+    return completed
 
 
 def _program() -> str:

@@ -12,6 +12,7 @@ from parquetry.compiler.workspace.known_locations import remember
 from parquetry.compiler.workspace.opened import Workspace, job
 from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.errors import ParquetryError
+from parquetry.message import joined, phrase
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
 from parquetry.runtime.errors import PartialFailureError, StalePlanError
 from parquetry.runtime.main import JobResult, execute
@@ -83,7 +84,8 @@ def check_fits(plan: PlanDocument, workspace: Workspace) -> None:
     if (intent.project, intent.target) != (project.name, project.target.name):
         raise StalePlanError(
             f"the plan is for project {intent.project}, target {intent.target}; this is project "
-            f"{project.name}, target {project.target.name}: give the right --project and --target"
+            f"{project.name}, target {project.target.name}: "
+            + phrase("give the right --project and --target", called="load the right project and target")
         )
     differing = setting_differences(recorded_settings(project.target.declared), intent.settings)
     if differing:
@@ -128,8 +130,8 @@ def apply_plan(
     if plan.intent.blocked:
         names = ", ".join(blocked.table for blocked in plan.intent.blocked)
         of_target = any(blocked.is_of_target for blocked in plan.intent.blocked)
-        way_round = "" if of_target else ", or plan with --exclude"
-        raise BlockedPlanError(f"the plan is blocked for {names}; resolve that{way_round}")
+        way_round = "" if of_target else ", or plan with " + phrase("--exclude", called="exclude= of load()")
+        raise BlockedPlanError(joined("", (f"the plan is blocked for {names}; resolve that", way_round)))
     results = [_apply(action, plan, workspace, launch) for action in plan.intent.actions]
     done = [result.action for result in results if result.applied is not None]
     if done:

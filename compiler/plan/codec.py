@@ -1,8 +1,9 @@
 """The saved plan: canonical JSON, strict both ways.
 
 Where a change comes from (``file:line:column``) stands in the evidence, by table and path: a comment
-above it moves the line and changes nothing of what is approved. For the same reason the plan's id
-leaves out the git commit, which a merge replaces.
+above it moves the line and changes nothing of what is approved. Beside them stands where texts name commands,
+which whoever prints the plan completes. For the same reason as the places, the plan's id leaves out the git
+commit, which a merge replaces.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from parquetry import shell
 from parquetry.compiler.plan.model import (
     EXPIRES_AFTER_MS,
     Blocked,
@@ -23,6 +23,7 @@ from parquetry.compiler.plan.model import (
 from parquetry.compiler.workspace.masking import masked
 from parquetry.compiler.workspace.spec_words import document as words_of
 from parquetry.compiler.workspace.target_settings import target_name
+from parquetry.message import command, commands_of, with_commands
 from parquetry.runtime.errors import InvalidDataError, StalePlanError
 from parquetry.runtime.spec.codec import (
     canonical_json,
@@ -57,13 +58,13 @@ def encode(plan: PlanDocument) -> str:
 
 def plan_json(plan: PlanDocument) -> dict[str, Any]:
     """The plan as plain JSON values, without the file's own digest."""
-    return {
-        "format": PLAN_FORMAT,
-        "version": PLAN_VERSION,
-        "plan_id": plan.plan_id,
+    document = {
         "intent": intent_json(plan.intent),
         "evidence": _evidence_json(plan.evidence) | {"origins": _origins(plan.intent)},
     }
+    if named := commands_of(document):
+        document["evidence"]["commands"] = named
+    return {"format": PLAN_FORMAT, "version": PLAN_VERSION, "plan_id": plan.plan_id, **document}
 
 
 def decode(text: str | bytes, *, name: str) -> PlanDocument:
@@ -75,12 +76,11 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
     try:
         document = parsed_json(text)
     except ValueError as error:
-        raise StalePlanError(
-            f"{name} is no saved plan; write one with `parquetry plan --out FILE`"
-        ) from error
+        again = command("plan", "--out", "FILE")
+        raise StalePlanError(f"{name} is no saved plan; write one with " + again) from error
     if not isinstance(document, dict) or document.get("format") != PLAN_FORMAT:
-        again = shell.named("parquetry", "plan", "--out", name)
-        raise StalePlanError(f"{name} is no saved plan; write one with {again}")
+        again = command("plan", "--out", name)
+        raise StalePlanError(f"{name} is no saved plan; write one with " + again)
     if document.get("version") != PLAN_VERSION:
         raise StalePlanError(
             f"{name} is a plan of version {document.get('version')!r}, this parquetry reads {PLAN_VERSION}; "
@@ -93,10 +93,13 @@ def decode(text: str | bytes, *, name: str) -> PlanDocument:
     if unknown:
         raise StalePlanError(f"{name}: unknown fields {unknown}; plan again instead of editing it")
     try:
-        evidence = dict(document["evidence"])
+        named = document["evidence"].get("commands", [])
+        messages = with_commands({key: document[key] for key in ("intent", "evidence")}, named)
+        evidence = dict(messages["evidence"])
+        evidence.pop("commands", None)
         origins = evidence.pop("origins")
         plan = PlanDocument(
-            intent=_intent(document["intent"], origins, f"{name}: intent"),
+            intent=_intent(messages["intent"], origins, f"{name}: intent"),
             evidence=_evidence(evidence, f"{name}: evidence"),
             plan_id=document["plan_id"],
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from parquetry.compiler.workspace.observation import Observation, observe
 from parquetry.compiler.workspace.opened import Workspace
+from parquetry.message import command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.properties import differing_properties
 from parquetry.runtime.commit.damaged_files import damaged_files, remedy
@@ -114,7 +115,7 @@ def table_drift(
     except (UnsupportedTableError, CorruptTableError) as refusal:
         return TableDrift(table=table, location=location, is_applied=True, drifts=(unusable(refusal),))
     except ForeignTableError as refusal:
-        return TableDrift(table=table, location=location, is_applied=False, refusal=str(refusal))
+        return TableDrift(table=table, location=location, is_applied=False, refusal=refusal.message)
     is_applied = observation is not None and observation.is_applied and observation.spec is not None
     return TableDrift(table=table, location=location, is_applied=is_applied, drifts=found)
 
@@ -157,12 +158,12 @@ def _damage(observation: Observation) -> Iterator[Drift]:
 
 def unusable(refusal: UnsupportedTableError | CorruptTableError) -> Drift:
     """The drift of a table that cannot be read any more."""
-    return Drift(code="DR100", path="table", applied=None, live=None, remedy=str(refusal))
+    return Drift(code="DR100", path="table", applied=None, live=None, remedy=refusal.message)
 
 
 def _record(handle: TableHandle) -> Iterator[Drift]:
     if handle.fault is not None:
-        yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=handle.fault)
+        yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=str(handle.fault))
 
 
 def _signature(observation: Observation, owner: TableOwner | None) -> Iterator[Drift]:
@@ -171,7 +172,7 @@ def _signature(observation: Observation, owner: TableOwner | None) -> Iterator[D
     try:
         check_signed(handle.store.uri, handle.seal, () if owner is None else owner.keys)
     except CorruptTableError as wrong:
-        yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=str(wrong))
+        yield Drift(code="DR102", path="applied", applied=None, live=None, remedy=wrong.message)
     except KeyUnavailableError:
         return
 
@@ -304,5 +305,5 @@ def _layout(timeline: Timeline, spec: TableSpec) -> Iterator[Drift]:
             live=f"{sum(len(ids) for ids in metadata.replaced.values())} files replaced",
             instant=instant.time,
             writer=writer_of(metadata),
-            remedy="turn that service off; `parquetry run` lays the files out again",
+            remedy="turn that service off; " + command("run") + " lays the files out again",
         )

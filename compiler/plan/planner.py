@@ -42,6 +42,7 @@ from parquetry.compiler.plan.signatures import refuse_wrong, resigning, unchecke
 from parquetry.compiler.plan.target_changes import CHANGED, AppliedSettings, TargetPlan, target_plan
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.target_settings import recorded_settings, unallowed
+from parquetry.message import joined
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import EXECUTES
@@ -157,7 +158,7 @@ def _unusable(
     drifted = ((change.path.rpartition(".")[0], change.reason) for change in drift if change.code == "DR100")
     for table, reason in (*drifted, *(due.damage.items() if due else ())):
         if table not in told:
-            message = f"table {table} cannot be read or written as it is now: {reason}"
+            message = joined("", (f"table {table} cannot be read or written as it is now: ", reason or ""))
             yield PlanWarning(code="DR100", table=table, message=message)
 
 

@@ -221,7 +221,7 @@ def _is_unusable(drifts: tuple[Drift, ...]) -> bool:
 def _shown(error: CorruptTableError, observation: Observation, declared: TableSpec) -> str:
     """What is wrong with a table, without values of its personal columns."""
     shown_by = masked_by(observation.spec, declared)
-    return masked_message(str(error), shown_by, location=observation.handle.store.uri)
+    return masked_message(error.message, shown_by, location=observation.handle.store.uri)
 
 
 def _debt(observation: Observation, budget_bytes: int) -> DueFigures | None:

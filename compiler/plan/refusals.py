@@ -9,9 +9,10 @@ from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, RecipeSt
 from parquetry.compiler.workspace.git import GitWorkTree
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.spec_words import flow
+from parquetry.message import phrase
 from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
 from parquetry.runtime.spec.table_spec import TableSpec
-from parquetry.runtime.table.applied import RECORD_CODE
+from parquetry.runtime.table.signing import RecordFault
 
 REMEDY = "this never changes in place: make a new table from the old one, then swap"
 
@@ -27,7 +28,7 @@ def refuse_foreign(
         table,
         found.code,
         reason=f"the table at {table.location} {found.reason}",
-        remedy=found.remedy.replace("its file", table.file),
+        remedy=found.remedy_for(table.file),
     )
 
 
@@ -37,9 +38,8 @@ def refuse_faulty(table: DeclaredTable, observation: Observation) -> Blocked | N
     return None if fault is None else _faulty(table.spec.name, table.location, fault)
 
 
-def _faulty(name: str, location: str, fault: str) -> Blocked:
-    reason, _, remedy = fault.removeprefix(f"{RECORD_CODE} ").partition("; ")
-    return Blocked(table=name, location=location, code=RECORD_CODE, reason=reason, remedy=remedy)
+def _faulty(name: str, location: str, fault: RecordFault) -> Blocked:
+    return Blocked(table=name, location=location, code=fault.code, reason=fault.reason, remedy=fault.remedy)
 
 
 def refuse_move(table: DeclaredTable, elsewhere: Elsewhere, context: CommonPlanInputs) -> Blocked:
@@ -99,7 +99,8 @@ def refuse_forgetting(table: Undeclared, context: CommonPlanInputs) -> Blocked |
         code="SC502",
         reason=f"commit {commit[:12]} declares this table and {_head(context.tree)} does not contain it: "
         "applying would forget it",
-        remedy=f"{_reaching(commit, context.tree)} and plan again, or plan your tables with --select",
+        remedy=f"{_reaching(commit, context.tree)} and plan again, or plan your tables with "
+        + phrase("--select", called="select= of load()"),
     )
 
 
@@ -120,7 +121,7 @@ def refuse_unnamed(table: DeclaredTable, why: str) -> Blocked:
 
 def refuse_unusable(table: DeclaredTable, why: UnsupportedTableError | CorruptTableError) -> Blocked:
     """SC503 for a table that cannot be read, or written."""
-    return _refusal(table, "SC503", reason=str(why), remedy="do what the message says, then plan again")
+    return _refusal(table, "SC503", reason=why.message, remedy="do what the message says, then plan again")
 
 
 def refuse_breaking(

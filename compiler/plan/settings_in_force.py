@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from parquetry import shell
 from parquetry.compiler.errors import UnappliedError
 from parquetry.compiler.plan.target_changes import setting_change
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.spec_words import scalar
 from parquetry.compiler.workspace.target_settings import check_values_allowed, recorded_settings, unallowed
+from parquetry.message import command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.spec.target_settings import EXECUTES, setting_differences
 from parquetry.runtime.table.applied import AppliedRef
@@ -34,12 +34,10 @@ def check_in_force(workspace: Workspace, table: ResolvedTable, applied: AppliedR
         change = setting_change(difference, target.declared)
         words = f"{change.path} is {_shown(change.new)}, applied is {_shown(change.old)}"
         if difference.executes:
-            plan, apply = (
-                shell.named("parquetry", verb, "--target", target.name) for verb in ("plan", "apply")
-            )
+            plan, apply = (command(verb, "--target", target.name) for verb in ("plan", "apply"))
             raise UnappliedError(
                 f"{EXECUTES} {change.origin}: {words} to table {table.name}; it can execute other code, "
-                f"or send rows and credentials elsewhere: review it with {plan}, then {apply}"
+                "or send rows and credentials elsewhere: review it with " + plan + ", then " + apply
             )
         harmless.append(words)
     return tuple(harmless)

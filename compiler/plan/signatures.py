@@ -6,7 +6,7 @@ from parquetry.compiler.plan.inputs import CommonPlanInputs, DeclaredTable
 from parquetry.compiler.plan.model import Blocked, Change, ChangeClass, PlanWarning
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.errors import KeyUnavailableError
-from parquetry.runtime.table.signing import SIGNATURE_CODE, Signed, wrong_text
+from parquetry.runtime.table.signing import SIGNATURE_CODE, Signed, wrong_signature
 
 SIGNATURE_PATH = "applied.signature"
 
@@ -39,9 +39,13 @@ def refuse_wrong(table: DeclaredTable, observation: Observation, context: Common
     seal = observation.handle.seal
     if seal is None or _state(observation, context) is not Signed.WRONG:
         return None
-    reason, _, remedy = wrong_text(observation.handle.store.uri, seal).partition("; ")
+    wrong = wrong_signature(observation.handle.store.uri, seal)
     return Blocked(
-        table=table.spec.name, location=table.location, code=SIGNATURE_CODE, reason=reason, remedy=remedy
+        table=table.spec.name,
+        location=table.location,
+        code=wrong.code,
+        reason=wrong.reason,
+        remedy=wrong.remedy,
     )
 
 

@@ -14,6 +14,7 @@ from parquetry.compiler.plan.planning import job_references
 from parquetry.compiler.workspace.masking import is_masked, masked
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace
+from parquetry.message import phrase
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import digest_of
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -36,8 +37,9 @@ def _spec(action: TableAction, workspace: Workspace) -> TableSpec:
     if found is None or masked(found) != action.spec:
         raise StalePlanError(
             f"the plan hides values of table {action.table} that may be personal data (pii: true), and the "
-            "project does not declare the same ones any more; plan again, or apply with the files, --target "
-            "and --var that it was made with"
+            "project does not declare the same ones any more; plan again, or apply with the files, "
+            + phrase("--target and --var", called="target= and variables=")
+            + " that it was made with"
         )
     return found
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from parquetry.message import command
+
 _NEW_TABLE = (
-    "Follow the recipe that `parquetry plan` prints: a new table beside this one, filled from it with a "
+    "Follow the recipe that "
+    + command("plan")
+    + " prints: a new table beside this one, filled from it with a "
     "source of format hudi; then point readers at the new one."
 )
-_APPLY = "Review the plan, then `parquetry apply`."
+_APPLY = "Review the plan, then " + command("apply") + "."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,7 @@ TEXTS: Mapping[str, CodeText] = {
     "SC001": _text(
         "The location is empty, or contains an interrupted creation. Applying writes hoodie.properties, "
         "an empty commit with the schema, and the applied record. It writes no row.",
-        "`parquetry apply`, then `parquetry run` to fill the table.",
+        command("apply") + ", then " + command("run") + " to fill the table.",
     ),
     "SC002": _text(
         "The applied record names this project, but no file declares the table. Applying records that the "
@@ -49,7 +53,10 @@ TEXTS: Mapping[str, CodeText] = {
     "SC102": _text(
         "hoodie.properties differs from what was applied: another program, or a person, wrote it. Writers "
         "of other programs follow the file, so keys, ordering or partitions would differ.",
-        "`parquetry drift` shows when it was written. `parquetry apply` restores it; turn off the program "
+        command("drift")
+        + " shows when it was written. "
+        + command("apply")
+        + " restores it; turn off the program "
         "that wrote it.",
     ),
     "SC103": _text(
@@ -92,7 +99,7 @@ TEXTS: Mapping[str, CodeText] = {
         "Readers miss its values although files still contain them, and the next write of parquetry would "
         "restore it. Applying commits the applied columns again. In files written without the column it "
         "is null.",
-        "`parquetry drift` names the commit. Apply; or, if you want to drop the column, remove it from "
+        command("drift") + " names the commit. Apply; or, if you want to drop the column, remove it from "
         "the spec (SC310).",
     ),
     "SC310": _text(
@@ -109,11 +116,11 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC312": _text(
         "Existing rows may have null in the column, and nobody has checked whether they do.",
-        f"Leave the column nullable. {_NEW_TABLE}",
+        "Leave the column nullable. " + _NEW_TABLE,
     ),
     "SC313": _text(
         "The existing rows have no value for the new column.",
-        f"Declare it nullable: true. {_NEW_TABLE}",
+        "Declare it nullable: true. " + _NEW_TABLE,
     ),
     "SC314": _text(
         "The same key may already be in two partitions, and one of the rows would have to go.",
@@ -122,7 +129,7 @@ TEXTS: Mapping[str, CodeText] = {
     "SC315": _text(
         "Existing files have the old spelling. Spark ignores case and treats both as one column. Hudi and "
         "others would find no values.",
-        f"Put the old spelling back, or rename the column in the queries that read it. {_NEW_TABLE}",
+        "Put the old spelling back, or rename the column in the queries that read it. " + _NEW_TABLE,
     ),
     "SC316": _text(
         "Files from before the column was dropped still contain its values. These would return for the "
@@ -142,7 +149,7 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC403": _text(
         "The rows stay where they are: a table that is declared elsewhere would start empty.",
-        f"Put the old location back. {_NEW_TABLE}",
+        "Put the old location back. " + _NEW_TABLE,
     ),
     "SC404": _text(
         "The old column decided which of two rows with one key is newer. This cannot be decided again.",
@@ -150,7 +157,9 @@ TEXTS: Mapping[str, CodeText] = {
     ),
     "SC501": _text(
         "The folder contains a Hudi table of another project, or one without a record of parquetry.",
-        "Give the table another location; a table without a project becomes yours with `parquetry adopt`.",
+        "Give the table another location; a table without a project becomes yours with "
+        + command("adopt")
+        + ".",
     ),
     "SC502": _text(
         "Somebody applied a spec from a commit that your branch lacks. Applying yours would undo that.",
@@ -167,7 +176,7 @@ TEXTS: Mapping[str, CodeText] = {
         "The table was applied for another target of this project: two targets declare one table, and "
         "each apply would replace the sizes and layouts of the other target.",
         "Give the table its own location at each target (`location: {TARGET: PATH}`), or use the target "
-        "that owns it. If the target was renamed, `parquetry apply` with the new name takes the table "
+        "that owns it. If the target was renamed, " + command("apply") + " with the new name takes the table "
         "over.",
     ),
     "SC505": _text(
@@ -181,7 +190,7 @@ TEXTS: Mapping[str, CodeText] = {
         "`run`, services and writes by the project's name use the applied record, which whoever can write "
         "to the table can replace. So they stop if the project declares another spec: a change was merged "
         "but not applied, or nobody applied the record.",
-        "Run `parquetry plan`. Apply the change if it is yours, or run from the applied commit. "
+        "Run " + command("plan") + ". Apply the change if it is yours, or run from the applied commit. "
         "`--applied` uses the record in spite of the difference. If nobody made the change, find out who "
         "wrote to the table.",
     ),
@@ -208,7 +217,7 @@ TEXTS: Mapping[str, CodeText] = {
     "SC701": _text(
         "A setting of the target (memory, shuffle partitions, a budget, protected tables) differs from "
         "what the tables record. It loads no code and redirects nothing; `run` uses it as declared.",
-        "Nothing is needed: `parquetry apply` records it.",
+        "Nothing is needed: " + command("apply") + " records it.",
     ),
     "SC702": _text(
         "The setting can execute other code, or send rows and credentials elsewhere: jars, packages, Java "
@@ -225,7 +234,7 @@ TEXTS: Mapping[str, CodeText] = {
     "DR101": _text(
         "A property that the spec sets has another value: key, ordering, partition fields, partition path "
         "format, or the time zone.",
-        "`parquetry apply` restores it; turn off the program that wrote it.",
+        command("apply") + " restores it; turn off the program that wrote it.",
     ),
     "DR102": _text(
         "The table's applied record, or its identity, differs from the digest in it (SC505). No command "
@@ -236,31 +245,35 @@ TEXTS: Mapping[str, CodeText] = {
     "DR201": _text(
         "Another program committed a schema with an additional column. Writes of parquetry keep it and "
         "leave it null.",
-        "`parquetry adopt LOCATION` declares it.",
+        command("adopt", "LOCATION") + " declares it.",
     ),
     "DR202": _text(
         "The newest commit has the column with another type than the applied one. Writes of parquetry "
         "keep a wider type and undo a narrower one. A type of another kind makes old files unreadable.",
-        "`parquetry adopt LOCATION` accepts a wider type, `parquetry apply` restores a wider one (SC305). "
+        command("adopt", "LOCATION")
+        + " accepts a wider type, "
+        + command("apply")
+        + " restores a wider one (SC305). "
         "Otherwise restore a savepoint, or write the table again.",
     ),
     "DR203": _text(
         "The newest commit lacks an applied column; readers no longer see its values.",
-        "`parquetry apply` restores it (SC305); if you want to drop it, remove it from the spec.",
+        command("apply") + " restores it (SC305); if you want to drop it, remove it from the spec.",
     ),
     "DR204": _text(
         "Another program may write rows without a value although the spec requires one.",
-        "`parquetry adopt LOCATION` accepts it; or correct the other program and its schema.",
+        command("adopt", "LOCATION") + " accepts it; or correct the other program and its schema.",
     ),
     "DR301": _text(
         "Another program's clustering rewrote files after the newest one of parquetry, so they do not "
         "follow the applied policy.",
-        "Turn that service off; `parquetry run` rewrites the files.",
+        "Turn that service off; " + command("run") + " rewrites the files.",
     ),
     "DR401": _text(
         "Somebody deleted, emptied or truncated a base file outside any write. Its rows are missing, and "
         "reads and writes that need it are refused.",
-        "Restore the file from a copy, or the table to a savepoint. `parquetry doctor --accept-loss "
-        "TABLE` lists the lost rows and gives them up.",
+        "Restore the file from a copy, or the table to a savepoint. "
+        + command("doctor", "--accept-loss", "TABLE")
+        + " lists the lost rows and gives them up.",
     ),
 }

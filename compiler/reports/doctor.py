@@ -19,6 +19,7 @@ from parquetry.compiler.workspace.observation import admit, observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.errors import ParquetryError
+from parquetry.message import command
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import errors
 from parquetry.runtime.apply.properties import property_warnings
@@ -115,7 +116,7 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
     try:
         return Check(name=name, ok=True, found=look())
     except ParquetryError as error:
-        return Check(name=name, ok=False, found=str(error))
+        return Check(name=name, ok=False, found=error.message)
 
 
 def _java() -> str:
@@ -185,11 +186,11 @@ def _lock(workspace: Workspace, table: ResolvedTable) -> str:
     if lock.abandoned:
         return (
             f"; the next write of parquetry removes the lock of a dead one ({lock.holder}, held for {age}), "
-            f"Hudi's writers wait for that: {shell.named('parquetry', 'unlock', table.name)} removes it now"
+            "Hudi's writers wait for that: " + command("unlock", table.name) + " removes it now"
         )
     if lock.instant is None and lock.age_seconds > DEFAULT_TIMING.foreign_lock_seconds:
         raise LockHeldError(
             f"{lock.path} is held by {lock.holder} for {age}, longer than a write waits; "
-            f"release it with {shell.named('parquetry', 'unlock', table.name)} when that program has ended"
+            "release it with " + command("unlock", table.name) + " when that program has ended"
         )
     return f"; locked by {lock.holder} for {age}"

@@ -15,6 +15,7 @@ from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.compiler.workspace.named_file import read_named
 from parquetry.errors import UsageError
+from parquetry.message import command
 from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.clustering.plan.history import (
     Hindsight,
@@ -196,7 +197,7 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
         clustering=next((one for one in reversed(past) if one.queries), None),
         hindsight=hindsight(past),
         warnings=(
-            *((handle.fault,) if handle.fault is not None else ()),
+            *((str(handle.fault),) if handle.fault is not None else ()),
             *property_warnings(store),
             *damage_warnings(handle, lost, shown_by=shown_by),
         ),
@@ -284,7 +285,7 @@ def _layout(file: Path) -> LayoutReport:
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
-            f"{file} is no saved layout; write one with `parquetry inspect TABLE --out FILE`"
+            f"{file} is no saved layout; write one with " + command("inspect", "TABLE", "--out", "FILE")
         ) from error
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.opened import Workspace
+from parquetry.message import command
 from parquetry.project import ResolvedTable
 from parquetry.runtime.commit.lock import lock_path, read_lock
 from parquetry.runtime.errors import CorruptTableError, ForeignTableError, UnsupportedTableError
@@ -44,7 +45,7 @@ def held_locks(workspace: Workspace) -> tuple[HeldLock, ...]:
             return None
         except (CorruptTableError, UnsupportedTableError):
             _LOG.warning(
-                "%s cannot be read, so its lock is not known; `parquetry doctor` says why", table.name
+                "%s cannot be read, so its lock is not known; %s says why", table.name, command("doctor")
             )
             return None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from parquetry import shell
 from parquetry.compiler.workspace.masking import masked_by
 from parquetry.errors import UsageError
+from parquetry.message import command
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.record_size import FileSample, learn
 from parquetry.runtime.layout.simulation import simulate_sizing
@@ -106,8 +107,8 @@ def _partition(
             )
         return partitions[0] if partitions else ""
     if wanted not in partitions:
-        lists = shell.named("parquetry", "inspect", shell.place(table))
-        raise UsageError(f"table {table} has no partition {wanted!r}; {lists} lists them")
+        lists = command("inspect", shell.place(table))
+        raise UsageError(f"table {table} has no partition {wanted!r}; " + lists + " lists them")
     return wanted
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from parquetry.compiler.workspace.masking import masked_by
+from parquetry.message import command
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery
 from parquetry.runtime.clustering.forecast.records import read_measured
 from parquetry.runtime.commit.workload_profile import INSERTED_KEYS
@@ -96,14 +97,15 @@ def report_timeline(
     if instant is not None and not wanted:
         raise TableNotFoundError(
             f"the active timeline of {handle.config.name} has no instant {instant}; "
-            "`parquetry timeline TABLE` lists them"
+            + command("timeline", "TABLE")
+            + " lists them"
         )
     spec, zone = masked_by(handle.spec, declared), handle.config.timezone
     return TimelineReport(
         table=handle.config.name,
         instants=tuple(_masked(_report(timeline, i, zone), spec) for i in wanted),
         is_single=instant is not None,
-        warnings=() if handle.fault is None else (handle.fault,),
+        warnings=() if handle.fault is None else (str(handle.fault),),
     )
 
 

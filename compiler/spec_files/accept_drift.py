@@ -12,6 +12,7 @@ from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.target_settings import recorded_settings
 from parquetry.confined_folder import ConfinedFolder
 from parquetry.errors import ParquetryError, UsageError
+from parquetry.message import command, joined
 from parquetry.project import ResolvedTable
 from parquetry.runtime.apply.adoption import adopt_table
 from parquetry.runtime.spec.table_spec import Column
@@ -48,8 +49,10 @@ def accept_drift(
         )
     refused = next((drift for drift in found if not drift.acceptable), None)
     if refused is not None:
-        remedy = refused.remedy or "`parquetry apply` puts it back"
-        raise UnacceptableDriftError(f"{table.name}: {refused.path} cannot be accepted; {remedy}")
+        remedy = refused.remedy or command("apply") + " puts it back"
+        raise UnacceptableDriftError(
+            joined("; ", (f"{table.name}: {refused.path} cannot be accepted", remedy))
+        )
     number = applied.number
     if found:
         number = _record(workspace, table, handle, found, reload)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from parquetry.errors import UsageError
+from parquetry.message import phrase
 from parquetry.runtime.spec.git_commit import commit_named
 
 _LOG = logging.getLogger(__name__)
@@ -170,7 +171,8 @@ def work_tree(directory: Path) -> GitWorkTree:
     if "safe.bareRepository" in head.complaint:
         raise GitError(
             f"{directory.resolve()} has the files of a bare git repository (HEAD, objects, refs), whose "
-            "settings git would follow; remove them, or name another folder with --project"
+            "settings git would follow; remove them, or "
+            + phrase("name another folder with --project", called="give another folder to parquetry.load()")
         )
     if "dubious ownership" in head.complaint:
         _LOG.warning(

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from parquetry import project, shell
+from parquetry import project
 from parquetry.compiler.errors import SpecError, UnappliedError, UnknownTableError, UnnamedPlaceError
 from parquetry.compiler.workspace.git import GitWorkTree, work_tree
 from parquetry.compiler.workspace.observation import Observation
@@ -17,6 +17,7 @@ from parquetry.compiler.workspace.secrets import references, revealed
 from parquetry.compiler.workspace.selecting import changed_since, changed_state
 from parquetry.compiler.workspace.target_settings import check_values_allowed, recorded_settings, unallowed
 from parquetry.compiler.workspace.untrusted import Base, shown_to_strangers
+from parquetry.message import run
 from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics.model import one_of
 from parquetry.project.model.resolved import Budget, TargetSetting
@@ -104,7 +105,7 @@ class Workspace:
         """What to raise for a table that nothing was applied to at this target."""
         return UnappliedError(
             f"table {table.name} is not applied at {table.location}; "
-            f"run {shell.named('parquetry', 'apply', '--target', self.project.target.name)}"
+            + run("apply", "--target", self.project.target.name)
         )
 
     def store_at(self, location: str) -> ObjectStore:

@@ -9,6 +9,7 @@ from typing import Any
 from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.workspace.observation import observe
 from parquetry.compiler.workspace.revisions import files_at, load_before, load_known
+from parquetry.message import joined
 from parquetry.project import ResolvedTable, SelectionError
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.loading.load import LoadResult
@@ -71,7 +72,7 @@ def changed_since(
 
     def refused(found: LoadResult, complaint: str) -> SelectionError:
         first = errors(found.diagnostics)[0]
-        return SelectionError(f"{complaint}: {first.file}: {first.message}")
+        return SelectionError(joined("", (f"{complaint}: {first.file}: ", first.message)))
 
     def named(revision: str) -> frozenset[str]:
         now, _ = load_known(directory, target=target, variables=variables)

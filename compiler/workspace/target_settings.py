@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from parquetry.compiler.errors import UnappliedError
+from parquetry.message import command
 from parquetry.printable import quoted
 from parquetry.project.model.resolved import AllowedSetting, TargetSetting, TargetSettings
 from parquetry.runtime.spec.target_settings import (
@@ -41,8 +42,10 @@ def check_values_allowed(name: str, declared: TargetSettings, found: tuple[Targe
     paths = tuple(setting.path for setting in found)
     raise UnappliedError(
         f"{EXECUTES} {places}: it can execute other code, or send rows and credentials elsewhere, "
-        f"and is not allowed; {unallowed_text(name, declared, paths)}, "
-        "then `parquetry plan` and `parquetry apply`"
+        f"and is not allowed; {unallowed_text(name, declared, paths)}, then "
+        + command("plan")
+        + " and "
+        + command("apply")
     )
 
 

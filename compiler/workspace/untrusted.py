@@ -19,6 +19,7 @@ from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.workspace.git import object_named, repository_root
 from parquetry.compiler.workspace.revisions import RevisionError, files_at, load_known
 from parquetry.compiler.workspace.secrets import revealed, templates
+from parquetry.message import joined
 from parquetry.project import ResolvedProject
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.locations import LocationProblem, absolute, contains, normalised
@@ -194,7 +195,8 @@ def _valid(loaded: project.LoadResult, named: str) -> ResolvedProject:
     if loaded.project is None:
         first = errors(loaded.diagnostics)[0]
         raise RevisionError(
-            f"the project is not valid at {named}: {first.file}: {first.message}; mend it there"
+            joined("", (f"the project is not valid at {named}: {first.file}: ", first.message)),
+            "mend it there",
         )
     return loaded.project
 

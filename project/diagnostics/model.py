@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
 
+from parquetry.message import joined
 from parquetry.printable import one_line, visible
 from parquetry.project.diagnostics.codes import CODES
 from parquetry.project.diagnostics.github import workflow_command
@@ -75,7 +76,7 @@ class Diagnostic:
     @property
     def message(self) -> str:
         """Summary and hint in one line."""
-        return f"{self.summary}; {self.hint}" if self.hint else self.summary
+        return joined("; ", (self.summary, self.hint)) if self.hint else self.summary
 
     @property
     def detail(self) -> str:

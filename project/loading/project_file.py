@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from parquetry.errors import ParquetryError
+from parquetry.message import joined, phrase
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic, did_you_mean, errors, one_of
 from parquetry.project.diagnostics.source import START, Span
 from parquetry.project.loading.resolve import section
@@ -58,9 +59,8 @@ class UndeclaredVariableError(ParquetryError):
 
     def __init__(self, name: str, declared: Collection[str]) -> None:
         known = one_of("variable", name, declared) if declared else "declare it under vars in parquetry.yml"
-        super().__init__(
-            f"--var (or PARQUETRY_VAR) gives {name!r}, which the project does not declare; {known}"
-        )
+        given = phrase("--var (or PARQUETRY_VAR)", called="variables=")
+        super().__init__(given + f" gives {name!r}, which the project does not declare; {known}")
         self.name = name
 
 
@@ -233,7 +233,7 @@ def _variables(
                     hint or "declare it under vars of the project, or of every target",
                 )
             values[name] = (
-                _given(value, declared[name], f"variable '{name}'", span, report)
+                _given(value, declared[name], f"variable '{name}' must be", span, report)
                 if name in declared
                 else value
             )
@@ -243,7 +243,8 @@ def _variables(
         if name not in known:
             raise UndeclaredVariableError(name, known)
         place = ("vars", name) if name in declared else ("targets", chosen or "", "vars", name)
-        typed = _given(value, known[name], f"--var {name}", root.at(place).span, report)
+        what = phrase(f"--var {name} must be", called=f"variables= must give {name} as")
+        typed = _given(value, known[name], what, root.at(place).span, report)
         found = {target: {**(values or {}), name: typed} for target, values in found.items()}
     return found
 
@@ -288,7 +289,7 @@ def _given(value: Any, declared: Any, what: str, span: Span, report: Callable[..
     if typed is not None:
         return typed
     kind = {bool: "true or false", int: "a whole number", float: "a number"}.get(type(declared), "a text")
-    report("PQ207", f"{what} must be {kind}, not {value!r}", span, "give it such a value")
+    report("PQ207", joined("", (what, f" {kind}, not {value!r}")), span, "give it such a value")
     return declared
 
 
@@ -341,7 +342,9 @@ def _chosen(
             "PQ305",
             "no target was chosen and there are several",
             span,
-            f"{_listed(targets)}; give --target, or set default_target",
+            f"{_listed(targets)}; "
+            + phrase("give --target", called="give target=")
+            + ", or set default_target",
         )
     return targets[0]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from parquetry import shell
+from parquetry.message import phrase
 from parquetry.project.diagnostics.model import Diagnostic, diagnostic
 from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.yaml.document import MAX_BYTES
@@ -96,9 +97,9 @@ class FilesOnDisk:
         )
         above = next((folder for folder in self.root.parents if (folder / PROJECT_FILE).is_file()), None)
         hint = (
-            "name the project's folder with --project"
+            phrase("name the project's folder with --project", called="give its folder to parquetry.load()")
             if above is None
-            else f"give {shell.line('--project', str(above))}"
+            else phrase(f"give {shell.line('--project', str(above))}", called=f"load {above}")
         )
         return diagnostic("PQ001", summary, source=SourceText(path=PROJECT_FILE, text=""), hint=hint)
 

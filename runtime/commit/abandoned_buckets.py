@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from parquetry.message import run
 from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore
@@ -57,5 +58,5 @@ def _read(store: ObjectStore, path: str) -> dict[str, str]:
     except (ValueError, AttributeError) as error:
         raise CorruptTableError(
             f"{store.uri}/{path}: not the numbers of buckets and their partitions: {error}; remove the file "
-            "and run `parquetry service clean TABLE`"
+            "and " + run("service", "clean", "TABLE")
         ) from error

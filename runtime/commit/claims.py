@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from parquetry.errors import message_of
+from parquetry.message import joined
 from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import (
     CorruptTableError,
@@ -220,7 +222,7 @@ def _removed(store: ObjectStore, path: str) -> tuple[str, ...]:
         store.delete(path)
     except FAILURES as error:
         _LOG.warning("%s/%s is left behind for the next clean: %s", store.uri, path, error)
-        return (f"{path} is left behind: {error}",)
+        return (joined("", (f"{path} is left behind: ", message_of(error))),)
     return ()
 
 

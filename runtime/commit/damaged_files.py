@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from parquetry import shell
+from parquetry.message import command, joined
 from parquetry.runtime.errors import CorruptTableError, StaleTimelineError
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.storage.parallel import map_each
@@ -84,14 +84,13 @@ def damage_warnings(
     texts = [_told(handle.store.uri, file, shown_by(file.partition)) for file in found[:_NAMED]]
     if len(found) > _NAMED:
         texts.append(f"{len(found) - _NAMED:,} more files are gone, or of another size than was written")
-    return tuple(f"{text}; {remedy(handle)}" for text in texts)
+    return tuple(joined("; ", (text, remedy(handle))) for text in texts)
 
 
 def remedy(handle: TableHandle) -> str:
     """What to do about a damaged file."""
-    return (
-        "restore the file from a copy, or the table to a savepoint, or give its rows up with "
-        + shell.named("parquetry", "doctor", "--accept-loss", handle.store.uri)
+    return "restore the file from a copy, or the table to a savepoint, or give its rows up with " + command(
+        "doctor", "--accept-loss", handle.store.uri
     )
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
+from parquetry.message import command
 from parquetry.runtime.commit.claims import Session, seconds_since_beat
 from parquetry.runtime.commit.owner import Owner
 from parquetry.runtime.errors import LockHeldError, NotFoundError
@@ -201,7 +202,9 @@ class TableLock:
             if now_ms - waiting_since_ms > patience * 1000:
                 raise LockHeldError(
                     f"{self._store.uri}/{self._path} is held by {found.holder} since {patience:.0f} s; "
-                    "try again, or release it with `parquetry unlock TABLE` when that program has ended"
+                    "try again, or release it with "
+                    + command("unlock", "TABLE")
+                    + " when that program has ended"
                 )
             self._session.heartbeat.ensure()
             timing.poll(round_number)

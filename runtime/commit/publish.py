@@ -14,6 +14,8 @@ from enum import Enum, auto
 from itertools import count
 from typing import Final
 
+from parquetry.errors import message_of
+from parquetry.message import joined
 from parquetry.runtime.commit.conflicts import Conflict, Verdict, work_of_outcome
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
 from parquetry.runtime.commit.recovery import withdraw_waiting
@@ -199,7 +201,9 @@ def _publish(
         if not publication.stands_after(error):
             publication.undo_after(error)
             raise
-        warning = f"the commit {transaction.instant} stands, but could not be checked again: {error}"
+        why = message_of(error)
+        stands = f"the commit {transaction.instant} stands, but could not be checked again: "
+        warning = joined("", (stands, why))
         return publication.outcome, (warning, *_tidy(transaction))
     return published, () if published is None else _tidy(transaction)
 
@@ -382,10 +386,11 @@ def _tidy(transaction: Transaction) -> tuple[str, ...]:
         try:
             step()
         except FAILURES as error:
-            left.append(str(error))
+            left.append(message_of(error))
     left += transaction.session.acknowledge()
     return tuple(
-        f"{transaction.instant} was committed, but could not be tidied up after: {reason}" for reason in left
+        joined("", (f"{transaction.instant} was committed, but could not be tidied up after: ", reason))
+        for reason in left
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry import shell
+from parquetry.message import Message, command, joined
 from parquetry.runtime.commit.claims import Claim, Session, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.restoring import finish_restore
@@ -201,7 +201,7 @@ def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Tim
         if beat is None or store.now_ms() - beat.modified_ms > longest_ms:
             raise ConflictError(
                 f"{store.uri}: another program began the write {instant.time} and shows no sign of life; "
-                f"when it has ended, undo it with {_rollback(instant.time)}"
+                "when it has ended, undo it with " + _rollback(instant.time)
             )
 
 
@@ -209,13 +209,13 @@ def _blocked(timeline: Timeline, instant: Instant) -> ConflictError:
     remedy = "let Hudi finish it by running a write of its own"
     if instant.action is Action.ROLLBACK:
         victim = timeline.rollback_plan(instant.time).instant.time
-        remedy = f"finish it with {_rollback(victim)} when its program has ended"
+        remedy = "finish it with " + _rollback(victim) + " when its program has ended"
     return ConflictError(
         f"{timeline.store.uri}: another program's {instant.action} {instant.time} is in progress; "
-        f"try again, or {remedy}"
+        + joined("", ("try again, or ", remedy))
     )
 
 
-def _rollback(time: str) -> str:
+def _rollback(time: str) -> Message:
     """The command that undoes a write."""
-    return shell.named("parquetry", "service", "rollback", "TABLE", time)
+    return command("service", "rollback", "TABLE", time)

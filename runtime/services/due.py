@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from parquetry.errors import message_of
+from parquetry.message import joined
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.services.archive import archive_if_due
@@ -55,7 +57,7 @@ def _attempt(
             # Another writer archived while this one looked.
             return service()
     except FAILURES as error:
-        reason = masked_message(str(error), table.spec, location=table.store.uri)
+        reason = masked_message(message_of(error), table.spec, location=table.store.uri)
         _LOG.warning("%s after the write failed, the commit stands: %s", name, reason)
-        warnings.append(f"{name}: {reason}")
+        warnings.append(joined("", (name, ": ", reason)))
         return None

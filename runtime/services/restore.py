@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parquetry import shell
+from parquetry.message import command
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.recovery import settled_timeline
 from parquetry.runtime.commit.restoring import finish_restore
@@ -74,7 +74,7 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
     if later:
         raise InvalidDataError(
             f"{uri}: the later savepoint {later[-1]} would be undone; delete it first with "
-            f"{shell.named('parquetry', 'service', 'savepoint', 'TABLE', '--delete', later[-1])}"
+            + command("service", "savepoint", "TABLE", "--delete", later[-1])
         )
     view = table.view(timeline)
     gone = [f"{partition}/{file_id}" for partition, file_id in view.lost_as_of(savepoint)]

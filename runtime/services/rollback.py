@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parquetry.message import command
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.locking import locked_session
 from parquetry.runtime.commit.rollback import (
@@ -54,7 +55,8 @@ def _checked(store: ObjectStore, timeline: Timeline, time: str, timing: Timing) 
     victim = timeline.write_at(time)
     if victim is None:
         raise InvalidDataError(
-            f"{store.uri}: there is no write {time} on the active timeline; see `parquetry timeline TABLE`"
+            f"{store.uri}: there is no write {time} on the active timeline; see "
+            + command("timeline", "TABLE")
         )
     if time in timeline.savepoints:
         raise InvalidDataError(

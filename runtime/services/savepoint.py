@@ -9,6 +9,7 @@ import getpass
 from dataclasses import dataclass
 from functools import partial
 
+from parquetry.message import command
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import locked_session
@@ -117,7 +118,7 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
     if not timeline.is_completed(time):
         raise InvalidDataError(
             f"{uri}: there is no completed write {time} on the active timeline; "
-            "see `parquetry timeline TABLE` for those there are"
+            "see " + command("timeline", "TABLE") + " for those there are"
         )
     if time in timeline.savepoints:
         return time

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError
+from parquetry.message import command
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.result import FileResult, WriteResults, leaves_out, read_each
 from parquetry.runtime.clustering.plan.due import due_clustering
@@ -159,7 +160,7 @@ class _Run:
         if plan is None:
             raise InvalidDataError(
                 f"{transaction.store.uri}: {transaction.instant} is no clustering plan; "
-                "see `parquetry timeline TABLE`"
+                "see " + command("timeline", "TABLE")
             )
         self.planned = frozenset((s.partition, s.file_id) for group in plan.groups for s in group.slices)
         self._planned = planned_work(transaction, plan)
@@ -212,7 +213,7 @@ class _Run:
             failed = (results.failures[number] for number in work.numbers if number in results.failures)
             if failure := next(failed, None):
                 self.failures.append(failure)
-                reason = f"it cannot be rewritten: {failure}"
+                reason = "it cannot be rewritten: " + failure.message
             left = UnpublishedGroup(partition=work.partition, files=len(work.slices), reason=reason)
             self.standing.left_out.append(left)
 

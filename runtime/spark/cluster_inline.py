@@ -10,7 +10,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, message_of
+from parquetry.message import joined
 from parquetry.runtime.clustering.plan.due import is_time, note_look, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
@@ -62,9 +63,9 @@ def cluster_inline(
 
 def _said(table: TableHandle, failure: Exception) -> str:
     """The warning, which is logged too; what nobody foresaw is named by its class."""
-    text = str(failure)
+    text = message_of(failure)
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
         text = f"{type(failure).__name__}: {text}"
     reason = masked_message(text, table.spec, location=table.store.uri)
     _LOG.warning("clustering after the write failed, the commit stands: %s", reason)
-    return f"clustering: {reason}"
+    return joined("", ("clustering: ", reason))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from parquetry.message import run
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.redaction import VARIABLE, hide, secrets_of
 from parquetry.runtime.spec.codec import digest_of, from_json_value, to_json_value
@@ -146,7 +147,7 @@ class JobPlan:
         if document.get("version") != JOB_VERSION:
             raise StalePlanError(
                 f"{place}: version {document.get('version')!r} is not {JOB_VERSION}, which this parquetry "
-                "runs; run `parquetry compile` again with the parquetry that is installed here"
+                "runs; " + run("compile") + " again with the parquetry that is installed here"
             )
         return from_json_value(cls, document, place=place)
 

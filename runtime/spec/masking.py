@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from parquetry.errors import ParquetryError
+from parquetry.message import changed
 from parquetry.runtime.quoting import CONDITION, with_quotes, without_quotes
 from parquetry.runtime.spec.table_spec import Column, TableSpec
 from parquetry.secret_names import MASK
@@ -71,25 +72,7 @@ def masked_message(text: str, spec: TableSpec | None, *, location: str = "") -> 
     the next comma, colon or semicolon that a blank follows. Of what a library says the class of the error
     stays, if the table has such a column at all: libraries quote parts of rows, and whole ones.
     """
-    text = without_quotes(text) if has_personal_columns(spec) else with_quotes(text)
-    if spec is None:
-        return text
-    pii = pii_columns(spec.columns)
-    if any(field.partition(".")[0].lower() in pii for field in spec.record_key):
-        text = _RECORD_KEY.sub(f"'{MASK}'", text)
-    if not has_masked_partitions(spec):
-        return text
-    text = _PARTITION.sub(lambda found: f"'{masked_partition(found[0][1:-1], spec)}'", text)
-    depth = len(spec.partition_by)
-    if location:
-        text = _masked_below(text, location, spec)
-    text = re.sub(
-        rf"(?<![^/\n])((?:[^/\n]+/){{{depth}}})(?={_BASE_FILE})",
-        lambda found: _masked_folders(found[1], spec),
-        text,
-    )
-    names = "|".join(re.escape(column) for column in spec.partition_by if column.lower() in pii)
-    return re.sub(rf"(?<!\w)({names})=[^/\n'\"]*", rf"\1={MASK}", text)
+    return changed(text, partial(_masked_text, spec=spec, location=location))
 
 
 @contextmanager
@@ -115,6 +98,28 @@ def failures_masked(spec: TableSpec | None, *, location: str = "") -> Iterator[N
         name = f"{type(bug).__name__} {condition[0]}" if condition else type(bug).__name__
         error = RuntimeError(f"{name}: its message is left out, as the table has columns with personal data")
         raise error.with_traceback(bug.__traceback__) from None
+
+
+def _masked_text(text: str, spec: TableSpec | None, location: str) -> str:
+    text = without_quotes(text) if has_personal_columns(spec) else with_quotes(text)
+    if spec is None:
+        return text
+    pii = pii_columns(spec.columns)
+    if any(field.partition(".")[0].lower() in pii for field in spec.record_key):
+        text = _RECORD_KEY.sub(f"'{MASK}'", text)
+    if not has_masked_partitions(spec):
+        return text
+    text = _PARTITION.sub(lambda found: f"'{masked_partition(found[0][1:-1], spec)}'", text)
+    depth = len(spec.partition_by)
+    if location:
+        text = _masked_below(text, location, spec)
+    text = re.sub(
+        rf"(?<![^/\n])((?:[^/\n]+/){{{depth}}})(?={_BASE_FILE})",
+        lambda found: _masked_folders(found[1], spec),
+        text,
+    )
+    names = "|".join(re.escape(column) for column in spec.partition_by if column.lower() in pii)
+    return re.sub(rf"(?<!\w)({names})=[^/\n'\"]*", rf"\1={MASK}", text)
 
 
 def _masked_folders(folders: str, spec: TableSpec) -> str:

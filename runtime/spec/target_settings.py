@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from parquetry.message import command
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import canonical_json
 
@@ -160,6 +161,9 @@ def check_settings(declared: Settings, applied: Settings | None, *, place: str) 
     if found:
         raise StalePlanError(
             f"{EXECUTES} {place}: the target's {', '.join(found)} can execute other code, or send rows "
-            "elsewhere, and is not what is applied to the table; `parquetry plan` shows it and "
-            "`parquetry apply` records it"
+            "elsewhere, and is not what is applied to the table; "
+            + command("plan")
+            + " shows it and "
+            + command("apply")
+            + " records it"
         )

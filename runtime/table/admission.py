@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from parquetry.runtime.errors import CorruptTableError, UnsupportedTableError
+from parquetry.runtime.errors import UnsupportedTableError
 from parquetry.runtime.spec.key_generator import KeyGenerator
 from parquetry.runtime.table.admission_to_read import check_readable
 from parquetry.runtime.table.applied import check_rules
@@ -35,7 +35,7 @@ def check_writable(handle: TableHandle, timeline: Timeline, now_ms: int) -> None
     :func:`ahead_ms`; one further ahead is refused.
     """
     if handle.fault is not None:
-        raise CorruptTableError(handle.fault)
+        raise handle.fault.error()
     if handle.owner is not None:
         check_signed(handle.store.uri, handle.seal, handle.owner.keys, signs=handle.owner.signs)
     check_rules(handle.store.uri, handle.owner, handle.applied, handle.spec)

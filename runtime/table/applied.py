@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from parquetry.message import command, phrase, run
 from parquetry.runtime.errors import (
     CorruptTableError,
     ForeignTableError,
@@ -26,7 +27,13 @@ from parquetry.runtime.spec.job import TableOwner, rules_digest
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.spec.target_settings import Settings
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
-from parquetry.runtime.table.signing import RecordSignature, check_signed, payload_of, signature_of
+from parquetry.runtime.table.signing import (
+    RecordFault,
+    RecordSignature,
+    check_signed,
+    payload_of,
+    signature_of,
+)
 from parquetry.runtime.timeline.sidecars import APPLIED_FOLDER, IDENTITY_PATH
 from parquetry.version import VERSION
 
@@ -52,11 +59,25 @@ _APPLIED_NAME = re.compile(rf"(\d{{{_NUMBER_WIDTH}}})\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreign:
-    """Why a table is not its would-be owner's: SC501 or SC504, a reason and a remedy."""
+    """Why a table is not its would-be owner's: SC501 or SC504, a reason and a remedy.
+
+    ``remedy`` is None for a table that may be adopted.
+    """
 
     code: str
     reason: str
-    remedy: str
+    remedy: str | None = None
+
+    def remedy_for(self, file: str = "its file") -> str:
+        """What to do about it; ``file`` is the one that declares the table."""
+        if self.remedy is not None:
+            return self.remedy
+        adopting = run("adopt", "LOCATION")
+        return (
+            f"give the table another location, or remove {file}, "
+            + adopting
+            + " and put back from it what you want"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +92,7 @@ class TableIdentity:
     project: str
     first_instant: str | None = None
     spec: TableSpec | None = None
-    fault: str | None = None
+    fault: RecordFault | None = None
     digest: str | None = field(default=None, compare=False)
 
     def to_bytes(self) -> bytes:
@@ -132,7 +153,7 @@ class AppliedRecord:
     ref: AppliedRef
     spec: TableSpec
     applied_at_ms: int = 0
-    fault: str | None = None
+    fault: RecordFault | None = None
     document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
@@ -140,7 +161,7 @@ def check_faults(identity: TableIdentity | None, applied: AppliedRecord | None) 
     """CorruptTableError where one of them is not to be acted by."""
     fault = fault_of(identity, applied)
     if fault is not None:
-        raise CorruptTableError(fault)
+        raise fault.error()
 
 
 def check_rules(
@@ -155,17 +176,20 @@ def check_rules(
         return
     if applied is None or spec is None:
         raise StalePlanError(
-            f"{DRIFT_CODE} {place}: no spec is applied to the table; look at `parquetry plan` and apply it"
+            f"{DRIFT_CODE} {place}: no spec is applied to the table; look at "
+            + command("plan")
+            + " and apply it"
         )
     if rules_digest(spec) != owner.rules:
         raise StalePlanError(
             f"{DRIFT_CODE} {place}: record {applied.number} is applied, and its spec is not the one that the "
             "project declared when this began; run again if it was applied meanwhile, else look at "
-            "`parquetry plan`: apply it, or find out who wrote the record"
+            + command("plan")
+            + ": apply it, or find out who wrote the record"
         )
 
 
-def fault_of(identity: TableIdentity | None, applied: AppliedRecord | None) -> str | None:
+def fault_of(identity: TableIdentity | None, applied: AppliedRecord | None) -> RecordFault | None:
     """Why nobody is to act by what the table says of itself; None where one may."""
     faults = (found.fault for found in (identity, applied) if found is not None)
     return next((fault for fault in faults if fault is not None), None)
@@ -178,16 +202,15 @@ def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | Non
     the jobs that write. A record that was forgotten binds no target.
     """
     if project != owner.project:
-        adopting = "remove its file, run `parquetry adopt LOCATION` and put back from it what you want"
-        named = f"name this project {project!r} as it was"
+        named = f"give the table another location, or name this project {project!r} as it was"
         if project is None:
             reason = "belongs to no parquetry project"
         elif project == NO_PROJECT:
             reason = "was made from Python and belongs to no project"
         else:
             reason = f"belongs to project {project!r}"
-        remedy = adopting if project in (None, NO_PROJECT) else named
-        return Foreign(code="SC501", reason=reason, remedy=f"give the table another location, or {remedy}")
+        remedy = None if project in (None, NO_PROJECT) else named
+        return Foreign(code="SC501", reason=reason, remedy=remedy)
     if applied is None or applied.forgotten or None in (applied.target, owner.target):
         return None
     if applied.target == owner.target:
@@ -195,8 +218,9 @@ def foreign(owner: TableOwner, *, project: str | None, applied: AppliedRef | Non
     return Foreign(
         code="SC504",
         reason=f"is applied for target {applied.target!r}, not {owner.target!r}",
-        remedy=f"give it a location of its own at each target, or use --target {applied.target}; `apply` "
-        "takes a table over when its target is not declared any more",
+        remedy="give it a location of its own at each target, or "
+        + phrase(f"use --target {applied.target}", called=f"load target {applied.target!r}")
+        + "; `apply` takes a table over when its target is not declared any more",
     )
 
 
@@ -206,7 +230,7 @@ def check_owner(
     """ForeignTableError where the table at ``place`` is not the owner's; None owns whatever is there."""
     found = None if owner is None else foreign(owner, project=project, applied=applied)
     if found is not None:
-        raise ForeignTableError(f"{found.code} the table at {place} {found.reason}; {found.remedy}")
+        raise ForeignTableError(f"{found.code} the table at {place} {found.reason}", found.remedy_for())
 
 
 def check_owned(store: ObjectStore, owner: TableOwner) -> None:
@@ -364,9 +388,10 @@ def _record_from_bytes(content: bytes, number: int, *, place: str) -> AppliedRec
     spec = _spec(document["spec"], place, remedy=_RENEW)
     fault = _fault(document, place, remedy=_RENEW)
     if fault is None and document.get("number") != number:
-        fault = f"{RECORD_CODE} {place}: it is record {document.get('number')} under another name; {_RENEW}"
+        reason = f"{place}: it is record {document.get('number')} under another name"
+        fault = RecordFault(code=RECORD_CODE, reason=reason, remedy=_RENEW)
     if fault is None and number > _MOST_RECORDS:
-        fault = f"{RECORD_CODE} {place}: no table has so many records; {_RENEW}"
+        fault = RecordFault(code=RECORD_CODE, reason=f"{place}: no table has so many records", remedy=_RENEW)
     ref = AppliedRef(
         number=number,
         # An older parquetry knew fewer fields: they have their defaults now, and that is what is applied.
@@ -411,18 +436,21 @@ def record_digest(document: Mapping[str, Any]) -> str:
     return digest_of({key: value for key, value in document.items() if key != "digest"})
 
 
-def _fault(document: Mapping[str, Any], place: str, *, remedy: str) -> str | None:
+def _fault(document: Mapping[str, Any], place: str, *, remedy: str) -> RecordFault | None:
     if document.get("digest") == record_digest(document):
         return None
     written = document.get("format", RECORD_FORMAT)
     if "digest" not in document and written < RECORD_FORMAT:
-        return (
-            f"{RECORD_CODE} {place}: it is of format {written}, in which nothing said whether it was changed "
-            f"since; {remedy}"
+        return RecordFault(
+            code=RECORD_CODE,
+            reason=f"{place}: it is of format {written}, in which nothing said whether it was changed since",
+            remedy=remedy,
         )
-    return (
-        f"{RECORD_CODE} {place}: its digest is not that of what it says, so that it was changed by something "
-        f"else than parquetry; find out who did, then {remedy}"
+    return RecordFault(
+        code=RECORD_CODE,
+        reason=f"{place}: its digest is not that of what it says, so that it was changed by something else "
+        "than parquetry",
+        remedy=f"find out who did, then {remedy}",
     )
 
 

@@ -26,7 +26,7 @@ from parquetry.runtime.table.creation import finish_creation
 from parquetry.runtime.table.key_encoding import detect_key_encoding
 from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties, update_table_properties
 from parquetry.runtime.table.schema import live_columns, reconcile, recorded_schema, schema_json
-from parquetry.runtime.table.signing import RecordSignature
+from parquetry.runtime.table.signing import RecordFault, RecordSignature
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Timezone
@@ -50,7 +50,7 @@ class TableHandle:
     project: str | None
     first_instant: str | None = None
     owner: TableOwner | None = None
-    fault: str | None = None
+    fault: RecordFault | None = None
     seal: RecordSignature | None = None
 
     @property

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from parquetry.message import command
 from parquetry.runtime.errors import CorruptTableError
 from parquetry.runtime.parquet.key_management import secret_of
 from parquetry.runtime.spec.codec import canonical_json
@@ -33,6 +34,22 @@ class Signed(StrEnum):
     FORMER = "signed by a former key"
     MISSING = "not signed"
     WRONG = "signed by nobody known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFault:
+    """Why nobody is to act by what a table says of itself, and what to do."""
+
+    code: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.reason}; {self.remedy}"
+
+    def error(self) -> CorruptTableError:
+        """The failure of who would act by it."""
+        return CorruptTableError(f"{self.code} {self.reason}", self.remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,20 +98,21 @@ def check_signed(
         return
     state = seal.state(keys)
     if state is Signed.WRONG:
-        raise CorruptTableError(f"{SIGNATURE_CODE} {wrong_text(place, seal)}")
+        raise wrong_signature(place, seal).error()
     if state is Signed.MISSING and not signs:
         raise CorruptTableError(
             f"{SIGNATURE_CODE} {place}: record {seal.number} is not signed, and the project declares "
             "applied.signing_key: it was applied before that, or by somebody who does not have the key; look "
-            "at `parquetry plan`, and `parquetry apply` signs what is declared"
+            "at " + command("plan") + ", and " + command("apply") + " signs what is declared"
         )
 
 
-def wrong_text(place: str, seal: RecordSignature) -> str:
+def wrong_signature(place: str, seal: RecordSignature) -> RecordFault:
     """What is wrong with a signature by no declared key, and what to do."""
-    return (
-        f"{place}: the signature of record {seal.number} is by no declared key: somebody else wrote the "
-        "record or table.json, it comes from another table, or the table was moved; find out which, then "
-        "restore both from a copy, or delete the record, plan and apply again; of a key that was exchanged "
-        "put the old one under applied.former_signing_keys"
+    return RecordFault(
+        code=SIGNATURE_CODE,
+        reason=f"{place}: the signature of record {seal.number} is by no declared key: somebody else wrote "
+        "the record or table.json, it comes from another table, or the table was moved",
+        remedy="find out which, then restore both from a copy, or delete the record, plan and apply again; "
+        "of a key that was exchanged put the old one under applied.former_signing_keys",
     )

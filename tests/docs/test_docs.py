@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -15,6 +16,7 @@ from parquetry import project
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.typed_options import Carried
 from parquetry.compiler.plan.changes import CODES as CHANGE_CODES
+from parquetry.message import Command
 from parquetry.project.diagnostics.codes import CODES
 from tests.support.repository import ROOT
 from tools.command_reference import PAGE, commands, page
@@ -250,6 +252,9 @@ def test_commands_and_options_that_are_mentioned_exist(manual):
     assert wrong == []
 
 
+MESSAGES = 15
+"""Fewer different commands than this in messages would mean that they are not found."""
+
 SOURCES = [
     ROOT / name
     for name in LISTED
@@ -258,18 +263,42 @@ SOURCES = [
 ]
 
 
+def commands_in_messages(source):
+    """The words of the commands that the messages of a module name, X for those that are not known here."""
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    makers = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "parquetry.message"
+        for alias in node.names
+        if alias.name in ("command", "run")
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers:
+            yield tuple(word.value if isinstance(word, ast.Constant) else "X" for word in node.args)
+
+
 def test_commands_that_messages_name_exist():
     """What a message tells the user to type is there, with the options it names and those carried into it."""
     carried = Carried(directory=Path("p"), target="t", select=("s",), exclude=("e",), variables=(("v", "1"),))
     known = {name: {o for p in command.params for o in p.opts} for name, command in commands()}
     groups = {name.split()[0] for name in known if " " in name}
-    wrong = []
+    found = []
     for source in SOURCES:
-        text = re.sub(r'"\s*\n\s*f?"', "", source.read_text(encoding="utf-8"))
-        for words in re.findall(r'(?<!""")`parquetry ([a-z][^`\n]*)`', carried.told(text)):
-            first, *rest = words.split()
-            name = f"{first} {rest[0]}" if first in groups and rest else first
-            options = known.get(name, set() if name in groups else None)
-            if options is None or any(w.startswith("--") and w not in options for w in rest):
-                wrong.append(f"{name_of(source)}: parquetry {words}")
+        texts = re.sub(r'"\s*\n\s*f?"', "", source.read_text(encoding="utf-8"))
+        found += [(source, words) for words in re.findall(r'(?<!""")`parquetry ([a-z][^`\n]*)`', texts)]
+        if source.suffix == ".py":
+            named = (words for words in commands_in_messages(source) if words[0] != "X")
+            found += [
+                (source, carried.written(Command(words)).strip("`").removeprefix("parquetry "))
+                for words in named
+            ]
+    assert len({words for _, words in found}) > MESSAGES
+    wrong = []
+    for source, words in found:
+        first, *rest = words.split()
+        name = f"{first} {rest[0]}" if first in groups and rest else first
+        options = known.get(name, set() if name in groups else None)
+        if options is None or any(w.startswith("--") and w not in options for w in rest):
+            wrong.append(f"{name_of(source)}: parquetry {words}")
     assert wrong == []

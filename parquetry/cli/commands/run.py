@@ -26,6 +26,8 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
     from parquetry.cli.views.run import RunView
     from parquetry.compiler.jobs.launch import launcher_for, new_run_id
     from parquetry.compiler.jobs.run import Only, run_tables
+    from parquetry.message import command as named
+    from parquetry.message import joined
 
     workspace, run_id = workspace_of(request), new_run_id()
     with JobProgress(output) as progress:
@@ -39,11 +41,11 @@ def command(*, request: ProjectRequest, output: Output, only: str | None, applie
             applied=applied,
         )
     if result.unapplied:
-        output.note(
-            f"used as declared, not applied yet: {'; '.join(result.unapplied)}; `parquetry apply` records it"
-        )
+        unapplied = f"used as declared, not applied yet: {'; '.join(result.unapplied)}; "
+        output.note(unapplied + named("apply") + " records it")
     output.show(RunView(), result)
     for outcome in result.reasons:
         name = f"{outcome.table} {outcome.name}"
-        output.error(f"{name}: {outcome.error}", table=outcome.table, job=outcome.name)
+        error = "" if outcome.error is None else outcome.error.message
+        output.error(joined("", (name, ": ", error)), table=outcome.table, job=outcome.name)
     return output.ended(result.failure)

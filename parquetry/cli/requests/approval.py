@@ -60,7 +60,7 @@ def approved_plan(
                 f"review the new one with {carried.named('parquetry', 'plan')}"
             )
         return plan
-    output.note(PlanView(applying=True, carried=carried).text(shown_values(plan), output.paint))
+    output.note(PlanView(applying=True, carried=carried).text(shown_values(plan, carried.told), output.paint))
     if ask and plan.intent.actions and not plan.intent.blocked:
         if not is_terminal():
             raise click.UsageError(

@@ -157,7 +157,7 @@ def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[...
             try:
                 return command(output=output, **rest)
             except ParquetryError as failure:
-                failure.reword(carried.told)
+                failure.writer = carried.written
                 raise
 
         choice = click.option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from parquetry.cli.requests.options import SWITCH, UNTRUSTED, ProjectRequest
 from parquetry.errors import UsageError
+from parquetry.message import command
 
 if TYPE_CHECKING:
     from parquetry.compiler.plan.model import PlanDocument
@@ -41,8 +42,9 @@ def _refuse_untrusted() -> None:
     if said and SWITCH.convert(said, None, None):
         raise UsageError(
             f"{UNTRUSTED} says that nobody trusts the project, and this command reads the environment and "
-            "opens what the project names; plan it with `parquetry plan`, or look at its files: `validate`, "
-            "`diff`, `explain` and `ls` open nothing"
+            "opens what the project names; plan it with "
+            + command("plan")
+            + ", or look at its files: `validate`, `diff`, `explain` and `ls` open nothing"
         )
 
 

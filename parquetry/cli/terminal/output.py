@@ -95,8 +95,7 @@ class Output:
             if verbatim:
                 said = printable(view.text(outcome, self.paint), escaped=without_escapes)
             else:
-                text = printable(view.text(shown_values(outcome), self.paint))
-                said = fitted(self.carried.told(text))
+                said = fitted(printable(view.text(shown_values(outcome, self.carried.told), self.paint)))
             if said:  # an empty line would be a name to whoever reads `ls --format name`
                 click.echo(without_commands(said), color=self.paint.enabled)
 
@@ -110,7 +109,7 @@ class Output:
         """The exit code after the outcome was shown: 0, or that of the failure, which is told on stderr."""
         if failure is None:
             return 0
-        self.error(str(failure), exit_code=failure.exit_code)
+        self.error(failure.message, exit_code=failure.exit_code)
         return failure.exit_code
 
     def error(self, message: str, **facts: Any) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from parquetry import shell
+from parquetry.message import Command, Phrase, written
 
-_NAMED: Final = re.compile(r"`(parquetry ([a-z]+)[^`\n]*)`")
 _SELECTING: Final = frozenset({"plan", "apply", "run", "drift"})
 _WITHOUT_PROJECT: Final = frozenset({"init", "schema", "show", "fmt"})
 
@@ -50,18 +49,16 @@ class Carried:
         return (*base, *(word for pair in options if pair[0] not in words for word in pair))
 
     def told(self, text: str) -> str:
-        """The text with the commands that it names between backticks made to be about the same."""
+        """The text; of a message the commands are about the same."""
+        return written(text, self.written)
 
-        def carrying(named: re.Match[str]) -> str:
-            command, verb = named.groups()
-            words = shell.words_of(command)
-            if verb in _WITHOUT_PROJECT or words is None:
-                return named[0]
-            carried = self if verb in _SELECTING else self.without_selection()
-            options = carried._options(words)  # noqa: SLF001 - its own class
-            return f"`{command} {shell.named(*options)[1:]}" if options else named[0]
-
-        return _NAMED.sub(carrying, text)
+    def written(self, part: Command | Phrase) -> str:
+        """The part of a message as it is printed: a command with the options that it lacks."""
+        if isinstance(part, Phrase) or part.words[0] in _WITHOUT_PROJECT:
+            return str(part)
+        carried = self if part.words[0] in _SELECTING else self.without_selection()
+        options = carried._options(("parquetry", *part.words))  # noqa: SLF001 - its own class
+        return str(replace(part, words=(*part.words, *options)))
 
     def without_selection(self) -> Carried:
         """For a command that is about tables of its own."""

@@ -23,7 +23,7 @@ class ApplyView:
         """What was created, recorded, evolved; what failed and why."""
         if not outcome.results:
             return "Nothing to apply."
-        lines = [_line(result, outcome, paint) for result in outcome.results]
+        lines = [_line(result, outcome, paint, self.carried) for result in outcome.results]
         run = self.carried.into("parquetry", "run")
         done = sum(result.applied is not None for result in outcome.results)
         lines += ["", f"{count(done, 'table')} applied." + (f" Next: {run}" if done else "")]
@@ -49,14 +49,15 @@ class ApplyView:
         }
 
 
-def _line(result: ActionResult, outcome: ApplyResult, paint: Paint) -> str:
+def _line(result: ActionResult, outcome: ApplyResult, paint: Paint, carried: Carried) -> str:
     """One table; the error that the command ends with is told on stderr alone."""
     name = paint.bold(result.action.table)
+    error = "" if result.error is None else one_line(carried.told(result.error.message))
     if result.applied is None:
-        why = "" if result.error is outcome.failure else f": {one_line(str(result.error))}"
+        why = "" if result.error is outcome.failure else f": {error}"
         return f"{paint.bad('failed')}   {name}{why}"
     if result.error is not None:
-        why = f"rewriting failed: {one_line(str(result.error))}"
+        why = f"rewriting failed: {error}"
         return f"{paint.warn('applied')}  {name}: {kind_of(result.action)}; {why}"
     if result.applied.created:
         return f"{paint.good('created')}  {name}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.typed_options import Carried
 from parquetry.cli.views.plan.words import classes_text, small_words, value_text
 from parquetry.compiler.plan.codec import changes_json
 from parquetry.compiler.plan.model import Change
@@ -16,8 +18,11 @@ from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.runtime.spec.codec import to_json_value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiffView:
-    """Tables that differ, each changed field with the place that says so."""
+    """Tables that differ, each changed field with the place that says so; commands carry ``carried``."""
+
+    carried: Carried = field(default_factory=Carried)
 
     def text(self, outcome: SpecDiff, paint: Paint) -> str:
         """A block per table, then how many there are of each class."""
@@ -27,7 +32,7 @@ class DiffView:
             blocks.insert(
                 0, "\n".join([f"{paint.warn('~')} project", *_change(outcome.default_target, paint)])
             )
-        blocks += ["\n".join(_table(table, outcome.target, paint)) for table in outcome.tables]
+        blocks += ["\n".join(_table(table, outcome.target, paint, self.carried)) for table in outcome.tables]
         return "\n\n".join([head, *blocks, paint.bold(_summary(outcome))])
 
     def json(self, outcome: SpecDiff) -> Any:
@@ -60,7 +65,7 @@ def _target(target: TargetDiff, paint: Paint) -> Iterator[str]:
         yield f"    {paint.bad('blocked')}: {path} needs an allow entry under {target_name(target.target)}"
 
 
-def _table(table: TableDiff, target: str, paint: Paint) -> Iterator[str]:
+def _table(table: TableDiff, target: str, paint: Paint, carried: Carried) -> Iterator[str]:
     match table.fate:
         case Fate.ADDED:
             yield f"{paint.good('+')} {paint.bold(table.table)}  create"
@@ -72,7 +77,7 @@ def _table(table: TableDiff, target: str, paint: Paint) -> Iterator[str]:
             kind = classes_text(table.change_class, table.changes)
             yield f"{paint.warn('~')} {paint.bold(table.table)}  {kind}"
             yield from (line for change in table.changes for line in _change(change, paint))
-            yield from _advice(table, target, paint)
+            yield from _advice(table, target, paint, carried)
     if table.estimate is not None:
         yield from _estimate(table.estimate)
 
@@ -84,9 +89,10 @@ def _change(change: Change, paint: Paint) -> Iterator[str]:
         yield f"        allowed: {change.allowed}"
 
 
-def _advice(table: TableDiff, target: str, paint: Paint) -> Iterator[str]:
+def _advice(table: TableDiff, target: str, paint: Paint, carried: Carried) -> Iterator[str]:
     if table.never_in_place:
-        yield f"    {paint.bad('blocked')}: never made in place; `parquetry plan` prints the recipe"
+        plan = carried.named("parquetry", "plan")
+        yield f"    {paint.bad('blocked')}: never made in place; {plan} prints the recipe"
     if table.protected:
         yield f"    {paint.bad('blocked')}: target {target} protects this table"
     for code in table.unallowed:

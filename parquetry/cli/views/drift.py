@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from parquetry import shell
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.typed_options import Carried
 from parquetry.compiler.plan.drift import CODES, Drift, TableDrift
 from parquetry.runtime.spec.codec import to_json_value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DriftView:
-    """Every table that has drifted, each difference with who made it and what helps."""
+    """Every table that has drifted, each difference with who made it and what helps.
+
+    Commands carry ``carried``.
+    """
+
+    carried: Carried = field(default_factory=Carried)
 
     def text(self, outcome: Sequence[TableDrift], paint: Paint) -> str:
         """A block per drifted table, then the summary."""
         blocks = [
-            "\n".join([paint.bold(table.table), *_lines(table, paint)]) for table in outcome if table.drifts
+            "\n".join([paint.bold(table.table), *_lines(table, paint, self.carried)])
+            for table in outcome
+            if table.drifts
         ]
         refused = [f"{paint.bold(table.table)}\n  {table.refusal}" for table in outcome if table.refusal]
         return "\n\n".join([*blocks, *refused, _summary(outcome, paint)])
@@ -28,7 +37,7 @@ class DriftView:
         return {"tables": [to_json_value(table) for table in outcome]}
 
 
-def _lines(table: TableDrift, paint: Paint) -> Iterator[str]:
+def _lines(table: TableDrift, paint: Paint, carried: Carried) -> Iterator[str]:
     for drift in table.drifts:
         is_told = drift.applied is not None or drift.live is not None
         difference = f": {_value(drift.applied)} -> {_value(drift.live)}" if is_told else ""
@@ -37,16 +46,17 @@ def _lines(table: TableDrift, paint: Paint) -> Iterator[str]:
         told = ", ".join(part for part in (drift.writer, drift.instant and f"at {drift.instant}") if part)
         if told:
             yield paint.dim(f"    by {told}" if drift.writer else f"    {told}")
-        yield f"    {_help(drift, table)}"
+        yield f"    {_help(drift, table, carried)}"
 
 
-def _help(drift: Drift, table: TableDrift) -> str:
+def _help(drift: Drift, table: TableDrift, carried: Carried) -> str:
     if drift.remedy is not None:
         return drift.remedy
     if drift.restorable:
-        return "`parquetry apply` puts it back"
+        return f"{carried.named('parquetry', 'apply')} puts it back"
     place = table.location if ":" in table.location or "/" in table.location else f"./{table.location}"
-    return f"{shell.named('parquetry', 'adopt', place)} accepts it into the spec"
+    adopt = carried.without_selection().named("parquetry", "adopt", place)
+    return f"{adopt} accepts it into the spec"
 
 
 def _summary(outcome: Sequence[TableDrift], paint: Paint) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from parquetry import shell
 from parquetry.cli.terminal.output import Paint
+from parquetry.cli.terminal.typed_options import Carried
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.spec.codec import to_json_value
 
@@ -55,14 +57,17 @@ class DoctorView:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocksView:
-    """The locks that are held."""
+    """The locks that are held; commands carry ``carried``."""
+
+    carried: Carried = field(default_factory=Carried)
 
     def text(self, outcome: Sequence[HeldLock], paint: Paint) -> str:
         """Holder and age of each, and what to do about it."""
         if not outcome:
             return "no lock is held"
-        return "\n".join(_lines(lock, paint) for lock in outcome)
+        return "\n".join(_lines(lock, paint, self.carried) for lock in outcome)
 
     def json(self, outcome: Sequence[HeldLock]) -> Any:
         """Every field of every lock."""
@@ -81,8 +86,8 @@ class ReleaseView:
         return {"released": to_json_value(outcome)}
 
 
-def _lines(lock: HeldLock, paint: Paint) -> str:
-    unlock = shell.named("parquetry", "unlock", shell.place(lock.table))
+def _lines(lock: HeldLock, paint: Paint, carried: Carried) -> str:
+    unlock = carried.without_selection().named("parquetry", "unlock", shell.place(lock.table))
     advice = (
         f"its writer is dead: the next write of parquetry removes it; Hudi's writers wait for that, or for "
         f"{unlock}"

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from parquetry.errors import ParquetryError
+from parquetry.errors import ParquetryError, message_of
+from parquetry.message import joined
 from parquetry.runtime.base_file.result import FileResult
 from parquetry.runtime.clustering.forecast.queries import MeasuredQuery, added_up
 from parquetry.runtime.clustering.plan.avro import (
@@ -102,11 +103,13 @@ class PartlyClusteredError(PartialFailureError):
 
     def __init__(self, place: str, failures: Sequence[Exception], result: ClusteringResult) -> None:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        reason = str(failures[0]).strip().partition("\n")[0]
-        super().__init__(
-            f"{place}: clustering {', '.join(result.instants)} stands, but not all of the run could be done: "
-            f"{reason}{more}; run again when that is mended"
+        reason = message_of(failures[0])
+        if "\n" in reason:
+            reason = reason.strip().partition("\n")[0]
+        done = (
+            f"{place}: clustering {', '.join(result.instants)} stands, but not all of the run could be done"
         )
+        super().__init__(joined("", (done, ": ", reason, more)), "run again when that is mended")
         self.result = result
 
 

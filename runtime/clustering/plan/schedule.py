@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from parquetry import shell
+from parquetry.message import command
 from parquetry.runtime.clustering.forecast.by_sample import Foreseen
 from parquetry.runtime.clustering.forecast.queries import GroupForecast, QueryForecast, added_up
 from parquetry.runtime.clustering.plan.avro import avro_plan
@@ -232,5 +232,5 @@ def check_waiting(table: TableHandle, instant: str, timing: Timing) -> None:
         who = "another program" if claim is None else str(claim.owner)
         raise ConflictError(
             f"{store.uri}: {who} is carrying out the clustering {instant}; wait for its end, or undo it with "
-            f"{shell.named('parquetry', 'service', 'rollback', 'TABLE', instant)}"
+            + command("service", "rollback", "TABLE", instant)
         )

@@ -22,6 +22,7 @@ from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.codec import decode, plan_of
 from parquetry.compiler.plan.model import Blocked, Evidence, Intent, PlanOptions, RecipeStep
+from parquetry.message import command, run
 from tests.support.project_folder import ORDERS, ProjectFolder
 
 PROD = {
@@ -73,7 +74,12 @@ def test_what_was_typed_is_typed_again():
 
 def test_commands_between_backticks_carry_what_they_take_and_once():
     text = (
-        "`parquetry drift` says who; `parquetry unlock orders -v`, `parquetry show`, `pip install parquetry`"
+        command("drift")
+        + " says who; "
+        + command("unlock", "orders", "-v")
+        + ", "
+        + command("show")
+        + ", `pip install parquetry`"
     )
     said = CARRIED.told(text)
     assert named_commands(said) == [
@@ -82,8 +88,19 @@ def test_commands_between_backticks_carry_what_they_take_and_once():
         ["parquetry", "show"],
     ]
     assert CARRIED.told(said) == said
-    assert "`parquetry apply --target dev --select" in CARRIED.told("run `parquetry apply --target dev`")
+    assert "run `parquetry apply --target dev --select" in CARRIED.told(run("apply", "--target", "dev"))
     assert Carried().told(text) == text
+
+
+def test_what_looks_like_a_command_in_a_value_is_left_alone(folder):
+    name = "`parquetry run`"
+    assert CARRIED.told(f"there is no table {name}") == f"there is no table {name}"
+    assert CARRIED.told(f"no table {name}; " + command("plan")).startswith(
+        f"no table {name}; `parquetry plan -"
+    )
+    shown = outcome("explain", name, "--project", str(folder.root), "--target", "prod")
+    assert f"{name}" in shown
+    assert "`parquetry run --" not in shown
 
 
 def outcome(*arguments):

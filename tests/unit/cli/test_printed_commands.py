@@ -19,6 +19,7 @@ from parquetry import shell
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.typed_options import Carried
 from parquetry.in_python import in_python
+from parquetry.message import command, run
 from tests.support.project_folder import ORDERS, ProjectFolder
 
 HOSTILE = (
@@ -80,14 +81,14 @@ def test_what_was_typed_is_carried_as_one_word(word):
     carried = Carried(directory=Path("/x", word), select=(word,), variables=(("v", word),))
     options = ["--project", str(Path("/x", word)), "--select", word, "--var", f"v={word}"]
     assert typed(carried.into("parquetry", "run")) == ["parquetry", "run", *options]
-    (span,) = re.findall("`([^`]*)`", carried.told("run `parquetry run` again"))
+    (span,) = re.findall("`([^`]*)`", carried.told(run("run") + " again"))
     assert typed(span) == ["parquetry", "run", *options]
     (line,) = carried.recipe((shell.line("parquetry", "inspect", word),))
     assert typed(line) == ["parquetry", "inspect", word, "--var", f"v={word}"]
 
 
-def test_a_span_whose_quotes_do_not_end_gets_nothing_appended():
-    text = "a reason: `parquetry apply '` and more"
+@pytest.mark.parametrize("text", ["a reason: `parquetry apply '` and more", "no table `parquetry run`"])
+def test_a_text_that_looks_like_a_command_gets_nothing_appended(text):
     assert Carried(target="x; id").told(text) == text
 
 
@@ -142,8 +143,8 @@ def test_remedies_that_name_what_was_given_are_quoted(tmp_path, monkeypatch):
 
 def test_python_is_told_calls_with_the_word_as_a_literal():
     for time, call in (("2026", "'2026'"), ("20 26;id", "'20 26;id'"), ("it's", '"it\'s"')):
-        named = shell.named("parquetry", "service", "rollback", "TABLE", time)
-        assert in_python(f"undo it with {named}") == f"undo it with Table.rollback({call})"
+        named = command("service", "rollback", "TABLE", time)
+        assert in_python("undo it with " + named) == f"undo it with Table.rollback({call})"
 
 
 def test_nothing_is_completed_that_a_shell_takes_for_more_than_a_word(tmp_path, monkeypatch):
@@ -196,6 +197,29 @@ def test_no_command_is_put_together_by_hand():
                 f"{file.relative_to(ROOT)}:{node.lineno}: {_written(node)!r}"
                 for node in ast.walk(ast.parse(file.read_text("utf-8")))
                 if isinstance(node, ast.JoinedStr) and _BY_HAND.search(_written(node))
+            ]
+    assert found == []
+
+
+def _of_docstrings(tree):
+    """The ids of the nodes that are docstrings, or texts that stand for themselves."""
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def test_commands_in_messages_are_parts_of_them():
+    """What looks like a command within a text is never completed: it has to be a part."""
+    found = []
+    for room in ("parquetry", "compiler", "project", "runtime"):
+        for file in sorted((ROOT / room).rglob("*.py")):
+            tree = ast.parse(file.read_text("utf-8"))
+            docs = _of_docstrings(tree)
+            found += [
+                f"{file.relative_to(ROOT)}:{node.lineno}: {node.value!r}"
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in docs
+                and "`parquetry " in node.value
             ]
     assert found == []
 

@@ -14,6 +14,7 @@ import parquetry
 import parquetry.errors
 from parquetry.compiler import errors as compiler_errors
 from parquetry.in_python import in_python
+from parquetry.message import command, phrase, run
 from parquetry.project.diagnostics.model import errors
 from parquetry.runtime import errors as runtime_errors
 from parquetry.runtime.errors import StalePlanError, StaleTimelineError
@@ -144,10 +145,18 @@ def test_several_targets_without_a_choice_are_told_for_python(folder):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("run `parquetry apply --target dev`", "call plan().apply() on the project"),
-        ("undo it with `parquetry service rollback TABLE 2026`", "undo it with Table.rollback('2026')"),
-        ("or plan with --exclude", "or plan with exclude= of load()"),
-        ("`parquetry unlock TABLE` releases it", "`parquetry unlock TABLE` releases it"),
+        (run("apply", "--target", "dev"), "call plan().apply() on the project"),
+        (run("service", "clean", "TABLE"), "call Table.clean()"),
+        (
+            "undo it with " + command("service", "rollback", "TABLE", "2026"),
+            "undo it with Table.rollback('2026')",
+        ),
+        (
+            "or plan with " + phrase("--exclude", called="exclude= of load()"),
+            "or plan with exclude= of load()",
+        ),
+        (command("unlock", "TABLE") + " releases it", "`parquetry unlock TABLE` releases it"),
+        ("no table `parquetry run` with --target", "no table `parquetry run` with --target"),
     ],
 )
 def test_remedies_are_calls_where_python_has_one(text, words):

@@ -229,7 +229,11 @@ def _note(*, rows_left: int, blocked_left: int, details_left: int) -> str:
         )
         if number
     ]
-    return f"\n*Left out for want of room: {', '.join(parts)}. `parquetry show` has all.*\n" if parts else ""
+    return (
+        f"\n*Left out for want of room: {', '.join(parts)}. {shell.named('parquetry', 'show')} has all.*\n"
+        if parts
+        else ""
+    )
 
 
 def _fitting(texts: Sequence[str], room: int) -> tuple[list[str], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -27,8 +28,8 @@ def show_plan(plan: PlanDocument, output: Output, *, saved: Path, max_bytes: int
         case "github":
             click.echo(render_github(plan, prefix=path_in_repository(_project_of(saved))), nl=False)
         case _:
-            view = PlanView(saved=saved, carried=carried_by(plan), verbose=output.verbose)
-            output.show(view, plan)
+            output = replace(output, carried=carried_by(plan))
+            output.show(PlanView(saved=saved, carried=output.carried, verbose=output.verbose), plan)
 
 
 def _project_of(saved: Path) -> Path:

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, assert_never
 
-from parquetry import shell
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.compiler.evidence.model import DueFigures, DueSource, ExcludedFiles, TableFigures
 from parquetry.compiler.plan.changes import CODES, highest
 from parquetry.compiler.plan.model import Change, ChangeClass, PlanDocument, Step, TableAction
 from parquetry.compiler.workspace.spec_words import format_size
+from parquetry.message import command, joined
 from parquetry.printable import quoted
 
 _ABSENT = "(none)"
@@ -144,10 +144,10 @@ def due_lines(plan: PlanDocument) -> list[tuple[str, str]]:
 
 def excluded_lines(table: str, excluded: ExcludedFiles) -> list[str]:
     """The files that clustering leaves, each with its reason, and how many more there are."""
-    lines = [f"{file.path}: {file.detail}" for file in excluded.files]
+    lines = [joined("", (file.path, ": ", file.detail)) for file in excluded.files]
     if more := excluded.total - len(excluded.files):
-        named = shell.named("parquetry", "service", "cluster", table, "--plan-only", "-v")
-        lines.append(f"and {count(more, 'file')} more; {named} names all")
+        named = command("service", "cluster", table, "--plan-only", "-v")
+        lines.append(f"and {count(more, 'file')} more; " + named + " names all")
     return lines
 
 
@@ -296,7 +296,7 @@ def drift_line(plan: PlanDocument) -> str:
     if not places:
         return ""
     more = "" if len(places) <= _SHOWN else f" and {len(places) - _SHOWN} more"
-    return f"drift: {', '.join(places[:_SHOWN])}{more}; `parquetry drift` says who and when"
+    return f"drift: {', '.join(places[:_SHOWN])}{more}; " + command("drift") + " says who and when"
 
 
 def summary(plan: PlanDocument) -> str:
