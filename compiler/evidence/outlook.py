@@ -1,4 +1,4 @@
-"""What a run would be good for, foreseen by the functions that plans of runs are made by.
+"""What the next run's clustering does, is good for, and leaves, by the functions that make plans of runs.
 
 Rows are read within :data:`~parquetry.runtime.clustering.forecast.sample.IN_REVIEW` for the choice of scopes
 and once more for groups that no choice was about, of tables that declare queries only. Of plans that wait
@@ -8,8 +8,13 @@ already what they say themselves is shown, and no row is read.
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Final
 
-from parquetry.compiler.evidence.model import RunForecast, WaitingPlan
+from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath, RunForecast, WaitingPlan
 from parquetry.compiler.workspace.masking import masked_choice, personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.clustering.forecast.queries import added_up
@@ -17,17 +22,31 @@ from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import ClusteringForecast, due_clustering, outlook, trigger_of
 from parquetry.runtime.errors import InvalidDataError
+from parquetry.runtime.layout.clustering.model import ExcludedFile
 from parquetry.runtime.spec.clustering import Trigger
-from parquetry.runtime.spec.masking import masked_message
+from parquetry.runtime.spec.masking import masked_message, masked_path
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.rereading import read_again
 
+NAMED: Final = 100
+"""How many of the files that are left are named, of each table."""
+
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextClustering:
+    """What the next run's clustering does and is good for, and the files that it leaves as they are."""
+
+    forecast: RunForecast
+    excluded: ExcludedFiles
+
+
 @read_again
-def outlook_of(observation: Observation, declared: TableSpec, *, budget_bytes: int) -> RunForecast | None:
+def next_clustering(
+    observation: Observation, declared: TableSpec, *, budget_bytes: int
+) -> NextClustering | None:
     """Of the next run within the budget; None where nothing is applied, or clustering is off.
 
     Partitions are masked by what is applied and by what is ``declared``.
@@ -44,13 +63,31 @@ def outlook_of(observation: Observation, declared: TableSpec, *, budget_bytes: i
         reason = masked_message(str(failure), shown_by, location=handle.store.uri)
         _LOG.warning("%s: nothing is foreseen of its clustering: %s", handle.store.uri, reason)
         expected = ClusteringForecast(debt=due.debt)
-    return RunForecast(
+    forecast = RunForecast(
         files=due.debt.files_before,
         rewrite_bytes=due.debt.rewritten_bytes,
         queries=expected.queries,
         scopes=tuple(masked_choice(choice, shown_by) for choice in due.debt.choices),
         waiting=_waiting(handle),
         hindsight=expected.hindsight,
+    )
+    return NextClustering(forecast=forecast, excluded=_excluded(due.debt.excluded, shown_by))
+
+
+def _excluded(left: Sequence[ExcludedFile], shown_by: TableSpec) -> ExcludedFiles:
+    """A bounded part of them, as a plan is read on a screen; `service cluster --plan-only` lists all."""
+    named = nsmallest(NAMED, left, key=lambda excluded: excluded.file.path)
+    return ExcludedFiles(
+        total=len(left),
+        reasons=dict(sorted(Counter(str(excluded.reason) for excluded in left).items())),
+        files=tuple(
+            ExcludedPath(
+                path=masked_path(excluded.file.path, excluded.file.partition, shown_by),
+                reason=str(excluded.reason),
+                detail=excluded.words,
+            )
+            for excluded in named
+        ),
     )
 
 

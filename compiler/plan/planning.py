@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from parquetry.compiler.errors import UnnamedPlaceError
-from parquetry.compiler.evidence.excluded import excluded_files
 from parquetry.compiler.evidence.figures import due_figures, figures_of
 from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.evidence.next_run import due_sources
-from parquetry.compiler.evidence.outlook import outlook_of
+from parquetry.compiler.evidence.outlook import next_clustering
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
 from parquetry.compiler.plan.forgetting import find_undeclared
@@ -183,16 +182,9 @@ def _due(
     measuring.each(lambda name, observation: check_files(observation, specs[name]))
     debts = measuring.each(lambda _, observation: _debt(observation, budget_bytes))
     # One after the other: the samples of many tables are not to be in memory at once.
-    outlooks = measuring.each(
-        lambda name, observation: outlook_of(observation, specs[name], budget_bytes=budget_bytes),
+    clusterings = measuring.each(
+        lambda name, observation: next_clustering(observation, specs[name], budget_bytes=budget_bytes),
         side_by_side=False,
-    )
-    left = (
-        measuring.each(
-            lambda name, observation: excluded_files(observation, specs[name], budget_bytes=budget_bytes)
-        )
-        if excluded
-        else None
     )
     ingest = map_each(
         applied,
@@ -206,9 +198,9 @@ def _due(
     )
     return DueWork(
         debts=debts,
-        outlooks=outlooks,
+        outlooks={name: one.forecast for name, one in clusterings.items()},
         ingest={name: found for name, found in zip(applied, ingest, strict=True) if found},
-        excluded=left,
+        excluded={name: one.excluded for name, one in clusterings.items()} if excluded else None,
         damage={name: _shown(error, applied[name], specs[name]) for name, error in measuring.damage.items()},
     )
 

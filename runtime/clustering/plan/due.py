@@ -63,18 +63,11 @@ def due_clustering(
 
 
 @read_again
-def due_by_statistics(
-    table: TableHandle, *, budget_bytes: int | None, timing: Timing = DEFAULT_TIMING
-) -> Debt:
-    """What a run would rewrite now if statistics chose the scope, as no rows are read here."""
+def is_due(table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING) -> bool:
+    """Whether a run would rewrite anything; no rows are read, statistics choose the scope."""
     spec, files, situation = survey(table, table.timeline(), timing=timing)
     owed = debt(spec, files, situation, budget_bytes=budget_bytes)
-    return within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups)
-
-
-def is_due(table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING) -> bool:
-    """Whether a run would rewrite anything; no rows are read."""
-    return bool(due_by_statistics(table, budget_bytes=budget_bytes, timing=timing).groups)
+    return bool(within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups).groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,14 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.plan.text import PlanView
-from parquetry.compiler.evidence import excluded
+from parquetry.compiler.evidence import outlook
 from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.planning import plan_workspace
+from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.storage.open import open_store
+from tests.support.one_process_spark import OneProcessSpark
 from tests.support.project_folder import EVENTS, ProjectFolder
 from tests.support.small_table import FAST, SmallTable
 from tests.support.stores import ReadOnlyStore
@@ -121,8 +123,30 @@ def test_a_plan_that_makes_a_partition_personal_does_not_show_it(folder):
         assert not [city for city in ("Oslo", "Rome") if city in said]
 
 
+def test_the_plan_leaves_what_the_run_leaves_where_a_sample_chooses_the_scope(folder):
+    small = {"target_file_size": "4300B", "small_file_limit": "4000B", "max_group_size": "8600B"}
+    folder.write(
+        "tables/events.yml",
+        EVENTS
+        | {
+            "queries": [{"name": "low", "where": "v < 2"}],
+            "clustering": CLUSTERING | {"plan": small | PARTITIONS["plan"] | {"max_groups": 1}},
+        },
+    )
+    apply(folder)
+    table = SmallTable(open_store(folder.root / "warehouse/events"), timing=FAST)
+    for n in range(6):
+        table.insert({f"y{n}-{v}": (v, "Oslo") for v in range(6)})
+    evidence = planned(folder, excluded=True).evidence
+    (choice,) = evidence.outlooks["events"].scopes
+    assert choice.chosen_by == "sample"
+    run_leaves = cluster(OneProcessSpark(), table.handle, timing=FAST)
+    assert evidence.excluded["events"].total == run_leaves.excluded_files
+    assert evidence.outlooks["events"].files == run_leaves.files_before
+
+
 def test_of_many_files_the_first_are_named_and_the_rest_counted(folder, monkeypatch):
-    monkeypatch.setattr(excluded, "NAMED", 2)
+    monkeypatch.setattr(outlook, "NAMED", 2)
     plan = planned(folder, excluded=True)
     found = plan.evidence.excluded["events"]
     assert (found.total, len(found.files)) == (3, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.clustering.plan.due import due_by_statistics, due_clustering
+from parquetry.runtime.clustering.plan.due import due_clustering, is_due
 from parquetry.runtime.clustering.plan.history import lost_rounds
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
@@ -65,7 +65,7 @@ def rewritten_or_lost(handle):
 
 WAYS = {
     "due": lambda handle, _: due_clustering(handle, timing=FAST).debt.groups,
-    "due by statistics": lambda handle, _: due_by_statistics(handle, budget_bytes=None, timing=FAST).groups,
+    "due by statistics": lambda handle, _: is_due(handle, timing=FAST),
     "begin": begun,
     "schedule": lambda handle, groups: schedule(handle, groups, timing=FAST),
     "cluster": lambda handle, _: rewritten_or_lost(handle),
