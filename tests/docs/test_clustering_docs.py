@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tomllib
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 
+import pytest
+
+from parquetry.project.loading.check_settings import EXECUTION_STRATEGIES, PLAN_STRATEGIES
 from parquetry.runtime.clustering.rewrite import strategies as clustering_strategies
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
@@ -20,6 +24,8 @@ from tests.support.clustering_model import MIB, file, policy, situation
 from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "cluster.md"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+POLICY = ROOT / "project" / "schemas" / "policy.json"
 
 
 def block(language, about):
@@ -38,6 +44,21 @@ def declared_points(about):
         for name, value in entries.items()
     ]
     return lambda *, group: [point for point in points if point.group == group]
+
+
+@pytest.mark.parametrize(
+    ("section", "known"), [("plan", PLAN_STRATEGIES), ("execution", EXECUTION_STRATEGIES)]
+)
+def test_every_strategy_is_in_the_guide_the_schema_and_the_glossary(section, known):
+    key = f"`{section}.strategy`"
+    table = PAGE.read_text().partition(f"| {key} |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(known)
+    clustering = json.loads(POLICY.read_text())["$defs"]["clustering"]["properties"]
+    described = clustering[section]["properties"]["strategy"]
+    term = GLOSSARY.read_text().partition(f"({key})")[2].partition("\n- ")[0]
+    for text in (described["title"], described["description"], term):
+        assert [name for name in known if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_a_strategy_of_ones_own_is_a_function_and_an_entry_point(tmp_path, monkeypatch):
