@@ -159,15 +159,15 @@ class TrialTable:
     def _trial(
         self, layout: ExecutionPolicy, columns: Sequence[str], limits: SampleLimits, *, rehearsed: bool
     ) -> Trial:
-        row_order(layout)
+        row_order(layout)  # A strategy that is not known is refused, also where nothing can be predicted.
         groups, kept = self._division(layout)
-        debt_of = Debt(groups=tuple(groups))
+        rewritten = Debt(groups=tuple(groups))
         trial = Trial(
             execution=layout,
-            rewritten_files=debt_of.files_before,
-            rewritten_bytes=debt_of.rewritten_bytes,
-            files_after=len(kept) + debt_of.files_after,
-            seconds=debt_of.rewritten_bytes / self._rate if self._rate else None,
+            rewritten_files=rewritten.files_before,
+            rewritten_bytes=rewritten.rewritten_bytes,
+            files_after=len(kept) + rewritten.files_after,
+            seconds=rewritten.rewritten_bytes / self._rate if self._rate else None,
             queries=(),
             share=1.0,
         )
@@ -198,9 +198,7 @@ class TrialTable:
         if rehearsed:
             files = [group.files for group in groups]
             return self._rehearsal.forecast(files, self._statistics, layout, target_bytes=target_bytes)
-        return self._forecaster(groups, columns, limits).forecast(
-            layout, row_order(layout), target_bytes=target_bytes
-        )
+        return self._forecaster(groups, columns, limits).forecast(layout, target_bytes=target_bytes)
 
     def _share(self, expected: Iterable[Touched]) -> float:
         """The part of the bytes that is left to read, when each query runs as often as its weight says."""

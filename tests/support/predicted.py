@@ -179,7 +179,7 @@ def foreseen(
         before.store, spec, [group], columns=kind.order.columns, queries=queries, limits=limits
     )
     execution = ExecutionPolicy(strategy=kind.order.strategy, columns=kind.order.columns)
-    (forecast,) = forecaster.forecast(execution, kind.order, target_bytes=target_bytes)
+    (forecast,) = forecaster.forecast(execution, target_bytes=target_bytes)
     work = GroupWork(
         index=0,
         partition="p=1",

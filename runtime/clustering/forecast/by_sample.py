@@ -74,10 +74,9 @@ class Forecaster:
         self._samples: list[GroupSample] | None = None
         self._tried: TriedRows | None = None
 
-    def forecast(
-        self, execution: ExecutionPolicy, order: RowOrder | None, *, target_bytes: int
-    ) -> list[GroupForecast]:
+    def forecast(self, execution: ExecutionPolicy, *, target_bytes: int) -> list[GroupForecast]:
         """What is foreseen for each group when it is written like that, in their order."""
+        order = row_order(execution)
         target_bytes = min(target_bytes, self._spec.sizing.max_file_size_bytes)
         shrinkage = self._shrinkage(order, target_bytes=target_bytes) if self._queries else Shrinkage()
         return [
@@ -223,7 +222,7 @@ def _foreseen(
         forecaster = Forecaster(
             store, spec, [group.files for group in groups], columns=columns, limits=limits
         )
-        found = forecaster.forecast(policy.execution, order, target_bytes=policy.plan.target_file_size_bytes)
+        found = forecaster.forecast(policy.execution, target_bytes=policy.plan.target_file_size_bytes)
     except (NotFoundError, RetryWrite):
         return {}
     except (ParquetryError, pa.ArrowException) as failure:

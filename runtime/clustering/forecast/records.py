@@ -91,5 +91,4 @@ def _said(key: str, figures: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _touched(said: Mapping[str, int], place: str) -> Touched:
-    # The first replacecommits that say so count no bytes, those after them no pages.
-    return from_json_value(Touched, {"data_bytes": 0, **said}, place=place)
+    return from_json_value(Touched, said, place=place)

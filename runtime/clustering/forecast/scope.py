@@ -86,11 +86,11 @@ class ScopeBySample:
             limits=self._limits,
         )
         execution, target_bytes = self._policy.execution, self._policy.plan.target_file_size_bytes
-        in_groups = apart.forecast(execution, order, target_bytes=target_bytes)
+        in_groups = apart.forecast(execution, target_bytes=target_bytes)
         whole = apart.regrouped([group.files for one in asked for group in one.question.whole])
         found = {
             ClusteringScope.GROUP: iter(in_groups),
-            ClusteringScope.PARTITION: iter(whole.forecast(execution, order, target_bytes=target_bytes)),
+            ClusteringScope.PARTITION: iter(whole.forecast(execution, target_bytes=target_bytes)),
         }
         choices = list(otherwise)
         for number, one in zip(ranked, asked, strict=True):

@@ -214,7 +214,7 @@ def test_of_groups_without_a_sample_nothing_is_foreseen(small_files):
     order = RowOrder(strategy="hilbert", columns=("n", "word"))
     forecaster = Forecaster(store, spec, groups, columns=order.columns, limits=SampleLimits(rows=2000))
     execution = ExecutionPolicy(strategy="hilbert", columns=order.columns)
-    found = forecaster.forecast(execution, order, target_bytes=2**20)
+    found = forecaster.forecast(execution, target_bytes=2**20)
     assert [len(one.queries) for one in found] == [1] * 4 + [0] * 2
     assert [one.sample is None for one in found] == [False] * 4 + [True] * 2
 

@@ -16,7 +16,6 @@ from parquetry.runtime.clustering.forecast.by_sample import Forecaster
 from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, regrouped
 from parquetry.runtime.clustering.plan.due import due_clustering, is_due, outlook, schedule_clustering
-from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.layout.clustering.model import ChosenBy
 from parquetry.runtime.layout.clustering.scope import better_scope
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, RowGroupStatistics
@@ -233,12 +232,11 @@ def test_a_forecast_of_one_group_is_that_of_its_parts_put_together(table):
     handle = table.handle
     spec = handle.effective_spec(handle.timeline())
     files = [file for group in due(table).debt.groups for file in group.files]
-    order = RowOrder(strategy="sort", columns=("v",))
     execution = ExecutionPolicy(strategy="sort", columns=("v",))
     parts = Forecaster(table.store, spec, [files[:3], files[3:]], columns=("v",)).regrouped([files])
     whole = Forecaster(table.store, spec, [files], columns=("v",))
-    (joined,) = parts.forecast(execution, order, target_bytes=40_000)
-    (direct,) = whole.forecast(execution, order, target_bytes=40_000)
+    (joined,) = parts.forecast(execution, target_bytes=40_000)
+    (direct,) = whole.forecast(execution, target_bytes=40_000)
     assert joined == direct
 
 
