@@ -61,7 +61,7 @@ def next_clustering(
     except InvalidDataError as failure:
         # A strategy or a step that is not installed here: whoever runs it may have it.
         reason = masked_message(str(failure), shown_by, location=handle.store.uri)
-        _LOG.warning("%s: nothing is foreseen of its clustering: %s", handle.store.uri, reason)
+        _LOG.warning("%s: its clustering has no forecast: %s", handle.store.uri, reason)
         expected = ClusteringForecast(debt=due.debt)
     forecast = RunForecast(
         files=due.debt.files_before,

@@ -81,7 +81,7 @@ class RunResult(Brief):
             return bugs[0]
         if any(outcome.result is not None and outcome.result.committed for outcome in self.outcomes):
             return PartialFailureError(
-                f"{len(errors)} of {len(self.outcomes)} jobs failed; run again when mended"
+                f"{len(errors)} of {len(self.outcomes)} jobs failed; correct the causes, then run again"
             )
         return errors[0]
 

@@ -244,7 +244,7 @@ def _column(applied: Column, live: Column | None, *, is_key: bool) -> Drift | No
 def _remedy(applied: ColumnType, live: ColumnType) -> str | None:
     if is_widening(applied, live) or is_widening(live, applied):
         return None
-    return "its files hold other values now: restore a savepoint, or write the table anew"
+    return "its files hold other values now: restore a savepoint, or rewrite the table"
 
 
 def _stored(column: Column) -> Column:

@@ -209,7 +209,7 @@ def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:
 def _nothing_foreseen(trials: Trials) -> str | None:
     """Why no layout can be better than another; None when one can."""
     if trials.encrypted:
-        return "files are encrypted: no query can skip by values, and nothing is foreseen of what is read"
+        return "files are encrypted: no query can skip rows by values, and there is no forecast"
     if not trials.queries:
         return "the table declares no queries: add some to its `queries`"
     if not trials.files:
@@ -248,7 +248,7 @@ def _gains(trial: Trial, queries: Sequence[DeclaredQuery]) -> list[str]:
                 f"{now.data_bytes:,} bytes"
             )
     if not trial.execution.columns:
-        said.append("merging small files is what helps: no order of the rows that was tried does better")
+        said.append("merging small files helps: none of the row orders tried does better")
     return said
 
 
@@ -259,7 +259,7 @@ def _never_helped(number: int, trials: Trials, tried: int) -> str | None:
     if not query.columns:
         return f"{query.name} has no condition that statistics can answer: it reads every file"
     if query.columns <= set(trials.spec.partition_by):
-        return f"{query.name} asks for partitions alone: they answer it already"
+        return f"{query.name} has conditions on partition columns only: partitions answer it already"
     if now.data_bytes and least <= _ALL_OF_IT * now.data_bytes:
         return None
     if now.row_groups <= 1:

@@ -196,7 +196,7 @@ def _valid(loaded: project.LoadResult, named: str) -> ResolvedProject:
         first = errors(loaded.diagnostics)[0]
         raise RevisionError(
             joined("", (f"the project is not valid at {named}: {first.file}: ", first.message)),
-            "mend it there",
+            "correct it there",
         )
     return loaded.project
 

@@ -168,6 +168,6 @@ def _check_partition_paths(handle: TableHandle) -> None:
             raise UnsupportedTableError(
                 f"{handle.store.uri}: a row of partition {partition!r} would be written to {expected!r}, so "
                 f"its folders are not named by the values of {', '.join(config.partition_by)} as "
-                f"{config.key_generator_class or 'the table'} says; write the table anew, partitioned by a "
+                f"{config.key_generator_class or 'the table'} says; rewrite the table, partitioned by a "
                 f"column that holds what the folders are named by"
             )

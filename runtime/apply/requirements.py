@@ -48,7 +48,7 @@ def check_requirements(
             raise table_is_there(store, plan_id=plan_id)
         return
     if raw is None:
-        raise StalePlanError(f"{store.uri}: a table was expected and there is none; plan again")
+        raise StalePlanError(f"{store.uri}: a table was expected, but there is none; plan again")
     _check_applied(store, requirements, owner, plan_id, settings)
     _check_format(store, requirements, raw)
     if requirements.no_pending_clustering:
@@ -65,7 +65,7 @@ def table_is_there(store: ObjectStore, *, plan_id: str | None) -> StalePlanError
         return _used(store, applied.ref)
     owner = f" of project {identity.project}" if identity else ""
     return StalePlanError(
-        f"{store.uri}: no table was expected and there is one already{owner}"
+        f"{store.uri}: no table was expected, but there is one already{owner}"
         f"{_by(applied.ref) if applied else ''}; plan again"
     )
 

@@ -202,8 +202,8 @@ def _publish(
             publication.undo_after(error)
             raise
         why = message_of(error)
-        stands = f"the commit {transaction.instant} stands, but could not be checked again: "
-        warning = joined("", (stands, why))
+        checked = f"the commit {transaction.instant} is complete, but could not be checked again: "
+        warning = joined("", (checked, why))
         return publication.outcome, (warning, *_tidy(transaction))
     return published, () if published is None else _tidy(transaction)
 

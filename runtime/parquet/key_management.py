@@ -20,7 +20,7 @@ from parquetry.runtime.errors import KeyUnavailableError
 
 ENTRY_POINTS: Final = "parquetry.kms_clients"
 
-MEND: Final = "mend the package that it comes from, or refer to a key of another client"
+MEND: Final = "correct the package that it comes from, or refer to a key of another client"
 
 _NONCE_BYTES: Final = 12
 _SECRET_BYTES: Final = 32

@@ -181,7 +181,7 @@ def _may_stand(table: TableHandle, timeline: Timeline, time: str, lock: TableLoc
     """
     is_held = True
     shown = partial(masked_message, spec=table.spec, location=table.store.uri)
-    what = f"the savepoint of {time} stands, but could not be checked again"
+    what = f"the savepoint of {time} is complete, but could not be checked again"
     with tidying(table.store.uri, what, shown=shown):
         is_held = lock.is_held()
     return is_held or _is_as_of(table, timeline.reload(), time)

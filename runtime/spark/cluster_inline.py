@@ -67,5 +67,5 @@ def _said(table: TableHandle, failure: Exception) -> str:
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
         text = f"{type(failure).__name__}: {text}"
     reason = masked_message(text, table.spec, location=table.store.uri)
-    _LOG.warning("clustering after the write failed, the commit stands: %s", reason)
+    _LOG.warning("clustering after the write failed; the commit is not affected: %s", reason)
     return joined("", ("clustering: ", reason))

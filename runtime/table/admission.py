@@ -68,10 +68,10 @@ def writing_problems(config: TableConfig) -> Iterator[str]:
     if config.drop_partition_columns:
         yield (
             "hoodie.datasource.write.drop.partition.columns=true: files lack the partition columns; "
-            "write the table anew without that setting"
+            "rewrite the table without that setting"
         )
     if not config.populate_meta_fields:
-        yield ("hoodie.populate.meta.fields=false: rows carry no record keys; write the table anew with true")
+        yield ("hoodie.populate.meta.fields=false: rows carry no record keys; rewrite the table with true")
     if _flag(config, "hoodie.table.cdc.enabled"):
         yield (
             "hoodie.table.cdc.enabled=true: a write without change log files would be missing from "
@@ -80,16 +80,16 @@ def writing_problems(config: TableConfig) -> Iterator[str]:
     if _flag(config, "hoodie.table.multiple.base.file.formats.enable"):
         yield (
             "hoodie.table.multiple.base.file.formats.enable=true: files may not be parquet; "
-            "write the table anew without that setting"
+            "rewrite the table without that setting"
         )
     if len(config.ordering_fields) > 1:
         yield (
             f"hoodie.table.ordering.fields={','.join(config.ordering_fields)}: one ordering field is "
-            f"supported; write the table anew with one"
+            f"supported; rewrite the table with one"
         )
     if config.ordering is not None and "." in config.ordering:
         yield (
-            f"the ordering field {config.ordering} is part of a struct; write the table anew, ordered by a "
+            f"the ordering field {config.ordering} is part of a struct; rewrite the table, ordered by a "
             f"column of its own"
         )
     yield from _key_generator_problems(config)
@@ -102,7 +102,7 @@ def _key_generator_problems(config: TableConfig) -> Iterator[str]:
         )
         yield (
             f"unknown key generator {config.key_generator_class}, so keys and partition paths cannot be "
-            f"made alike; write the table anew with one of {supported}"
+            f"made alike; rewrite the table with one of {supported}"
         )
     time_based = any(".keygen.timebased." in key for key in config.raw)
     if config.key_generator is KeyGenerator.TIMESTAMP or (
@@ -110,7 +110,7 @@ def _key_generator_problems(config: TableConfig) -> Iterator[str]:
     ):
         yield (
             f"key generator {config.key_generator_class} makes partition paths from times, by settings that "
-            f"the table does not record; write the table anew, partitioned by a column that holds the "
+            f"the table does not record; rewrite the table, partitioned by a column that holds the "
             f"formatted time"
         )
 
@@ -119,7 +119,7 @@ def _check_schema(handle: TableHandle, timeline: Timeline) -> None:
     if _MILLISECONDS in (recorded_schema(timeline, handle.config) or ""):
         raise UnsupportedTableError(
             f"{handle.store.uri}: its schema has timestamp-millis, and readers would take the microseconds "
-            f"that are written here for milliseconds; write the table anew with timestamp-micros"
+            f"that are written here for milliseconds; rewrite the table with timestamp-micros"
         )
     if not timeline.completed_writes:
         return
@@ -128,7 +128,7 @@ def _check_schema(handle: TableHandle, timeline: Timeline) -> None:
         raise UnsupportedTableError(
             f"{handle.store.uri}: the commit {newest.time} carries a schema history "
             f"(hoodie.schema.on.read.enable), which a write without it would cut off; "
-            f"write the table anew without that setting"
+            f"rewrite the table without that setting"
         )
 
 

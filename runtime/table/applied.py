@@ -448,8 +448,7 @@ def _fault(document: Mapping[str, Any], place: str, *, remedy: str) -> RecordFau
         )
     return RecordFault(
         code=RECORD_CODE,
-        reason=f"{place}: its digest is not that of what it says, so that it was changed by something else "
-        "than parquetry",
+        reason=f"{place}: its digest does not match its content: something other than parquetry changed it",
         remedy=f"find out who did, then {remedy}",
     )
 

@@ -33,7 +33,7 @@ class Signed(StrEnum):
     CURRENT = "signed"
     FORMER = "signed by a former key"
     MISSING = "not signed"
-    WRONG = "signed by nobody known"
+    WRONG = "signed by an unknown key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

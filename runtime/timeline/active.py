@@ -24,7 +24,7 @@ from parquetry.runtime.timeline.rollback import RollbackMetadata, RollbackPlan
 _Record = TypeVar("_Record", bound=AvroRecord)
 
 _CONSEQUENCES = {
-    Action.REPLACECOMMIT: "a plan that was not carried out is then gone, and made again when it is due",
+    Action.REPLACECOMMIT: "a plan that was not executed is then lost, and is made again when it is due",
     Action.CLEAN: "the clean is then planned again",
     Action.ROLLBACK: "the rollback is then planned again",
     Action.SAVEPOINT: "the savepoint is then gone; make it again",

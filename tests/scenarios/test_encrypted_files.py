@@ -443,9 +443,7 @@ def test_a_client_that_answers_with_another_type_is_named(tmp_path, service, mon
     monkeypatch.setitem(key_management.BUILT_IN, "service", Mistaken(method))
     kms_client.cache_clear()
     ctx = context(tmp_path, COLUMNS, files=FilesPolicy(encryption_key="service:patients"))
-    told = (
-        f"'service' of entry-point group parquetry.kms_clients answers {method} with {said}; mend the package"
-    )
+    told = f"'service' of entry-point group parquetry.kms_clients answers {method} with {said}; correct the package"
 
     def write_and_read():
         (file,) = write(ctx, bucket(ctx), rows(9)).files

@@ -20,7 +20,7 @@ def size(value: str) -> int:
         return size_bytes(value)
     except ValueError as error:
         raise click.BadParameter(
-            f"{value!r} is no size: write a number with a unit, such as 120MiB or 1000B"
+            f"{value!r} is not a size: write a number with a unit, such as 120MiB or 1000B"
         ) from error
 
 
@@ -35,7 +35,7 @@ def rows(value: str) -> int | None:
         return None
     text = value.replace("_", "")
     if not text.isdecimal() or int(text) == 0:
-        raise click.BadParameter(f"{value!r} is no number of rows above 0, nor auto")
+        raise click.BadParameter(f"{value!r} is neither a number of rows above 0 nor auto")
     return int(text)
 
 

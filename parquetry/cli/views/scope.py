@@ -18,19 +18,21 @@ _HEADER: Final = ("scope", "groups", "rewrites", "shuffles", "into", "rows read"
 _SHOWN: Final = 3
 _HANG: Final = 2
 _RULES: Final = {
-    (ChosenBy.NO_QUERIES, ClusteringScope.GROUP): "no query is declared that could gain from one order",
+    (ChosenBy.NO_QUERIES, ClusteringScope.GROUP): "no declared query could gain from one order",
     (ChosenBy.STATISTICS, ClusteringScope.GROUP): (
-        "by statistics no query opens files of several groups that cover the same values"
+        "according to statistics, no query opens overlapping files of several groups"
     ),
     (ChosenBy.STATISTICS, ClusteringScope.PARTITION): (
-        "by statistics a query opens files of several groups that cover the same values, and no sample could "
-        "be had"
+        "according to statistics, a query opens overlapping files of several groups; no sample could be drawn"
     ),
     (
         ChosenBy.SAMPLE,
         ClusteringScope.GROUP,
-    ): "in one order the queries would not read a tenth less, by a sample",
-    (ChosenBy.SAMPLE, ClusteringScope.PARTITION): "the queries then read at least a tenth less, by a sample",
+    ): "according to a sample, the queries would not read a tenth less in one order",
+    (
+        ChosenBy.SAMPLE,
+        ClusteringScope.PARTITION,
+    ): "according to a sample, the queries then read at least a tenth less",
 }
 
 

@@ -37,9 +37,9 @@ class TrialsView:
         )
         queries = [_query(number, outcome, paint) for number in range(len(outcome.queries))]
         if outcome.encrypted:
-            queries = ["Files are encrypted, so nothing is foreseen of what is read."]
+            queries = ["Files are encrypted, so there is no forecast."]
         elif not outcome.queries:
-            queries = ["The table declares no queries, so nothing can be said of what is read."]
+            queries = ["The table declares no queries, so there is no forecast."]
         return "\n\n".join([head, costs, *queries])
 
     def json(self, outcome: Trials) -> Any:

@@ -227,7 +227,7 @@ def _foreseen(
         return {}
     except (ParquetryError, pa.ArrowException) as failure:
         reason = masked_message(str(failure), spec, location=store.uri)
-        _LOG.warning("%s: nothing is foreseen of its clustering: %s", store.uri, reason)
+        _LOG.warning("%s: its clustering has no forecast: %s", store.uri, reason)
         return {}
     return {
         group.files[0].key: forecast

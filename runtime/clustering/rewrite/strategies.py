@@ -93,8 +93,8 @@ def asking(name: str) -> Iterator[None]:
             raise
         reason = of_library(" ".join(str(failure).split()))
         raise InvalidDataError(
-            f"clustering.execution.strategy: {name!r} failed: {type(failure).__name__}: {reason}; mend the "
-            "package that it comes from, or name another strategy"
+            f"clustering.execution.strategy: {name!r} failed: {type(failure).__name__}: {reason}; correct "
+            "the package that it comes from, or name another strategy"
         ) from failure
 
 

@@ -48,7 +48,7 @@ def _compiled(regex: str) -> LinearRegex:
         return LinearRegex(regex)
     except RegexError as error:
         raise InvalidDataError(
-            f"clustering.plan.partitions.regex: {regex!r} is no regular expression ({error}); mend it"
+            f"clustering.plan.partitions.regex: {regex!r} is not a regular expression ({error}); correct it"
         ) from error
 
 

@@ -117,6 +117,6 @@ def _checked(name: str, load: Callable[[], PlanStrategy]) -> PlanStrategy:
 
 def _wrong(name: str, what: str) -> InvalidDataError:
     return InvalidDataError(
-        f"clustering.plan.strategy: {name!r} {what}; mend the package whose entry-point group "
+        f"clustering.plan.strategy: {name!r} {what}; correct the package whose entry-point group "
         f"{ENTRY_POINTS} has it, or name another strategy"
     )

@@ -181,6 +181,6 @@ def _translated(error: Exception, what: str, *, of_table: bool) -> Exception:
     if blames_data or _DATA_FAULTS.search(type(error).__name__) or _DATA_FAULTS.search(message):
         first = " ".join(message.split())
         return InvalidDataError(
-            f"{what}: Spark cannot compute the rows: {of_library(first)}; mend the query or the data"
+            f"{what}: Spark cannot compute the rows: {of_library(first)}; correct the query or the data"
         )
     return error

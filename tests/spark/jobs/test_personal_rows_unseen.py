@@ -143,7 +143,9 @@ def test_what_is_wrong_is_told_without_the_rows(tmp_path):
         assert "a bug" not in error
         assert "\u2063" not in error
     assert "/a cannot be read: line 2, column 'born': \"***\" is not date" in errors["csv, a personal cell"]
-    assert "[USER_RAISED_EXCEPTION] ***; mend the query or the data" in errors["an error that a query raises"]
+    assert (
+        "[USER_RAISED_EXCEPTION] ***; correct the query or the data" in errors["an error that a query raises"]
+    )
     said = log_of(folder)
     assert "[MALFORMED_RECORD_IN_PARSING" in said
     assert "java.time.format.DateTimeParseException: ***" in said
@@ -177,7 +179,7 @@ def test_a_script_that_others_start_tells_no_row(program, tmp_path):
         check=False,
     )
     assert done.returncode == 1
-    assert "[USER_RAISED_EXCEPTION] ***; mend the query or the data" in done.stdout + done.stderr
+    assert "[USER_RAISED_EXCEPTION] ***; correct the query or the data" in done.stdout + done.stderr
     assert VALUE not in done.stdout + done.stderr
 
 

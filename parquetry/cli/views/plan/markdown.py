@@ -230,7 +230,7 @@ def _note(*, rows_left: int, blocked_left: int, details_left: int) -> str:
         if number
     ]
     return (
-        f"\n*Left out for want of room: {', '.join(parts)}. {shell.named('parquetry', 'show')} has all.*\n"
+        f"\n*Omitted for lack of space: {', '.join(parts)}. {shell.named('parquetry', 'show')} has all.*\n"
         if parts
         else ""
     )

@@ -70,7 +70,7 @@ def step_line(step: Step) -> str:
         case Step.CREATE:
             return "makes the table"
         case Step.RESTORE:
-            return "puts the properties back"
+            return "restores the properties"
         case Step.EVOLVE:
             return "commits the schema"
         case Step.RECORD:
@@ -224,10 +224,10 @@ def query_note(figures: TableFigures) -> str:
         made = changed[0].total_after
         by_sizes = figures.debt is None or figures.debt.files_after == made
         then = "" if by_sizes else f", by which {count(made, 'file')} will hold them"
-        return f"now, and expected with the debt paid: from a sample of the rows{then}"
+        return f"now, and expected after the debt is paid: from a sample of the rows{then}"
     return (
-        "now, and expected with the debt paid: by statistics alone, which divide no range of texts; "
-        "`plan --due` looks at a sample of the rows"
+        "now, and expected after the debt is paid: estimated from statistics alone, for strings an upper "
+        "bound; `plan --due` reads a sample of the rows"
     )
 
 

@@ -422,7 +422,7 @@ def test_text_comment_and_page_show_the_same_rows_and_bytes(numbers, tmp_path, l
         assert f"| {name} | {files} | {rows} | {size} |" in comment
         assert f"{name}: {rows} rows, {size}" in comment.split("\n\n")[1]
         assert f"<tr><td>{name}</td><td>{files}</td><td>{rows}</td><td>{size}</td></tr>" in page
-    source = "from a sample of the rows" if looks_at_rows else "by statistics alone"
+    source = "from a sample of the rows" if looks_at_rows else "from statistics alone"
     assert all(source in said for said in (text, comment, page))
     (tail,) = [query for query in figures.queries if query.query == "tail"]
     assert tail.now.rows == 24_000

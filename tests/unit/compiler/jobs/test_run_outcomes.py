@@ -138,7 +138,7 @@ def test_the_text_of_a_run_has_no_reasons(folder, monkeypatch, capsys, options):
     assert [line for line in said.err.splitlines() if line.startswith("error: ")] == [
         "error: orders ingest_landing: gone",
         "error: parts ingest_landing: torn",
-        "error: 2 of 4 jobs failed; run again when mended",
+        "error: 2 of 4 jobs failed; correct the causes, then run again",
     ]
 
 

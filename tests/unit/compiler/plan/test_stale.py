@@ -86,7 +86,7 @@ def test_the_table_is_gone(shop):
     shop.events(description="Reviewed.")
     stale = shop.plan()
     shutil.rmtree(shop.place)
-    assert "a table was expected and there is none" in refusal(shop.apply(stale))
+    assert "a table was expected, but there is none" in refusal(shop.apply(stale))
 
 
 def test_somebody_else_applied_a_spec(shop):

@@ -287,7 +287,7 @@ def test_a_name_that_is_none_or_is_taken_asks_for_another(folder):
     [
         ({"hoodie__table__metadata__partitions": "files"}, "hoodie.metadata.enable=false"),
         ({"hoodie__table__version": "8"}, "downgrade_table"),
-        ({"hoodie__populate__meta__fields": "false"}, "write the table anew with true"),
+        ({"hoodie__populate__meta__fields": "false"}, "rewrite the table with true"),
         ({"hoodie__table__type": "MERGE_ON_READ"}, "copy-on-write"),
         ({"hoodie__table__keygenerator__class": "com.example.Ours"}, "unknown key generator"),
     ],

@@ -358,7 +358,7 @@ def test_a_commit_whose_lock_went_to_another_program_that_keeps_it_is_told_as_on
 
     result = replace(table, store=Overtaken(table.store)).upsert({"k1": (9, "b")})
     assert result.instant == table.handle.timeline().completed_writes[-1].time
-    assert "stands, but could not be checked again" in result.warnings[0]
+    assert "is complete, but could not be checked again" in result.warnings[0]
     assert rows_of(root(table)) == {**BASE, "k1": (9, "b")}
 
 

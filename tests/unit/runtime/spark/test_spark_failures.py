@@ -30,7 +30,7 @@ def test_states_of_sql_that_blame_the_data_are_its_fault(said):
     assert told.startswith("rows for t: Spark cannot compute the rows: org.apache.spark.Spark")
     assert said.splitlines()[0] in told
     assert without_quotes(str(caught.value)) == (
-        f"rows for t: Spark cannot compute the rows: {said.partition(' ')[0]} ***; mend the query or the data"
+        f"rows for t: Spark cannot compute the rows: {said.partition(' ')[0]} ***; correct the query or the data"
     )
 
 

@@ -59,19 +59,19 @@ def test_our_own_table_may_be_written(table):
         ({"hoodie__table__metadata__partitions__inflight": "column_stats,files"}, r"=column_stats,files: "),
         (
             {"hoodie__datasource__write__drop__partition__columns": "true"},
-            "write the table anew without that setting",
+            "rewrite the table without that setting",
         ),
-        ({"hoodie__populate__meta__fields": "false"}, "write the table anew with true"),
+        ({"hoodie__populate__meta__fields": "false"}, "rewrite the table with true"),
         ({"hoodie__table__cdc__enabled": "true"}, "set it to false with Hudi"),
         ({"hoodie__table__multiple__base__file__formats__enable": "true"}, "may not be parquet"),
         (
             {"hoodie__table__ordering__fields": "a.b"},
-            r"ordering field a\.b is part of a struct; write the table anew",
+            r"ordering field a\.b is part of a struct; rewrite the table",
         ),
         ({"hoodie__table__ordering__fields": "a,b"}, r"ordering\.fields=a,b: one ordering field"),
         (
             {"hoodie__table__keygenerator__class": "com.example.Mine"},
-            r"unknown key generator com\.example\.Mine.*anew with one of SimpleKeyGenerator",
+            r"unknown key generator com\.example\.Mine.*rewrite the table with one of SimpleKeyGenerator",
         ),
         (
             {"hoodie__table__keygenerator__class": GENERATORS + "TimestampBasedKeyGenerator"},
@@ -156,7 +156,9 @@ def test_a_schema_of_milliseconds_is_refused(table):
     table.request("1")
     content = CommitMetadata(operation="UPSERT", extra={"schema": schema}).to_json()
     table.store.put(f".hoodie/{at('1')}.commit", content)
-    with pytest.raises(UnsupportedTableError, match=r"timestamp-millis, .* anew with timestamp-micros"):
+    with pytest.raises(
+        UnsupportedTableError, match=r"timestamp-millis, .* rewrite the table with timestamp-micros"
+    ):
         admit(table)
 
 

@@ -112,7 +112,7 @@ def test_a_table_is_clustered_though_nothing_could_be_foreseen(installed, table,
     assert done.files_before == 6
     (query,) = done.queries
     assert query.expected is None
-    assert "nothing is foreseen of its clustering: " in caplog.text
+    assert "its clustering has no forecast: " in caplog.text
 
 
 def test_a_plan_is_made_though_a_file_cannot_be_read(installed, table, caplog):
@@ -122,4 +122,4 @@ def test_a_plan_is_made_though_a_file_cannot_be_read(installed, table, caplog):
     with caplog.at_level(logging.WARNING):
         scheduled = schedule_clustering(table.handle, timing=FAST)
     assert scheduled.forecast.debt.files_before == 6
-    assert f"nothing is foreseen of its clustering: {table.store.uri}/{whole.path} is no" in caplog.text
+    assert f"its clustering has no forecast: {table.store.uri}/{whole.path} is no" in caplog.text

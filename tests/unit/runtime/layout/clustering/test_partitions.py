@@ -47,7 +47,9 @@ def test_a_regular_expression_is_matched_at_once(regex):
 
 @pytest.mark.parametrize("regex", ["a)|(b", r"(a)\1", "(?=a)a", "(a{0,999}){0,999}", "(" * 2000])
 def test_a_regular_expression_without_bound_is_refused(regex):
-    with pytest.raises(InvalidDataError, match=r"partitions\.regex: .* is no regular expression .*; mend it"):
+    with pytest.raises(
+        InvalidDataError, match=r"partitions\.regex: .* is not a regular expression .*; correct it"
+    ):
         chosen_partitions(["a"], PartitionFilter(regex=regex), Partitioning())
 
 
