@@ -13,6 +13,7 @@ import pytest
 
 from parquetry.cli.requests.progress import one_by_one
 from parquetry.cli.terminal.output import Output
+from parquetry.cli.terminal.typed_options import Carried
 from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.jobs.submit import SparkSubmit
@@ -20,7 +21,8 @@ from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.compiler.workspace.opened import jobs_of, open_workspace
 from parquetry.confined_folder import ConfinedFolder
-from parquetry.runtime.errors import CorruptTableError
+from parquetry.message import command, run
+from parquetry.runtime.errors import CorruptTableError, InvalidDataError
 from parquetry.runtime.main import RESULT_PREFIX, JobResult, _failure, main, report_path, run_document
 from parquetry.runtime.spark_log import LogPipe
 from parquetry.runtime.spec.job import resolve_environment
@@ -257,3 +259,27 @@ def test_jobs_that_turn_up_one_by_one_are_shown_while_they_run(folder, capsys):
         "orders ingest_landing: started",
         "orders ingest_landing: done",
     ] * 2
+
+
+def printed(document):
+    """A body that prints the document as a job's result."""
+    return f"print({RESULT_PREFIX!r} + {json.dumps(document)!r})"
+
+
+def test_commands_of_a_job_elsewhere_are_completed_here(folder, submit, monkeypatch):
+    remedy = "gone; " + run("apply") + ", see " + command("timeline", "orders")
+    pretending(folder, monkeypatch, printed(_failure(CorruptTableError("it is", remedy))))
+    with pytest.raises(JobFailedError) as caught:
+        submit(ingest(folder))
+    caught.value.writer = Carried(target="prod").written
+    assert str(caught.value) == (
+        "it is; gone; run `parquetry apply --target prod`, see `parquetry timeline orders --target prod`"
+    )
+
+
+def test_commands_that_a_result_does_not_name_are_refused(folder, submit, monkeypatch):
+    false = {"place": ["job"], "at": 0, "words": ["run"], "imperative": False}
+    document = {"table": "orders", "job": "ingest_landing", "commands": [false]}
+    pretending(folder, monkeypatch, printed(document))
+    with pytest.raises(InvalidDataError, match="not where it is said to be"):
+        submit(ingest(folder))
