@@ -19,7 +19,7 @@ from parquetry.compiler.workspace.observation import admit, observe
 from parquetry.compiler.workspace.opened import Workspace
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.errors import ParquetryError
-from parquetry.message import command
+from parquetry.message import command, joined
 from parquetry.project import ResolvedTable
 from parquetry.project.diagnostics.model import errors
 from parquetry.runtime.apply.properties import property_warnings
@@ -145,8 +145,9 @@ def _table(workspace: Workspace, table: ResolvedTable) -> str:
     admit(observation)
     shown_by = partial(masked_partition, spec=masked_by(observation.spec, table.spec))
     if warnings := damage_warnings(observation.handle, shown_by=shown_by):
-        raise CorruptTableError("; ".join(warnings))
-    return f"can be written at {table.location}{_pending(observation.handle)}{_lock(workspace, table)}"
+        raise CorruptTableError(*warnings)
+    writable = f"can be written at {table.location}{_pending(observation.handle)}"
+    return joined("", (writable, _lock(workspace, table)))
 
 
 def _pending(handle: TableHandle) -> str:
