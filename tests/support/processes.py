@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,40 @@ def descendants() -> list[int]:
     for pid in found:
         found += children.get(pid, ())
     return found
+
+
+def compute_in_java(started: int, *, seconds: float = 2.0) -> int:
+    """Wait until tasks in the Spark of a process have taken so much CPU time; the pid of its Java."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        for pid in _children(started):
+            if sum(_cpu_seconds(thread) for thread in _task_threads(pid)) >= seconds:
+                return pid
+        time.sleep(0.1)
+    raise AssertionError(f"no task computes below process {started}")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _task_threads(pid: int) -> Iterator[Path]:
+    """The threads of a Java in which Spark runs tasks; the kernel keeps 15 letters of a name."""
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            name = (thread / "comm").read_text()
+        except OSError:
+            continue
+        if name.startswith("Executor task l"):
+            yield thread
+
+
+def _cpu_seconds(thread: Path) -> float:
+    try:
+        after_name = (thread / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_of(pid: int, *, command: str) -> float | None:

@@ -204,7 +204,17 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("spec", LAYOUTS.values(), ids=LAYOUTS.keys())
+SHOWN_BY_OTHERS = ("several partition columns", "composite key")
+"""Each is part of another layout."""
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(spec, id=name, marks=pytest.mark.soak if name in SHOWN_BY_OTHERS else ())
+        for name, spec in LAYOUTS.items()
+    ],
+)
 def test_keys_and_partitions_of_all_kinds(spark, tmp_path, judges, spec):
     keys = {"id": pa.string(), "region": pa.string(), "version": pa.int64(), "day": pa.date32()}
     ours = create(

@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from parquetry.runtime.main import RESULT_PREFIX
 from tests.support.command_script import SCRIPT, environment, parquetry
+from tests.support.processes import compute_in_java
 from tests.support.project_folder import ProjectFolder, with_leave
 
 pytestmark = pytest.mark.spark
@@ -118,10 +118,10 @@ def test_an_interrupted_run_exits_130_and_leaves_the_table_as_it_was(tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     for line in run.stderr:
-        # What Spark says when it is up; the rows are endless, so the write cannot have ended.
         if "started" in line:
             break
-    time.sleep(15)
+    # The rows are endless, so the write cannot have ended.
+    compute_in_java(run.pid)
     run.send_signal(signal.SIGINT)
     said = run.stderr.read()
     assert run.wait(timeout=120) == 130

@@ -161,7 +161,7 @@ def test_without_personal_columns_values_and_traces_are_told(tmp_path):
     assert "\u2063" not in str(errors) + log_of(folder)
 
 
-@pytest.mark.parametrize("program", ["python", "spark-submit"])
+@pytest.mark.parametrize("program", ["python", pytest.param("spark-submit", marks=pytest.mark.soak)])
 def test_a_script_that_others_start_tells_no_row(program, tmp_path):
     source, write = CASES["an error that a query raises"]
     folder = ProjectFolder.create(tmp_path / "shop")

@@ -174,7 +174,13 @@ RECIPES = [
 ]
 
 
-@pytest.mark.parametrize(("code", "wanted", "select"), RECIPES, ids=[code for code, _, _ in RECIPES])
+@pytest.mark.parametrize(
+    ("code", "wanted", "select"),
+    [
+        pytest.param(*recipe, id=recipe[0], marks=pytest.mark.soak if recipe[0] in ("SC402", "SC404") else ())
+        for recipe in RECIPES
+    ],
+)
 def test_a_recipe_that_is_followed_works(folder, spark, code, wanted, select, monkeypatch):
     monkeypatch.chdir(folder.root)
     before = content(folder, "orders", spark, "order_id", "items")

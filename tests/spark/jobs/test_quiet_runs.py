@@ -7,12 +7,12 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_script import SCRIPT, environment, parquetry
+from tests.support.processes import compute_in_java
 from tests.support.project_folder import ORDERS, ProjectFolder
 
 pytestmark = pytest.mark.spark
@@ -61,18 +61,34 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_quiet_failure_is_one_line_on_stderr_and_no_trace(case, tmp_path):
-    settings, said = CASES[case]
-    folder = made(tmp_path, **settings)
+def test_a_quiet_failure_is_one_line_on_stderr_and_no_trace(tmp_path):
+    folder = ProjectFolder.create(tmp_path / "shop")
+    (folder.root / "tables/orders.yml").unlink()
+    tables = {f"orders_{number}": case for number, case in enumerate(CASES)}
+    for table, case in tables.items():
+        settings, _ = CASES[case]
+        content = settings.get("content", GOOD)
+        changes = {key: value for key, value in settings.items() if key != "content"}
+        source = SOURCE | {"path": f"landing/{table}/*"} | changes
+        folder.write(f"tables/{table}.yml", ORDERS | {"name": table, "sources": [source]})
+        (folder.root / "landing" / table).mkdir()
+        landed = folder.root / "landing" / table / "a"
+        landed.write_bytes(content if isinstance(content, bytes) else content.encode())
+    applied = parquetry("apply", "--auto-approve", "-q", "-p", folder.root)
+    assert applied.returncode == 0, applied.stderr
     done = parquetry("run", "-q", "-p", folder.root)
-    assert (done.returncode, done.stdout) == (1, "orders ingest_landing  failed\n")
-    (line,) = done.stderr.splitlines()
-    place = r"tables/orders\.yml:\d+:\d+: " if case in ("sql", "a query") else ""
-    assert re.match(rf"error: {place}source landing of orders: ", line)
-    assert re.search(said.replace("a: ", "a.*"), line)
-    assert len(line) < 700
-    assert "Rome" not in line
+    assert (done.returncode, done.stdout) == (1, "".join(f"{t} ingest_landing  failed\n" for t in tables))
+    # The first failure is that of the command, and comes last; the others name their job.
+    first, *others = tables
+    lines = done.stderr.splitlines()
+    for line, table in zip(lines, [*others, first], strict=True):
+        case = tables[table]
+        job = "" if table == first else f"{table} ingest_landing: "
+        place = rf"tables/{table}\.yml:\d+:\d+: " if case in ("sql", "a query") else ""
+        assert re.match(rf"error: {job}{place}source landing of {table}: ", line)
+        assert re.search(CASES[case][1].replace("a: ", "a.*"), line)
+        assert len(line) < 700
+        assert "Rome" not in line
     assert TRACE.search(log_of(folder).read_text())
 
 
@@ -91,6 +107,7 @@ def test_a_failure_says_where_the_log_is_and_leaves_the_traces_there(tmp_path):
     assert sum("abc" in line["message"] for line in lines) == 1
 
 
+@pytest.mark.soak
 def test_values_of_personal_columns_are_not_told(tmp_path):
     folder = made(tmp_path, f"{GOOD}abc,Rome,2.5,2,1\n")
     columns = [
@@ -103,9 +120,10 @@ def test_values_of_personal_columns_are_not_told(tmp_path):
     assert "abc" not in done.stdout + done.stderr
 
 
-def test_lost_files_are_told_once(tmp_path):
+def test_a_quiet_run_that_goes_well_says_nothing_on_stderr_and_lost_files_are_told_once(tmp_path):
     folder = made(tmp_path)
-    assert parquetry("run", "-q", "-p", folder.root).returncode == 0
+    well = parquetry("run", "-q", "-p", folder.root)
+    assert (well.returncode, well.stderr) == (0, "")
     next(folder.root.glob("warehouse/orders/city=Oslo/*_*.parquet")).unlink()
     (folder.root / "landing" / "b").write_text(GOOD.replace("1.5", "2.5"))
     done = parquetry("run", "-q", "-p", folder.root)
@@ -114,13 +132,7 @@ def test_lost_files_are_told_once(tmp_path):
     assert "is gone" in line
 
 
-def test_a_quiet_run_that_goes_well_says_nothing_on_stderr(tmp_path):
-    folder = made(tmp_path)
-    done = parquetry("run", "-q", "-p", folder.root)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("end", ["ctrl-c", "the jvm is killed"])
+@pytest.mark.parametrize("end", [pytest.param("ctrl-c", marks=pytest.mark.soak), "the jvm is killed"])
 def test_a_run_that_is_ended_names_the_log(end, tmp_path):
     folder = made(tmp_path, select=ENDLESS)
     run = subprocess.Popen(
@@ -131,17 +143,12 @@ def test_a_run_that_is_ended_names_the_log(end, tmp_path):
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 120
-    while not list(folder.root.glob("target/runs/*/spark.log")) and time.monotonic() < deadline:
-        time.sleep(0.5)
     # The rows are endless, so the write cannot have ended.
-    time.sleep(25)
+    java = compute_in_java(run.pid)
     if end == "ctrl-c":
         run.send_signal(signal.SIGINT)
     else:
-        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
-        (java,) = [pid for pid in children if "java" in os.readlink(f"/proc/{pid}/exe")]
-        os.kill(int(java), signal.SIGKILL)
+        os.kill(java, signal.SIGKILL)
     _, said = run.communicate(timeout=240)
     assert run.returncode == (130 if end == "ctrl-c" else 1)
     (line,) = said.strip().splitlines()  # an empty one ends the line with ^C

@@ -41,7 +41,13 @@ def folder(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("rows", [ROWS, f"{ROWS}{VALUE},Rome,2.5,2,1\n"], ids=["well", "with a failure"])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(ROWS, marks=pytest.mark.soak, id="well"),
+        pytest.param(f"{ROWS}{VALUE},Rome,2.5,2,1\n", id="with a failure"),
+    ],
+)
 def test_a_run_shows_its_secrets_nowhere(folder, rows):
     folder.deliver("a.csv", rows)
     with command_lines_with(VALUE) as seen, command_lines_with(WRITTEN) as literal:
