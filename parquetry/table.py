@@ -103,13 +103,9 @@ class Table:
         request = WriteRequest(operation=Operation.INSERT, drop=tuple(drop), drop_duplicates=drop_duplicates)
         return self._write(rows, request)
 
-    def bulk_insert(
-        self, rows: Rows, *, sort_by: Sequence[str] = (), drop_duplicates: bool = False
-    ) -> CommitResult:
-        """Add the rows in new files; ``sort_by`` orders them within each partition."""
-        request = WriteRequest(
-            operation=Operation.BULK_INSERT, sort_by=tuple(sort_by), drop_duplicates=drop_duplicates
-        )
+    def bulk_insert(self, rows: Rows, *, drop_duplicates: bool = False) -> CommitResult:
+        """Add the rows in new files, in the order in which they come."""
+        request = WriteRequest(operation=Operation.BULK_INSERT, drop_duplicates=drop_duplicates)
         return self._write(rows, request)
 
     def insert_overwrite(self, rows: Rows, *, drop_duplicates: bool = False) -> CommitResult:

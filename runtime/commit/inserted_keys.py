@@ -9,7 +9,7 @@ from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.sidecars import read_sidecar, statistics_path
+from parquetry.runtime.timeline.sidecars import statistics_path
 
 
 def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata) -> Mapping[str, KeyRange]:
@@ -19,7 +19,7 @@ def inserted_keys_of(store: ObjectStore, instant: str, metadata: CommitMetadata)
     """
     path = statistics_path(instant)
     try:
-        files = decode_statistics(read_sidecar(store, path), place=f"{store.uri}/{path}", columns=())
+        files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=())
     except (NotFoundError, CorruptTableError):
         # Statistics are derived: without them nothing is known, and nothing is lost.
         return {}

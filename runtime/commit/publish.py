@@ -39,7 +39,6 @@ from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import SCHEMA_KEY, CommitMetadata
 from parquetry.runtime.timeline.instant import Action, State
 from parquetry.runtime.timeline.markers import remove_markers
-from parquetry.runtime.timeline.sidecars import rename_former
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 from parquetry.version import VERSION
 
@@ -376,17 +375,12 @@ def _undo_after(transaction: Transaction, error: BaseException, outcome: WriteOu
 
 
 def _tidy(transaction: Transaction) -> tuple[str, ...]:
-    """Remove what only a pending write needs, and names of former versions; the next clean does it else."""
+    """Remove what only a pending write needs; the next clean does it else."""
     left: list[str] = []
-    steps: tuple[Callable[[], None], ...] = (
-        lambda: remove_markers(transaction.store, transaction.instant),
-        lambda: rename_former(transaction.store),
-    )
-    for step in steps:
-        try:
-            step()
-        except FAILURES as error:
-            left.append(message_of(error))
+    try:
+        remove_markers(transaction.store, transaction.instant)
+    except FAILURES as error:
+        left.append(message_of(error))
     left += transaction.session.acknowledge()
     return tuple(
         joined("", (f"{transaction.instant} was committed, but could not be tidied up after: ", reason))

@@ -17,7 +17,7 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.statistics import decode_statistics
 from parquetry.runtime.timeline.instant import Action
-from parquetry.runtime.timeline.sidecars import read_sidecar, statistics_path
+from parquetry.runtime.timeline.sidecars import statistics_path
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 ACCEPTED_KEY: Final = "parquetry.accepted_loss"
@@ -99,7 +99,7 @@ def _record(found: Sequence[DamagedFile]) -> str:
 def _key_ranges(store: ObjectStore, instant: str) -> list[tuple[str, tuple[str | None, str | None]]]:
     path = statistics_path(instant)
     try:
-        files = decode_statistics(read_sidecar(store, path), place=f"{store.uri}/{path}", columns=())
+        files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=())
     except (NotFoundError, CorruptTableError):
         return []
     return [(file.path, (file.min_key, file.max_key)) for file in files]

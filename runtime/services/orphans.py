@@ -18,7 +18,6 @@ from parquetry.runtime.commit.claims import HEARTBEAT_FOLDER, Claim, heartbeat_p
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.sources.ledger import is_ledger_entry
 from parquetry.runtime.storage.open import ObjectInfo, ObjectStore
-from parquetry.runtime.storage.os_errors import tidying
 from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.storage.paths import finished_name
 from parquetry.runtime.table.file_names import instant_of_file
@@ -36,7 +35,6 @@ from parquetry.runtime.timeline.sidecars import (
     STATISTICS_FOLDER,
     claim_path,
     is_statistics,
-    rename_former,
 )
 from parquetry.runtime.timing import Timing
 
@@ -166,9 +164,6 @@ def sweep_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> in
     store.delete_all(paths)
     for folder in folders:
         store.delete_folder(folder)
-    # Last, and no reason to fail: it alone needs room on the disk.
-    with tidying(store.uri, "sidecars keep their former names"):
-        rename_former(store, {info.path for info in files}.difference(paths))
     return len(paths) + len(folders)
 
 

@@ -29,7 +29,7 @@ from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.parquet.small_files import read_parquet
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.timeline.sidecars import read_sidecar, statistics_path
+from parquetry.runtime.timeline.sidecars import statistics_path
 
 _VERSION_KEY = b"parquetry.statistics.version"
 _VERSION = b"1"
@@ -107,7 +107,7 @@ def look_up(
     def recorded(instant: str) -> list[FileStatistics]:
         path = statistics_path(instant)
         try:
-            files = decode_statistics(read_sidecar(store, path), place=f"{store.uri}/{path}", columns=columns)
+            files = decode_statistics(store.read(path), place=f"{store.uri}/{path}", columns=columns)
         except (NotFoundError, CorruptTableError):
             return []
         return [f for f in files if f.path in wanted and wanted[f.path].size_bytes == f.size_bytes]

@@ -15,8 +15,8 @@ class WriteRequest:
 
     ``delete_when`` makes rows that fulfil it deletes (for ``delete``: only those count), ``drop`` are columns
     only it needs. ``match`` deletes by equality of these columns instead of by key. ``drop_duplicates`` keeps
-    one row per key of an insert (without record key: one of equal rows). ``sort_by`` orders a bulk_insert
-    within each partition. ``consumption`` is recorded with the commit, ``extra`` goes into its metadata.
+    one row per key of an insert (without record key: one of equal rows).
+    ``consumption`` is recorded with the commit, ``extra`` goes into its metadata.
     """
 
     operation: Operation
@@ -24,6 +24,5 @@ class WriteRequest:
     match: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     drop_duplicates: bool = False
-    sort_by: tuple[str, ...] = ()
     consumption: Consumption | None = None
     extra: Mapping[str, str] = field(default_factory=dict)

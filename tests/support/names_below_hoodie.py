@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from parquetry.runtime.storage.open import ObjectStore
 from tests.support.stores import WRITES, CountingStore
 
 _LIKE_DATA = re.compile(
     r"^\.hoodie/.*\.(parquet|orc|avro|hfile|csv|tsv|feather|arrow|ipc)$|^\.hoodie/.*\.log\."
 )
-_FORMER = {".statistics": ".parquet", ".sample": ".sample.parquet", ".folded": ".folded.parquet"}
 
 
 def like_data(paths: Iterable[str]) -> list[str]:
@@ -29,15 +27,3 @@ def in_folder(path: Path | str) -> list[str]:
 def written(store: CountingStore) -> list[str]:
     """The same of all that was ever written or removed through the store."""
     return like_data(line for kind, path in store.calls() if kind in WRITES for line in path.split("\n"))
-
-
-def call_as_before(store: ObjectStore) -> list[str]:
-    """Give the sidecars of a table the names that former versions gave them; answers these, sorted."""
-    found = []
-    for info in store.list(".hoodie/.parquetry", recursive=True):
-        stem, dot, suffix = info.path.rpartition(".")
-        if (former := _FORMER.get(f"{dot}{suffix}")) is not None:
-            found.append(f"{stem}{former}")
-            store.put(found[-1], store.read(info.path))
-            store.delete(info.path)
-    return sorted(found)

@@ -16,7 +16,6 @@ from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.parquet.column_reader import ColumnReader
 from parquetry.runtime.storage.model import ObjectStore
 from parquetry.runtime.timeline.clustering_plan import ClusteringGroup, ClusteringPlan
-from parquetry.runtime.timeline.sidecars import open_sidecar
 
 SAMPLE_KEY: Final = "parquetry.sample"
 """Where a plan says in which file its sample is, and a group which one of that file is its own."""
@@ -37,7 +36,7 @@ class KeptSample:
         Every second of them, or every fourth and so on, where they would take more than ``most_bytes``.
         """
         try:
-            with open_sidecar(store, self.path) as content:
+            with store.open_input(self.path) as content:
                 return decode_sample(
                     content, self.number, schema, most_bytes=most_bytes, place=f"{store.uri}/{self.path}"
                 )

@@ -23,13 +23,11 @@ from parquetry.runtime.spark.prepare.rows import (
     prepare_rows,
 )
 from parquetry.runtime.spark.session.conversion import are_spelled_alike, type_of
-from parquetry.runtime.spark.session.keys import quoted
-from parquetry.runtime.spark.session.settings import failures_translated
 from parquetry.runtime.spec.meta_columns import META_COLUMNS, RECORD_KEY
 from parquetry.runtime.spec.rules import DELETE_FLAG, deletes_by_flag
 from parquetry.runtime.spec.table_spec import Column, Operation
 from parquetry.runtime.spec.types import parse_type
-from parquetry.runtime.stage.part import PARTITION, SUMMARY_SQL, StageSpec
+from parquetry.runtime.stage.part import SUMMARY_SQL, StageSpec
 from parquetry.runtime.stage.place import StagePlace
 from parquetry.runtime.stage.staged import StagedRows
 from parquetry.runtime.write.request import WriteRequest
@@ -98,15 +96,12 @@ def _stage_inserts(incoming: Incoming, state: TableState, place: StagePlace) -> 
         drop_duplicates=deduplicates,
     )
     may_delete = bool(request.delete_when) or _has_delete_flag(frame, state)
-    if not (request.drop_duplicates or request.sort_by or request.drop or may_delete or spec.parquet):
+    if not (request.drop_duplicates or request.drop or may_delete or spec.parquet):
         staged = _stage_plain(incoming, state, spec)
         if staged is not None:
             return staged
     rows = prepared.frame
     rows = rows.where(~F.col(DELETE)) if may_delete else rows
-    if request.sort_by:
-        with failures_translated(f"{incoming.what}: sort_by"):
-            rows = rows.orderBy(PARTITION, *map(quoted, request.sort_by))
     return materialise(rows.drop(DELETE), spec, what=incoming.what)
 
 

@@ -260,14 +260,6 @@ def test_deletes_by_columns_that_come_twice(spark, table):
     assert_untouched(table, spark)
 
 
-@pytest.mark.parametrize("name", ["nope", "m"])
-def test_columns_that_order_nothing(spark, tmp_path, name):
-    columns = (COLUMNS[0], Column(name="m", type="map<string,int>"))
-    table = parquetry.create(tmp_path / "t", TableSpec(name="t", columns=columns, record_key=("id",)))
-    with pytest.raises(InvalidDataError, match=rf"rows for t: sort_by: .*{name}"):
-        table.bulk_insert(spark.sql("SELECT 'k' AS id, map('a', 1) AS m"), sort_by=[name])
-
-
 def test_what_is_empty_or_null_fits_everything(spark, tmp_path):
     columns = (
         COLUMNS[0],

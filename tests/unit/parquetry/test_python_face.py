@@ -39,6 +39,17 @@ def test_load_plan_apply(folder):
         plan.apply()
 
 
+def test_tables_are_left_out_and_savepoints_given_up(folder):
+    assert parquetry.load(folder.root, exclude=["orders"]).tables == {}
+    project = parquetry.load(folder.root)
+    project.plan().apply()
+    table = project.table("orders")
+    saved = table.savepoint(comment="before")
+    table.delete_savepoint(saved.instant)
+    with pytest.raises(parquetry.InvalidDataError, match="the savepoints are none"):
+        table.restore(saved.instant)
+
+
 def test_a_saved_plan_is_the_one_that_the_command_reads(folder, tmp_path):
     plan = parquetry.load(folder.root).plan()
     plan.save(tmp_path / "plan.json")

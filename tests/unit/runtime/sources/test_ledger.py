@@ -181,7 +181,7 @@ def test_entries_that_do_not_say_since_are_read(store):
     files = {"size_bytes": [None], "modified_ms": [None], "etag": [None]}
     sink = io.BytesIO()
     pq.write_table(pa.table(folded | files), sink)
-    store.put(f"{LEDGER_FOLDER}/landing/{times[1]}.x.folded.parquet", sink.getvalue())
+    store.put(f"{LEDGER_FOLDER}/landing/{times[1]}.x.folded", sink.getvalue())
     entries = ledger.history(store, "landing", everything)
     assert [(c.since, c.until) for _, c in entries] == [(None, "5"), (None, "6")]
     assert ledger.newest_until(entries) == "6"

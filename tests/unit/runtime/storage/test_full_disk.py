@@ -15,7 +15,6 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.storage.model import Objects
 from parquetry.runtime.storage.open import ObjectStore, PutOutcome
 from parquetry.runtime.storage.os_errors import storage_error
-from tests.support.names_below_hoodie import call_as_before
 from tests.support.orphans import leftovers
 from tests.support.small_table import FAST, Rows, SmallTable, make_table, rows_of, view_rows
 from tests.support.stores import FaultyStore, Stopped, WrappedStore
@@ -144,25 +143,6 @@ def test_where_nothing_can_go_the_error_says_so_and_nothing_has_changed(
     assert len(list(path.glob("p=a/*.parquet"))) == 20
     check(path, {"k": (19, "a")})
     assert clean(table.handle, timing=FAST).files_deleted == 17
-
-
-def test_former_names_of_sidecars_keep_no_clean_from_making_room(table: SmallTable, path: Path) -> None:
-    call_as_before(table.store)
-    stage = path / ".hoodie/.parquetry/stage/20200101000000000/rows"
-    stage.parent.mkdir(parents=True)
-    stage.write_bytes(b"rows of a run that is over")
-    full, disk = on_a_full_disk(table)
-    assert clean(full.handle, timing=FAST).files_deleted == 17
-    assert disk.free > 0
-    assert not stage.exists()
-    check(path, {"k": (19, "a")})
-
-
-def test_statistics_with_former_names_go_where_there_is_nothing_else(table: SmallTable, path: Path) -> None:
-    call_as_before(table.store)
-    full, _ = on_a_full_disk(table)
-    assert clean(full.handle, timing=FAST).files_deleted == 17
-    check(path, {"k": (19, "a")})
 
 
 def test_the_sweep_tells_no_personal_values_of_what_it_could_not_delete(
