@@ -311,7 +311,8 @@ def test_folders_that_are_not_named_by_their_rows_are_refused(folder):
 
 def test_a_spec_that_the_project_refuses_is_taken_back(folder):
     columns = (*COLUMNS, Column(name="flag", type="boolean"))
-    table = foreign(folder, columns=columns, ordering="flag")
+    table = foreign(folder, columns=columns)
+    edit(table, hoodie__table__precombine__field="flag")
     before = files_below(folder.root)
     with pytest.raises(SpecError, match="PQ404"):
         do(folder, table.folder)
