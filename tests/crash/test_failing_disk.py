@@ -115,7 +115,7 @@ def test_a_commit_that_the_store_reports_as_failed_stands_once(error: object, tm
     table = make_table(tmp_path / "t")
     result = replace(table, store=Denies(table.store)).insert({"k1": (1, "a")})
     assert result.instant is not None
-    assert "stands" in result.warnings[0]
+    assert "is complete" in result.warnings[0]
     assert rows_of(tmp_path / "t") == view_rows(tmp_path / "t") == {"k1": (1, "a")}
     assert read_lock(table.store, DEFAULT_LOCK_PATH) is None
 
