@@ -49,7 +49,17 @@ def check(seed: int, *, rows: int, columns: int) -> tuple[float, float]:
         return read / least, foreseen / read
 
 
-@pytest.mark.parametrize(("seed", "rows"), [(1, 5000), (3, 5000), (12, 5000), (116, 6000), (123, 6000)])
+@pytest.mark.parametrize(
+    ("seed", "rows"),
+    [
+        (1, 5000),
+        (123, 6000),
+        *(
+            pytest.param(seed, rows, marks=pytest.mark.soak)
+            for seed, rows in [(3, 5000), (12, 5000), (116, 6000)]
+        ),
+    ],
+)
 def test_a_suggestion_reads_little_more_than_the_best_of_all_layouts(seed, rows):
     factor, foreseen = check(seed, rows=rows, columns=3)
     assert factor <= NEAR
