@@ -156,7 +156,7 @@ def test_weights_decide(table, heavy, column):
     [
         ([], "the table declares no queries"),
         ([{"name": "odd", "where": "length(id) > 3"}], "odd has no condition that statistics can answer"),
-        ([{"name": "part", "where": "p = 'a'"}], "part asks for partitions alone"),
+        ([{"name": "part", "where": "p = 'a'"}], "part has conditions on partition columns only"),
     ],
 )
 def test_it_says_why_nothing_helps(table, queries, reason):
