@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -75,11 +76,16 @@ def assert_history(
     """Every judge reads what the model holds now, and as of each instant from `from_instant` on, and since some.
 
     Judges that need no JVM read as of each instant, and since some. Those that need one take turns: each reads the
-    newest rows, and as of and since every second or third of the instants. `thorough` asks every judge as of each
-    instant, since each of them, and between each two neighbours.
+    newest rows, and as of and since every second or third of the instants; they take no turns where
+    PARQUETRY_EVERY_INSTANT is set, as the long suites set it. `thorough` asks every judge as of each instant,
+    since each of them, and between each two neighbours.
     """
     judges = list(judges)
-    slow = [] if thorough else [judge for judge in judges if judge.needs_jvm]
+    slow = (
+        []
+        if thorough or "PARQUETRY_EVERY_INSTANT" in os.environ
+        else [judge for judge in judges if judge.needs_jvm]
+    )
     instants = [instant for instant in model.instants() if instant >= from_instant]
     begins = (
         instants[:-1]

@@ -35,7 +35,11 @@ def medians(tmp_path: Path, rows: int, rounds: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "rounds"), [(MILLION // 40, 1), pytest.param(MILLION, 3, marks=pytest.mark.soak)]
+    ("rows", "rounds"),
+    [
+        (MILLION // 40, 1),
+        *(pytest.param(rows, 3, marks=pytest.mark.soak) for rows in (MILLION // 10, MILLION)),
+    ],
 )
 def test_four_times_the_rows_take_no_more_of_the_driver(tmp_path, rows, rounds):
     few, many = medians(tmp_path, rows, rounds), medians(tmp_path, 4 * rows, rounds)
