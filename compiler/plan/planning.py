@@ -10,7 +10,7 @@ from parquetry.compiler.errors import UnnamedPlaceError
 from parquetry.compiler.evidence.figures import due_figures, figures_of
 from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.evidence.next_run import due_sources
-from parquetry.compiler.evidence.outlook import next_clustering
+from parquetry.compiler.evidence.run_forecast import next_clustering
 from parquetry.compiler.plan.allowing import Allowance
 from parquetry.compiler.plan.drift import Drift, observed_drift, unusable
 from parquetry.compiler.plan.forgetting import find_undeclared

@@ -42,8 +42,8 @@ from parquetry.runtime.spec.codec import Brief, parsed_json
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
+from parquetry.runtime.table.consistent_read import look_while_whole
 from parquetry.runtime.table.open import open_table
-from parquetry.runtime.table.settled_reading import look_while_whole
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from parquetry.runtime.timeline.rereading import read_again

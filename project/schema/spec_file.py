@@ -10,8 +10,8 @@ from parquetry.project.diagnostics.model import Diagnostic, diagnostic
 from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.schema.errors import violations
 from parquetry.project.schema.interpolate import Rendered, Secret, Site, TemplateScope, render
+from parquetry.project.schema.invisible import unseen
 from parquetry.project.schema.template_syntax import TemplateProblem, is_template
-from parquetry.project.schema.unseen import unseen
 from parquetry.project.schema.validators import Kind
 from parquetry.project.yaml.document import Document, Node, Path
 

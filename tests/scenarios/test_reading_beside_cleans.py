@@ -10,7 +10,7 @@ import pytest
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.table.settled_reading import look_while_whole
+from parquetry.runtime.table.consistent_read import look_while_whole
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from tests.support.small_table import FAST, Rows, SmallTable, make_table
 

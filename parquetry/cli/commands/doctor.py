@@ -7,8 +7,8 @@ from dataclasses import replace
 import click
 
 from parquetry.cli.requests import completion
-from parquetry.cli.requests.asking import confirm
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options, refuse_selection
+from parquetry.cli.requests.prompt import confirm
 from parquetry.cli.terminal.output import Output
 
 

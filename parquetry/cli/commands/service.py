@@ -8,9 +8,9 @@ import click
 
 from parquetry.cli.grouped import Grouped
 from parquetry.cli.requests import completion
-from parquetry.cli.requests.asking import confirm
 from parquetry.cli.requests.options import ProjectRequest, output_options, table_options
 from parquetry.cli.requests.progress import working
+from parquetry.cli.requests.prompt import confirm
 from parquetry.cli.terminal.output import Output
 
 if TYPE_CHECKING:

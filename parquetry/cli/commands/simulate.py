@@ -153,7 +153,7 @@ def clustering(
     project, or a path or URI.
     """
     from parquetry.cli.requests.workspaces import table_named
-    from parquetry.cli.views.trials import SuggestionView, TrialsView
+    from parquetry.cli.views.candidates import SuggestionView, TrialsView
     from parquetry.compiler.reports.suggestion import suggest as suggested
     from parquetry.compiler.reports.suggestion import try_layouts
     from parquetry.runtime.spec.clustering import ClusteringScope

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from parquetry.cli.requests import completion
-from parquetry.cli.requests.asking import confirm
 from parquetry.cli.requests.options import ProjectRequest, output_options, project_options, refuse_selection
+from parquetry.cli.requests.prompt import confirm
 from parquetry.cli.terminal.output import Output
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from parquetry.cli.requests.asking import is_terminal
+from parquetry.cli.requests.prompt import is_terminal
 from parquetry.cli.requests.workspaces import now_ms
 from parquetry.cli.terminal.output import Output
 from parquetry.cli.terminal.typed_options import Carried

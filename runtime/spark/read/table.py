@@ -19,8 +19,8 @@ from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.parallel import map_each
+from parquetry.runtime.table.consistent_read import look_while_whole
 from parquetry.runtime.table.open import TableHandle
-from parquetry.runtime.table.settled_reading import look_while_whole
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from parquetry.runtime.timeline.instant import Timezone, format_instant
 

@@ -232,7 +232,7 @@ def test_a_text_is_printed_in_few_places():
     cli = Path("parquetry/cli")
     expected = {
         *(cli / "terminal" / f"{name}.py" for name in ("output", "messages")),
-        *(cli / "requests" / f"{name}.py" for name in ("asking", "approval")),
+        *(cli / "requests" / f"{name}.py" for name in ("prompt", "approval")),
         *(cli / f"{name}.py" for name in ("failures", "views/plan/shapes", "commands/validate")),
         Path("runtime/main.py"),
     }

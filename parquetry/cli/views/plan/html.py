@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parquetry.cli.views.plan.commands import carried_by, commands_again, told
-from parquetry.cli.views.plan.outlook import due_entries
+from parquetry.cli.views.plan.forecast import due_entries
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
     blocked_text,

@@ -10,7 +10,7 @@ from parquetry import shell
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
 from parquetry.cli.views.plan.commands import carried_by, commands_again, told
-from parquetry.cli.views.plan.outlook import due_entries
+from parquetry.cli.views.plan.forecast import due_entries
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
     blocked_text,

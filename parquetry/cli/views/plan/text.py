@@ -13,7 +13,7 @@ from parquetry.cli.terminal.output import Paint
 from parquetry.cli.terminal.typed_options import Carried
 from parquetry.cli.terminal.wrap import bound, terminal_width, unbound
 from parquetry.cli.views.plan.commands import told
-from parquetry.cli.views.plan.outlook import changes_layout, outlook_lines
+from parquetry.cli.views.plan.forecast import changes_layout, outlook_lines
 from parquetry.cli.views.plan.words import (
     blocked_text,
     commit_text,

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.plan.text import PlanView
-from parquetry.compiler.evidence import outlook
+from parquetry.compiler.evidence import run_forecast
 from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
@@ -146,7 +146,7 @@ def test_the_plan_leaves_what_the_run_leaves_where_a_sample_chooses_the_scope(fo
 
 
 def test_of_many_files_the_first_are_named_and_the_rest_counted(folder, monkeypatch):
-    monkeypatch.setattr(outlook, "NAMED", 2)
+    monkeypatch.setattr(run_forecast, "NAMED", 2)
     plan = planned(folder, excluded=True)
     found = plan.evidence.excluded["events"]
     assert (found.total, len(found.files)) == (3, 2)

@@ -20,7 +20,7 @@ from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.cli.views.plan.words import query_rows
-from parquetry.compiler.evidence import figures, outlook
+from parquetry.compiler.evidence import figures, run_forecast
 from parquetry.compiler.evidence.figures import BUCKETS
 from parquetry.compiler.plan.apply import apply_plan
 from parquetry.compiler.plan.codec import decode, encode
@@ -250,7 +250,7 @@ def test_measuring_writes_nothing_and_without_due_reads_no_data_file(folder, tmp
 
 def test_with_due_rows_are_looked_at_within_limits(folder, tmp_path, monkeypatch):
     limits = replace(IN_REVIEW, row_groups=4)
-    for module in (figures, outlook):
+    for module in (figures, run_forecast):
         monkeypatch.setattr(module, "IN_REVIEW", limits)
     folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
     applied(folder)

@@ -192,7 +192,7 @@ def test_releasing_asks_first_and_no_leaves_the_lock(table, tmp_path, monkeypatc
     place = tmp_path / "t" / ".hoodie" / ".aux" / "lock"
     place.parent.mkdir(exist_ok=True)
     place.write_text("job 12")
-    monkeypatch.setattr("parquetry.cli.requests.asking.is_terminal", lambda: True)
+    monkeypatch.setattr("parquetry.cli.requests.prompt.is_terminal", lambda: True)
     code, text = said(tmp_path / "t", input="n\n")
     assert (code, place.exists()) == (1, True)
     assert "Release the lock of" in text
