@@ -21,7 +21,7 @@ from parquetry.runtime.apply.requirements import check_requirements
 from parquetry.runtime.apply.table_change import Applied, TableChange, apply_change
 from parquetry.runtime.clustering.plan.due import is_due
 from parquetry.runtime.clustering.plan.execution import ClusteringResult, masked_clustering
-from parquetry.runtime.clustering.plan.schedule import check_waiting
+from parquetry.runtime.clustering.plan.schedule import check_pending
 from parquetry.runtime.commit.outcome import CommitResult, masked_commit
 from parquetry.runtime.errors import ConflictError, ForeignTableError, InvalidDataError
 from parquetry.runtime.redaction import secrets_of, without_secrets
@@ -335,7 +335,7 @@ def cluster_by_hand(
     Errors are those of :func:`parquetry.runtime.spark.cluster.cluster` and ``execute``.
     """
     if instant is not None:
-        check_waiting(table, instant, DEFAULT_TIMING)
+        check_pending(table, instant, DEFAULT_TIMING)
     from parquetry.runtime.spark.cluster import cluster, execute  # noqa: PLC0415 - heavy
     from parquetry.runtime.spark.session.start import start_session  # noqa: PLC0415 - heavy
 

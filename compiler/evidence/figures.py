@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from parquetry.compiler.evidence.model import DueFigures, QueryFigures, TableFigures
-from parquetry.runtime.clustering.forecast.by_sample import foresee
+from parquetry.runtime.clustering.forecast.by_sample import predict
 from parquetry.runtime.clustering.forecast.by_statistics import estimate
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
-from parquetry.runtime.clustering.plan.history import pace
+from parquetry.runtime.clustering.plan.history import throughput
 from parquetry.runtime.clustering.plan.survey import survey_under
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.debt import MOST_FILES
@@ -23,7 +23,7 @@ from parquetry.runtime.layout.clustering.debt import debt as clustering_debt
 from parquetry.runtime.layout.clustering.model import Debt, FileKey, PlannedGroup, rows_of
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.layout.packing import CEILING
+from parquetry.runtime.layout.packing import SIZE_TOLERANCE
 from parquetry.runtime.layout.sizing import is_small
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
 from parquetry.runtime.parquet.page_index import with_pages
@@ -99,7 +99,7 @@ def _debt(
     small = [part.size_bytes for part in slices if is_small(part.size_bytes, spec.sizing)]
     expired = _expired(handle, view, spec.retention)
     rewritten = clustering.rewritten_bytes
-    rate = pace(handle, view.timeline)
+    rate = throughput(handle, view.timeline)
     most_groups = spec.clustering.plan.max_groups
     return DueFigures(
         rewrite_bytes=rewritten,
@@ -150,15 +150,15 @@ def _queries(
     spec: TableSpec,
     sample: _Sample | None,
 ) -> tuple[QueryFigures, ...]:
-    foreseen = {} if sample is None else sample.foreseen(clustering.groups)
-    sampled = {f.path for group in clustering.groups if group.files[0].key in foreseen for f in group.files}
+    predicted = {} if sample is None else sample.predicted(clustering.groups)
+    sampled = {f.path for group in clustering.groups if group.files[0].key in predicted for f in group.files}
     known: Mapping[str, FileStatistics] = {
         path: file for path, file in statistics.items() if path not in sampled
     }
     if sample is not None:
         # Those that are foreseen are counted by pages, too.
         known = sample.with_pages(known, queries)
-    others = [group for group in clustering.groups if group.files[0].key not in foreseen]
+    others = [group for group in clustering.groups if group.files[0].key not in predicted]
     estimated = [
         estimate(
             group,
@@ -169,7 +169,7 @@ def _queries(
         )
         for group in others
     ]
-    forecasts = [*foreseen.values(), *estimated]
+    forecasts = [*predicted.values(), *estimated]
     rewritten = {file.path for group in others for file in group.files}
     kept = [file for path, file in known.items() if path not in rewritten]
     rows = sum(file.rows for file in statistics.values())
@@ -181,7 +181,7 @@ def _queries(
             total=len(statistics),
             total_after=len(kept) + sum(len(forecast.files) for forecast in forecasts),
             rows=rows,
-            sampled=bool(foreseen) and not others,
+            sampled=bool(predicted) and not others,
         )
         for one in queries.whole(kept, forecasts)
     )
@@ -202,10 +202,10 @@ class _Sample:
         predicates, types = queries.predicates, queries.types
         return with_pages(self._store, files, predicates, types, most_files=IN_REVIEW.row_groups)
 
-    def foreseen(self, groups: Sequence[PlannedGroup]) -> dict[FileKey, GroupForecast]:
+    def predicted(self, groups: Sequence[PlannedGroup]) -> dict[FileKey, GroupForecast]:
         """The forecasts of groups, by their first file, as far as the limits suffice."""
         try:
-            found = foresee(self._store, self._spec, groups, known=self.choose.foreseen, limits=IN_REVIEW)
+            found = predict(self._store, self._spec, groups, known=self.choose.predicted, limits=IN_REVIEW)
         except InvalidDataError:
             # A strategy or a step that is not installed here: whoever runs it may have it.
             return {}
@@ -242,5 +242,5 @@ def _histogram(sizes: Iterable[int], largest: int) -> tuple[int, ...]:
     last = BUCKETS - 1
     for size in sizes:
         tenth = min(max(size - 1, 0) * last // largest, last - 1)
-        counts[last if size > CEILING * largest else tenth] += 1
+        counts[last if size > SIZE_TOLERANCE * largest else tenth] += 1
     return tuple(counts)

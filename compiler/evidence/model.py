@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parquetry.runtime.clustering.forecast.queries import QueryForecast
-from parquetry.runtime.clustering.plan.history import Hindsight
+from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
 from parquetry.runtime.layout.clustering.model import ScopeChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingPlan:
+class PendingPlan:
     """A clustering plan that waits to be carried out; ``queries`` is what was foreseen when it was made."""
 
     instant: str
@@ -31,8 +31,8 @@ class RunForecast:
     rewrite_bytes: int = 0
     queries: tuple[QueryForecast, ...] = ()
     scopes: tuple[ScopeChoice, ...] = ()
-    waiting: tuple[WaitingPlan, ...] = ()
-    hindsight: Hindsight | None = None
+    waiting: tuple[PendingPlan, ...] = ()
+    hindsight: ForecastErrorSummary | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

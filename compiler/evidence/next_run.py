@@ -9,7 +9,7 @@ from parquetry.compiler.evidence.model import DueSource
 from parquetry.compiler.workspace.masking import personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.errors import ParquetryError
-from parquetry.runtime.sources.due import DueBatch, DueSize, look_for_due, size_of
+from parquetry.runtime.sources.due import DueBatch, DueSize, preview_due, size_of
 from parquetry.runtime.spec.masking import masked_message
 from parquetry.runtime.spec.table_spec import Source, TableSpec
 from parquetry.runtime.table.open import TableHandle
@@ -73,5 +73,5 @@ def _look_at(
 def _due_of(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> tuple[DueBatch | None, DueSize]:
-    batch: DueBatch | None = look_for_due(handle, source, directory=directory, storage=storage)
+    batch: DueBatch | None = preview_due(handle, source, directory=directory, storage=storage)
     return batch, DueSize(files=0, size_bytes=0) if batch is None else size_of(batch)

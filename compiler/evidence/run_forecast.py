@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Final
 
-from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath, RunForecast, WaitingPlan
+from parquetry.compiler.evidence.model import ExcludedFiles, ExcludedPath, PendingPlan, RunForecast
 from parquetry.compiler.workspace.masking import masked_choice, personal_in_either
 from parquetry.compiler.workspace.observation import Observation
 from parquetry.runtime.clustering.forecast.queries import added_up
 from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
-from parquetry.runtime.clustering.plan.due import ClusteringForecast, due_clustering, outlook, trigger_of
+from parquetry.runtime.clustering.plan.due import ClusteringForecast, due_clustering, forecast_due, trigger_of
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering.model import ExcludedFile
 from parquetry.runtime.spec.clustering import Trigger
@@ -57,7 +57,7 @@ def next_clustering(
     shown_by = personal_in_either(spec, declared)
     due = due_clustering(handle, budget_bytes=budget_bytes, limits=IN_REVIEW)
     try:
-        expected = outlook(handle, due, limits=IN_REVIEW)
+        expected = forecast_due(handle, due, limits=IN_REVIEW)
     except InvalidDataError as failure:
         # A strategy or a step that is not installed here: whoever runs it may have it.
         reason = masked_message(str(failure), shown_by, location=handle.store.uri)
@@ -68,7 +68,7 @@ def next_clustering(
         rewrite_bytes=due.debt.rewritten_bytes,
         queries=expected.queries,
         scopes=tuple(masked_choice(choice, shown_by) for choice in due.debt.choices),
-        waiting=_waiting(handle),
+        waiting=_pending(handle),
         hindsight=expected.hindsight,
     )
     return NextClustering(forecast=forecast, excluded=_excluded(due.debt.excluded, shown_by))
@@ -91,12 +91,12 @@ def _excluded(left: Sequence[ExcludedFile], shown_by: TableSpec) -> ExcludedFile
     )
 
 
-def _waiting(handle: TableHandle) -> tuple[WaitingPlan, ...]:
+def _pending(handle: TableHandle) -> tuple[PendingPlan, ...]:
     """The plans on the timeline of which something was foreseen."""
     found = []
     for instant, request in sorted(handle.timeline().pending_clusterings.items()):
         groups = () if request.plan is None else request.plan.groups
         said = added_up(query for group in groups for query in read_prediction(group.extra))
         if said:
-            found.append(WaitingPlan(instant=instant, queries=said))
+            found.append(PendingPlan(instant=instant, queries=said))
     return tuple(found)

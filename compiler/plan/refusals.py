@@ -278,7 +278,7 @@ def copy_recipe(
     operation = "upsert" if spec.record_key else "insert"
     git = ("git", "checkout", (applied_commit or "")[:12], "--", shell.pathspec(file))
     restored = () if applied_commit is None else (shell.line(*git),)
-    applied = "" if restored else f": {'; '.join(map(_undone, changes))}"
+    applied = "" if restored else f": {'; '.join(map(_reverted, changes))}"
     elsewhere = ", another location" if names_location else ""
     source = f"{{name: old, format: hudi, path: {flow(location)}, operation: {operation}}}"
     return (
@@ -306,7 +306,7 @@ def copy_recipe(
     )
 
 
-def _undone(change: Change) -> str:
+def _reverted(change: Change) -> str:
     """What the applied spec says where the wanted one differs."""
     if change.old is None:
         return f"without {change.path}"

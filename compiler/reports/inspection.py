@@ -18,10 +18,10 @@ from parquetry.errors import UsageError
 from parquetry.message import command
 from parquetry.runtime.apply.properties import property_warnings
 from parquetry.runtime.clustering.plan.history import (
-    Hindsight,
-    PastClustering,
+    CompletedClustering,
+    ForecastErrorSummary,
+    completed_clusterings,
     hindsight,
-    past_clusterings,
 )
 from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_files, refuse_damage
 from parquetry.runtime.layout.clustering.depth import overlap_depth
@@ -42,7 +42,7 @@ from parquetry.runtime.spec.codec import Brief, parsed_json
 from parquetry.runtime.spec.masking import masked_partition
 from parquetry.runtime.spec.table_spec import TableSpec
 from parquetry.runtime.storage.open import ObjectStore
-from parquetry.runtime.table.consistent_read import look_while_whole
+from parquetry.runtime.table.consistent_read import read_consistently
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.table.statistics import look_up
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
@@ -107,7 +107,7 @@ class LayoutReport(Brief):
 
     ``overlap`` has the columns that the applied clustering policy orders by. ``debt`` is what the
     files owe the applied policies, None where nothing is applied. ``clustering`` is the newest one that
-    measured queries, ``hindsight`` how good the predictions of the newest ones were. ``lost_files`` are
+    measured queries, ``hindsight`` how good the predictions of the newest ones were. ``damaged_files`` are
     those that commits wrote and that are gone.
     """
 
@@ -117,10 +117,10 @@ class LayoutReport(Brief):
     queries: tuple[QueryReport, ...]
     overlap: tuple[OverlapReport, ...] = ()
     debt: DueFigures | None = None
-    clustering: PastClustering | None = None
-    hindsight: Hindsight | None = None
+    clustering: CompletedClustering | None = None
+    hindsight: ForecastErrorSummary | None = None
     warnings: tuple[str, ...] = ()
-    lost_files: int = 0
+    damaged_files: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def live_files(store: ObjectStore) -> LiveFiles:
             begin="", end=view.newest, slices=tuple(view.all_slices())
         ), view.newest or None
 
-    changes, instant = look_while_whole(handle, look)
+    changes, instant = read_consistently(handle, look)
     root = store.uri.removeprefix("file://")
     files = (LiveFile(path=f"{root}/{part.path}", size_bytes=part.size_bytes) for part in changes.slices)
     return LiveFiles(
@@ -185,7 +185,7 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
     types = column_types(spec.columns)
     conditions = {query.name: parse_where(query.where, types=types, time_zone=UTC) for query in queries}
     statistics = look_up(store, slices, columns=None if queries else ordered_by)
-    past = past_clusterings(handle, timeline)
+    past = completed_clusterings(handle, timeline)
     return LayoutReport(
         table=handle.config.name,
         instant=timeline.completed_writes[-1].time if timeline.completed_writes else None,
@@ -201,7 +201,7 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
             *property_warnings(store),
             *damage_warnings(handle, lost, shown_by=shown_by),
         ),
-        lost_files=len(lost),
+        damaged_files=len(lost),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from parquetry.project.diagnostics.model import did_you_mean
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster
-from parquetry.runtime.clustering.forecast.dry_run import Rehearsal
+from parquetry.runtime.clustering.forecast.dry_run import DryRun
 from parquetry.runtime.clustering.forecast.queries import (
     DeclaredQueries,
     DeclaredQuery,
@@ -20,7 +20,7 @@ from parquetry.runtime.clustering.forecast.queries import (
 )
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW, SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
-from parquetry.runtime.clustering.plan.history import pace
+from parquetry.runtime.clustering.plan.history import throughput
 from parquetry.runtime.clustering.plan.survey import survey
 from parquetry.runtime.clustering.rewrite.order import row_order
 from parquetry.runtime.errors import InvalidDataError
@@ -36,7 +36,7 @@ from parquetry.runtime.table.statistics import look_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class CandidateLayout:
     """One layout. ``queries`` are the forecasts for the whole table.
 
     ``share`` is the part of the bytes that the queries would read of those they read now, by weight; 1
@@ -53,7 +53,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trials:
+class CandidateLayouts:
     """All layouts that were tried on a table as of its newest completed write.
 
     ``now`` is what the declared ``queries`` read of the whole table.
@@ -68,11 +68,11 @@ class Trials:
     spec: TableSpec
     queries: tuple[DeclaredQuery, ...]
     now: tuple[Touched, ...]
-    trials: tuple[Trial, ...]
+    candidates: tuple[CandidateLayout, ...]
     encrypted: bool
 
 
-class TrialTable:
+class SimulatedTable:
     """A table on which layouts are tried; its files are listed and its statistics read once."""
 
     def __init__(self, handle: TableHandle) -> None:
@@ -94,9 +94,9 @@ class TrialTable:
             self.queries.types,
         )
         self._now = self.queries.reads(self._statistics.values())
-        self._rate = pace(handle, timeline)
+        self._rate = throughput(handle, timeline)
         self._forecasters: dict[tuple[SampleLimits, tuple[tuple[str, ...], ...]], Forecaster] = {}
-        self._rehearsal = Rehearsal(handle.store, self.spec, self.queries)
+        self._dry_run = DryRun(handle.store, self.spec, self.queries)
 
     @property
     def name(self) -> str:
@@ -113,17 +113,17 @@ class TrialTable:
         layouts: Iterable[ExecutionPolicy],
         *,
         limits: SampleLimits | None = None,
-        rehearsed: bool = False,
-    ) -> Trials:
+        dry_run: bool = False,
+    ) -> CandidateLayouts:
         """What each layout would be good for; InvalidDataError for one that is not known, or its columns.
 
-        Foreseen from a sample of every group, by ``limits`` or those of a plan; or ``rehearsed``: the whole
+        Foreseen from a sample of every group, by ``limits`` or those of a plan; or ``dry_run``: the whole
         table is written in memory, by each layout. StaleTimelineError when a file is gone.
         """
         listed = list(dict.fromkeys(layouts))
         columns = sorted({name for layout in listed for name in (*layout.columns, *layout.split_by)})
         self._check(columns)
-        return Trials(
+        return CandidateLayouts(
             table=self.name,
             instant=self._instant,
             files=len(self._files),
@@ -132,8 +132,8 @@ class TrialTable:
             spec=self.spec,
             queries=() if self._encrypted else self.queries.queries,
             now=() if self._encrypted else self._now,
-            trials=tuple(
-                self._trial(layout, columns, limits or SampleLimits(), rehearsed=rehearsed)
+            candidates=tuple(
+                self._candidate(layout, columns, limits or SampleLimits(), dry_run=dry_run)
                 for layout in listed
             ),
             encrypted=self._encrypted,
@@ -156,13 +156,13 @@ class TrialTable:
         rewritten = {file.path for group in groups for file in group.files}
         return groups, [known for path, known in self._statistics.items() if path not in rewritten]
 
-    def _trial(
-        self, layout: ExecutionPolicy, columns: Sequence[str], limits: SampleLimits, *, rehearsed: bool
-    ) -> Trial:
+    def _candidate(
+        self, layout: ExecutionPolicy, columns: Sequence[str], limits: SampleLimits, *, dry_run: bool
+    ) -> CandidateLayout:
         row_order(layout)  # A strategy that is not known is refused, also where nothing can be predicted.
         groups, kept = self._division(layout)
         rewritten = Debt(groups=tuple(groups))
-        trial = Trial(
+        candidate = CandidateLayout(
             execution=layout,
             rewritten_files=rewritten.files_before,
             rewritten_bytes=rewritten.rewritten_bytes,
@@ -172,12 +172,12 @@ class TrialTable:
             share=1.0,
         )
         if self._encrypted or not self.queries:
-            return trial
-        forecasts = self._forecasts(layout, groups, columns, limits, rehearsed=rehearsed) if groups else []
+            return candidate
+        forecasts = self._forecasts(layout, groups, columns, limits, dry_run=dry_run) if groups else []
         expected = [one.expected for one in self.queries.whole(kept, forecasts)]
         figures = zip(self.queries, self._now, expected, strict=True)
         return replace(
-            trial,
+            candidate,
             files_after=len(kept) + sum(len(forecast.files) for forecast in forecasts),
             queries=tuple(
                 QueryForecast(query=query.name, now=now, expected=left) for query, now, left in figures
@@ -192,12 +192,12 @@ class TrialTable:
         columns: Sequence[str],
         limits: SampleLimits,
         *,
-        rehearsed: bool,
+        dry_run: bool,
     ) -> list[GroupForecast]:
         target_bytes = self.policy.plan.target_file_size_bytes
-        if rehearsed:
+        if dry_run:
             files = [group.files for group in groups]
-            return self._rehearsal.forecast(files, self._statistics, layout, target_bytes=target_bytes)
+            return self._dry_run.forecast(files, self._statistics, layout, target_bytes=target_bytes)
         return self._forecaster(groups, columns, limits).forecast(layout, target_bytes=target_bytes)
 
     def _share(self, expected: Iterable[Touched]) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Final
 
-from parquetry.compiler.reports.simulate_clustering import Trial, Trials, TrialTable
+from parquetry.compiler.reports.simulate_clustering import CandidateLayout, CandidateLayouts, SimulatedTable
 from parquetry.errors import UsageError
 from parquetry.runtime.clustering.forecast.queries import DeclaredQuery
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
@@ -25,7 +25,7 @@ _CROSSED: Final = 5
 """So many columns are tried in all lists of up to three; of more, those that serve best alone."""
 
 _MIB: Final = 1024 * 1024
-_REHEARSED_BYTES: Final = 256 * _MIB
+_DRY_RUN_BYTES: Final = 256 * _MIB
 """About so many bytes are rewritten in memory for all layouts of a table that are rehearsed."""
 
 _LARGEST_BYTES: Final = 32 * _MIB
@@ -51,12 +51,12 @@ _WORSE: Final = 1.1
 class Suggestion:
     """What is suggested, None when clustering would not help; ``reasons`` are sentences without end.
 
-    ``trials`` have the best layout first: the best ones of ``tried`` layouts, and those of one column.
+    ``candidates`` have the best layout first: the best ones of ``tried`` layouts, and those of one column.
     """
 
-    trials: Trials
+    candidates: CandidateLayouts
     tried: int
-    best: Trial | None
+    best: CandidateLayout | None
     reasons: tuple[str, ...]
 
 
@@ -67,7 +67,7 @@ def try_layouts(
     strategies: Sequence[str] = (),
     columns: Sequence[tuple[str, ...]] = (),
     scopes: Sequence[ClusteringScope] = (),
-) -> Trials:
+) -> CandidateLayouts:
     """Layouts of the table in ``store``: every strategy with every list of columns in every scope.
 
     What is not given is the built-in strategies (a curve over one column is a sort); the columns of the
@@ -75,7 +75,7 @@ def try_layouts(
     TableNotFoundError when there is no table, UsageError when there is no column to go by,
     InvalidDataError for a strategy or a column that there is not.
     """
-    table = TrialTable(open_table(store))
+    table = SimulatedTable(open_table(store))
     policy = table.policy.execution
     names = policy.columns or tuple(_asked(table)[:_MOST_COLUMNS])
     lists = tuple(columns) or ((names,) if names else ())
@@ -101,39 +101,41 @@ def suggest(store: ObjectStore) -> Suggestion:
 
     TableNotFoundError when there is no table.
     """
-    table = TrialTable(open_table(store))
+    table = SimulatedTable(open_table(store))
     policy = table.policy.execution
     names = _asked(table)
     alone = [policy, replace(policy, strategy=STITCH, columns=())]
     alone += [replace(policy, strategy="sort", columns=(name,)) for name in names]
     first = _distinct(alone)
-    trials = table.tried(first, limits=_SCREENING)
-    if _nothing_foreseen(trials) is not None:
-        return suggestion_of(trials, tried=len(first))
-    every = _distinct([*first, *_crossed(policy, _best_alone(trials, names))])
-    if table.size_bytes * len(every) <= _REHEARSED_BYTES:
-        return suggestion_of(table.tried(every, rehearsed=True), tried=len(every))
-    crossed = table.tried(every[len(first) :], limits=_SCREENING).trials
-    finalists = _finalists(table, replace(trials, trials=(*trials.trials, *crossed)), always=first)
+    candidates = table.tried(first, limits=_SCREENING)
+    if _no_forecast(candidates) is not None:
+        return suggestion_of(candidates, tried=len(first))
+    every = _distinct([*first, *_crossed(policy, _best_alone(candidates, names))])
+    if table.size_bytes * len(every) <= _DRY_RUN_BYTES:
+        return suggestion_of(table.tried(every, dry_run=True), tried=len(every))
+    crossed = table.tried(every[len(first) :], limits=_SCREENING).candidates
+    finalists = _finalists(
+        table, replace(candidates, candidates=(*candidates.candidates, *crossed)), always=first
+    )
     return suggestion_of(finalists, tried=len(every))
 
 
-def suggestion_of(trials: Trials, *, tried: int) -> Suggestion:
+def suggestion_of(candidates: CandidateLayouts, *, tried: int) -> Suggestion:
     """What the finalists say, of so many layouts ``tried``."""
-    in_force = trials.policy.execution
-    ranked = sorted(trials.trials, key=lambda trial: (trial.share, trial.rewritten_bytes))
+    in_force = candidates.policy.execution
+    ranked = sorted(candidates.candidates, key=lambda candidate: (candidate.share, candidate.rewritten_bytes))
     shown = [
-        trial
-        for number, trial in enumerate(ranked)
-        if number < _SHOWN or len(trial.execution.columns) <= 1 or trial.execution == in_force
+        candidate
+        for number, candidate in enumerate(ranked)
+        if number < _SHOWN or len(candidate.execution.columns) <= 1 or candidate.execution == in_force
     ]
-    ordered = replace(trials, trials=tuple(shown))
-    if (reason := _nothing_foreseen(trials)) is not None:
-        return Suggestion(trials=ordered, tried=tried, best=None, reasons=(reason,))
+    ordered = replace(candidates, candidates=tuple(shown))
+    if (reason := _no_forecast(candidates)) is not None:
+        return Suggestion(candidates=ordered, tried=tried, best=None, reasons=(reason,))
     reasons = [
         reason
-        for number in range(len(trials.queries))
-        if (reason := _never_helped(number, trials, tried)) is not None
+        for number in range(len(candidates.queries))
+        if (reason := _never_helped(number, candidates, tried)) is not None
     ]
     best = ranked[0]
     if best.share > WORTH_IT or not best.rewritten_bytes:
@@ -141,18 +143,18 @@ def suggestion_of(trials: Trials, *, tried: int) -> Suggestion:
             f"under the best of the {tried} layouts tried, {in_words(best.execution)}, the queries read "
             f"{best.share:.0%} of the bytes that they read now"
         )
-        return Suggestion(trials=ordered, tried=tried, best=None, reasons=tuple(reasons))
+        return Suggestion(candidates=ordered, tried=tried, best=None, reasons=tuple(reasons))
     chosen = min(
-        (trial for trial in ranked if trial.share <= best.share * _TIE),
-        key=lambda trial: (
-            trial.execution != in_force,
-            len(trial.execution.columns),
-            trial.execution.strategy != "sort",
-            trial.share,
+        (candidate for candidate in ranked if candidate.share <= best.share * _TIE),
+        key=lambda candidate: (
+            candidate.execution != in_force,
+            len(candidate.execution.columns),
+            candidate.execution.strategy != "sort",
+            candidate.share,
         ),
     )
-    reasons = [*_gains(chosen, trials.queries), *reasons]
-    return Suggestion(trials=ordered, tried=tried, best=chosen, reasons=tuple(reasons))
+    reasons = [*_gains(chosen, candidates.queries), *reasons]
+    return Suggestion(candidates=ordered, tried=tried, best=chosen, reasons=tuple(reasons))
 
 
 def _crossed(policy: ExecutionPolicy, names: Sequence[str]) -> list[ExecutionPolicy]:
@@ -165,31 +167,33 @@ def _crossed(policy: ExecutionPolicy, names: Sequence[str]) -> list[ExecutionPol
     ]
 
 
-def _best_alone(trials: Trials, names: Sequence[str]) -> list[str]:
+def _best_alone(candidates: CandidateLayouts, names: Sequence[str]) -> list[str]:
     """The columns that are worth being tried with others: those by which queries read least, alone."""
     shares = {
-        trial.execution.columns: trial.share
-        for trial in trials.trials
-        if trial.execution.strategy == "sort" and len(trial.execution.columns) == 1
+        candidate.execution.columns: candidate.share
+        for candidate in candidates.candidates
+        if candidate.execution.strategy == "sort" and len(candidate.execution.columns) == 1
     }
     found = sorted(names, key=lambda name: shares.get((name,), 1.0))[:_CROSSED]
     return [name for name in names if name in found]
 
 
-def _finalists(table: TrialTable, trials: Trials, *, always: Sequence[ExecutionPolicy]) -> Trials:
+def _finalists(
+    table: SimulatedTable, candidates: CandidateLayouts, *, always: Sequence[ExecutionPolicy]
+) -> CandidateLayouts:
     """The best of the first round, those that serve a query best, and ``always``, looked at more closely.
 
     They are rehearsed where the table is small, else foreseen from as large a sample as a plan's.
     """
-    ranked = sorted(trials.trials, key=lambda trial: trial.share)
+    ranked = sorted(candidates.candidates, key=lambda candidate: candidate.share)
     is_small = table.size_bytes <= _LARGEST_BYTES
-    most = max(_REHEARSED_BYTES // table.size_bytes, _FINALISTS) if is_small else _FINALISTS
+    most = max(_DRY_RUN_BYTES // table.size_bytes, _FINALISTS) if is_small else _FINALISTS
     of_query = [
-        min(trials.trials, key=lambda trial: trial.queries[number].expected.data_bytes)
-        for number in range(len(trials.queries))
+        min(candidates.candidates, key=lambda candidate: candidate.queries[number].expected.data_bytes)
+        for number in range(len(candidates.queries))
     ]
-    chosen = [trial.execution for trial in (*ranked[:most], *of_query)]
-    return table.tried(dict.fromkeys([*chosen, *always]), rehearsed=is_small)
+    chosen = [candidate.execution for candidate in (*ranked[:most], *of_query)]
+    return table.tried(dict.fromkeys([*chosen, *always]), dry_run=is_small)
 
 
 def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:
@@ -206,15 +210,15 @@ def _distinct(layouts: Iterable[ExecutionPolicy]) -> list[ExecutionPolicy]:
     return list(found.values())
 
 
-def _nothing_foreseen(trials: Trials) -> str | None:
+def _no_forecast(candidates: CandidateLayouts) -> str | None:
     """Why no layout can be better than another; None when one can."""
-    if trials.encrypted:
+    if candidates.encrypted:
         return "files are encrypted: no query can skip rows by values, and there is no forecast"
-    if not trials.queries:
+    if not candidates.queries:
         return "the table declares no queries: add some to its `queries`"
-    if not trials.files:
+    if not candidates.files:
         return "the table has no files yet: there is nothing to read"
-    if not any(now.data_bytes for now in trials.now):
+    if not any(now.data_bytes for now in candidates.now):
         return "by statistics no file has rows for the queries: there is nothing to read"
     return None
 
@@ -227,16 +231,16 @@ def in_words(layout: ExecutionPolicy) -> str:
     return f"{layout.strategy} ({', '.join(layout.columns)}){scope}" if layout.columns else layout.strategy
 
 
-def _gains(trial: Trial, queries: Sequence[DeclaredQuery]) -> list[str]:
+def _gains(candidate: CandidateLayout, queries: Sequence[DeclaredQuery]) -> list[str]:
     """What each query gains, the most first, or loses."""
     parts = sorted(
-        zip(queries, trial.queries, strict=True),
+        zip(queries, candidate.queries, strict=True),
         key=lambda pair: pair[0].weight * (pair[1].expected.data_bytes - pair[1].now.data_bytes),
     )
     said = []
     for query, forecast in parts:
         now, expected = forecast.now, forecast.expected
-        narrowed = [name for name in trial.execution.columns if name in query.columns]
+        narrowed = [name for name in candidate.execution.columns if name in query.columns]
         if narrowed and expected.data_bytes < now.data_bytes:
             said.append(
                 f"{query.name} has conditions on {', '.join(narrowed)}: it reads {expected.files:,} instead "
@@ -247,18 +251,20 @@ def _gains(trial: Trial, queries: Sequence[DeclaredQuery]) -> list[str]:
                 f"{query.name} gets worse: it reads {expected.data_bytes:,} instead of "
                 f"{now.data_bytes:,} bytes"
             )
-    if not trial.execution.columns:
+    if not candidate.execution.columns:
         said.append("merging small files helps: none of the row orders tried does better")
     return said
 
 
-def _never_helped(number: int, trials: Trials, tried: int) -> str | None:
+def _never_helped(number: int, candidates: CandidateLayouts, tried: int) -> str | None:
     """Why no layout that was tried helps the query of that number; None when one does."""
-    query, now = trials.queries[number], trials.now[number]
-    least = min((trial.queries[number].expected.data_bytes for trial in trials.trials), default=0)
+    query, now = candidates.queries[number], candidates.now[number]
+    least = min(
+        (candidate.queries[number].expected.data_bytes for candidate in candidates.candidates), default=0
+    )
     if not query.columns:
         return f"{query.name} has no condition that statistics can answer: it reads every file"
-    if query.columns <= set(trials.spec.partition_by):
+    if query.columns <= set(candidates.spec.partition_by):
         return f"{query.name} has conditions on partition columns only: partitions answer it already"
     if now.data_bytes and least <= _ALL_OF_IT * now.data_bytes:
         return None
@@ -267,7 +273,7 @@ def _never_helped(number: int, trials: Trials, tried: int) -> str | None:
     return f"{query.name} reads hardly less than now under any of the {tried} layouts tried"
 
 
-def _asked(table: TrialTable) -> list[str]:
+def _asked(table: SimulatedTable) -> list[str]:
     """The columns of the queries' conditions, those that weigh most first.
 
     Partition columns have one value in each file already.

@@ -27,7 +27,7 @@ from parquetry.runtime.table.applied import (
     seal_of,
 )
 from parquetry.runtime.table.config import TableConfig
-from parquetry.runtime.table.creation import first_commit, refuse_lost_properties
+from parquetry.runtime.table.creation import first_commit, refuse_missing_properties
 from parquetry.runtime.table.open import TableHandle, check_writable
 from parquetry.runtime.table.properties import PROPERTIES_PATH, read_table_properties
 from parquetry.runtime.table.schema import live_columns
@@ -104,7 +104,7 @@ def observe(store: ObjectStore) -> Observation | None:
         raw = read_table_properties(store)
     except NotFoundError:
         if identity is not None:
-            refuse_lost_properties(store, identity)
+            refuse_missing_properties(store, identity)
         return None
     config = TableConfig.from_properties(raw, place=store.uri)
     check_readable(store, config)

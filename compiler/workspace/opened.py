@@ -16,7 +16,7 @@ from parquetry.compiler.workspace.observation import Observation
 from parquetry.compiler.workspace.secrets import references, revealed
 from parquetry.compiler.workspace.selecting import changed_since, changed_state
 from parquetry.compiler.workspace.target_settings import check_values_allowed, recorded_settings, unallowed
-from parquetry.compiler.workspace.untrusted import Base, shown_to_strangers
+from parquetry.compiler.workspace.untrusted import Base, shown_to_untrusted
 from parquetry.message import run
 from parquetry.project import AllowEntry, ResolvedProject, ResolvedTable
 from parquetry.project.diagnostics.model import one_of
@@ -157,7 +157,7 @@ def open_workspace(
     """
     declared = None
     if base is not None and environment is not None:
-        environment, declared = shown_to_strangers(environment, base.declared), base.declared
+        environment, declared = shown_to_untrusted(environment, base.declared), base.declared
         target = target if base.project is None else base.project.target.name
     result = project.load(
         directory, target=target, variables=variables, environment=environment, declared=declared

@@ -168,7 +168,7 @@ def _check_folder(directory: Path) -> None:
         is_inside = is_inside or (step / ".git").exists()
 
 
-def shown_to_strangers(environment: Mapping[str, str], declared: DeclaredVariables) -> dict[str, str]:
+def shown_to_untrusted(environment: Mapping[str, str], declared: DeclaredVariables) -> dict[str, str]:
     """The environment as an untrusted branch reads it: ``***`` stands for all that is not declared."""
     return {name: value if name in declared else MASK for name, value in environment.items()}
 

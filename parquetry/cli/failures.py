@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from parquetry.cli.terminal.messages import tell, wanted_format
+from parquetry.cli.terminal.messages import requested_format, write_message
 from parquetry.cli.terminal.styles import printable
 from parquetry.errors import ParquetryError
 from parquetry.runtime.spark_log import forget_log, kept_log
@@ -45,7 +45,7 @@ def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) 
     forget_log()
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Printable())
-    log_format = wanted_format(sys.argv[1:] if arguments is None else arguments)
+    log_format = requested_format(sys.argv[1:] if arguments is None else arguments)
     for name in ("stdin", "stdout", "stderr"):
         # Closed by whoever started us, as `>&-` and some schedulers do.
         if getattr(sys, name) is None:
@@ -110,12 +110,12 @@ def _stopped(stop: BaseException, log_format: str) -> int:
             click.echo(printable(shown.getvalue()), nl=False, err=True)
             return stop.exit_code
         case click.Abort() if not isinstance(stop.__cause__ or stop.__context__, KeyboardInterrupt):
-            tell("declined", log_format=log_format, exit_code=DIAGNOSED)
+            write_message("declined", log_format=log_format, exit_code=DIAGNOSED)
             return DIAGNOSED
         case _:
             log = kept_log()
             said = "interrupted" if log is None else f"interrupted; Spark's log is {log}"
-            tell(said, log_format=log_format, exit_code=INTERRUPTED)
+            write_message(said, log_format=log_format, exit_code=INTERRUPTED)
             return INTERRUPTED
 
 
@@ -130,10 +130,12 @@ def _failed(failure: ParquetryError, log_format: str) -> int:
         return failure.exit_code
     for found in failure.diagnostics:
         place = {"file": found.file, "line": found.line, "column": found.column}
-        tell(found.message, log_format=log_format, level=found.severity.word, code=found.code, **place)
+        write_message(
+            found.message, log_format=log_format, level=found.severity.word, code=found.code, **place
+        )
     return failure.exit_code
 
 
 def _fail(message: str, code: int, log_format: str) -> int:
-    tell(message, log_format=log_format, level="error", exit_code=code)
+    write_message(message, log_format=log_format, level="error", exit_code=code)
     return code

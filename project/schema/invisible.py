@@ -30,7 +30,7 @@ _OPTIONS: Final = "options"
 """Options of readers: separators may be any character of ASCII."""
 
 
-def unseen(value: Any, *, node: Node, source: SourceText) -> Iterator[Violation]:
+def invisible_characters(value: Any, *, node: Node, source: SourceText) -> Iterator[Violation]:
     """A finding for each key and value below a node that holds such a character."""
     for path, text, is_key in texts(value, ()):
         wrong = refused(text, path, is_key=is_key)

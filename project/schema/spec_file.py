@@ -10,7 +10,7 @@ from parquetry.project.diagnostics.model import Diagnostic, diagnostic
 from parquetry.project.diagnostics.source import SourceText
 from parquetry.project.schema.errors import violations
 from parquetry.project.schema.interpolate import Rendered, Secret, Site, TemplateScope, render
-from parquetry.project.schema.invisible import unseen
+from parquetry.project.schema.invisible import invisible_characters
 from parquetry.project.schema.template_syntax import TemplateProblem, is_template
 from parquetry.project.schema.validators import Kind
 from parquetry.project.yaml.document import Document, Node, Path
@@ -51,7 +51,7 @@ def spec_file(document: Document, kind: Kind, reading: Reading) -> SpecFile | No
         return None
     value, unknown = rendered(document.root, source=document.source, reading=reading, report=found.append)
     reported = {entry.span.start for entry in found}
-    hidden = list(unseen(value, node=document.root, source=document.source))
+    hidden = list(invisible_characters(value, node=document.root, source=document.source))
     places = {(entry.path, entry.diagnostic.span.start) for entry in hidden}
     wrong = [
         *hidden,

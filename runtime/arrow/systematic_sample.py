@@ -13,7 +13,7 @@ from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 RowNumbers = npt.NDArray[np.int64]
 
 
-class EvenSample:
+class SystematicSample:
     """Of numbered rows those whose numbers are multiples of ``stride``.
 
     It doubles while they take more than ``most_bytes``, so that which rows are left in the end depends

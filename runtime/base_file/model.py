@@ -32,7 +32,7 @@ _FILE_IDS = uuid.UUID("6f0c7c1e-7d5e-5b6b-9a51-5d0e4a0f3c11")
 class Guard(Protocol):
     """Knows whether a write, and a bucket of it, is still wanted."""
 
-    def has_given_up(self, store: ObjectStore, bucket: int) -> bool:
+    def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         """Whether the write does without the bucket of that number."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.layout.packing import CEILING, FITS
+from parquetry.runtime.layout.packing import FITS, SIZE_TOLERANCE
 
 MIB: Final = 1024 * 1024
 
@@ -59,9 +59,9 @@ class FileSizer:
     replaced_bytes: int = 0
 
     @property
-    def ceiling_bytes(self) -> float:
+    def hard_limit_bytes(self) -> float:
         """What no file exceeds but for one of a single row."""
-        return max(CEILING * self.limit_bytes, self.replaced_bytes)
+        return max(SIZE_TOLERANCE * self.limit_bytes, self.replaced_bytes)
 
     def goal_bytes(self, file_bytes: int, remaining_bytes: float) -> float:
         """What the file should grow to at most."""
@@ -74,7 +74,7 @@ class FileSizer:
 
     def is_allowed(self, file_bytes: float) -> bool:
         """Whether the file may have this size."""
-        return file_bytes <= self.ceiling_bytes
+        return file_bytes <= self.hard_limit_bytes
 
     def next_arrow_bytes(
         self, file_bytes: int, remaining_bytes: float, *, ratio: float, guessed: bool

@@ -311,7 +311,7 @@ class BaseFileWriter:
     def _check_wanted(self) -> None:
         context = self._context
         # In this order: the note goes after the in-flight file.
-        if context.guard.has_given_up(context.store, self._bucket.index):
+        if context.guard.is_abandoned(context.store, self._bucket.index):
             raise ConflictError(
                 f"{context.store.uri}: {context.instant} has left files of partition "
                 f"{self._bucket.partition!r} to another writer; they are due again"

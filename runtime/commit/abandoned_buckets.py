@@ -15,37 +15,37 @@ from parquetry.runtime.errors import CorruptTableError, NotFoundError
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.storage.open import ObjectStore
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER
+from parquetry.runtime.timeline.sidecars import ABANDONED_FOLDER
 
 
-def give_up(store: ObjectStore, instant: str, buckets: Mapping[int, str]) -> None:
+def abandon(store: ObjectStore, instant: str, buckets: Mapping[int, str]) -> None:
     """Note that nothing of these buckets, by number with their partition, will be published."""
     named = {str(number): partition for number, partition in sorted(buckets.items())}
     store.put(_path(instant), json.dumps(named, separators=(",", ":")).encode())
 
 
-def is_given_up(store: ObjectStore, instant: str, bucket: int) -> bool:
+def is_abandoned(store: ObjectStore, instant: str, bucket: int) -> bool:
     """Whether that clustering has given that bucket up."""
     return str(bucket) in _read(store, _path(instant))
 
 
-def instants_given_up(store: ObjectStore) -> frozenset[str]:
+def instants_with_abandoned(store: ObjectStore) -> frozenset[str]:
     """The clusterings that have given something up."""
     return frozenset(
         name.removesuffix(".json")
-        for info in store.list(GIVEN_UP_FOLDER)
+        for info in store.list(ABANDONED_FOLDER)
         if (name := info.path.rpartition("/")[2]).endswith(".json")
     )
 
 
-def partitions_given_up(store: ObjectStore) -> set[str]:
+def partitions_with_abandoned(store: ObjectStore) -> set[str]:
     """The partitions in which clusterings have given something up."""
-    notes = map_each(sorted(instants_given_up(store)), lambda instant: _read(store, _path(instant)))
+    notes = map_each(sorted(instants_with_abandoned(store)), lambda instant: _read(store, _path(instant)))
     return {partition for note in notes for partition in note.values()}
 
 
 def _path(instant: str) -> str:
-    return f"{GIVEN_UP_FOLDER}/{instant}.json"
+    return f"{ABANDONED_FOLDER}/{instant}.json"
 
 
 def _read(store: ObjectStore, path: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from parquetry.runtime.table.handle import TableHandle
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.commit import WriteStat
-from parquetry.runtime.timeline.effective_writes import completed_being_undone
+from parquetry.runtime.timeline.effective_writes import completed_being_rolled_back
 from parquetry.runtime.timeline.versions import FileGroupId
 
 _NAMED: Final = 10
@@ -31,7 +31,7 @@ _LEAST_BYTES: Final = 12
 Written: TypeAlias = tuple[str, WriteStat]
 """The instant of a write and what it says of one file."""
 
-Wanted: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
+PartitionChoice: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Which of these partitions are asked about."""
 
 
@@ -57,7 +57,7 @@ def damaged_files(
     handle: TableHandle,
     *,
     until: str | None = None,
-    wanted: Wanted = list,
+    wanted: PartitionChoice = list,
     everywhere: bool = True,
 ) -> tuple[DamagedFile, ...]:
     """The newest version of every file that a write on the active timeline wrote, where it is not as written.
@@ -112,7 +112,7 @@ def check_read(
     *,
     after: str = "",
     until: str,
-    wanted: Wanted,
+    wanted: PartitionChoice,
 ) -> None:
     """CorruptTableError when files that a read needs are damaged, by the commits that it reads anyway.
 
@@ -178,7 +178,7 @@ def named_partitions(view: FileSystemView) -> frozenset[str]:
     return frozenset(group[0] for group in named if not view.is_replaced(group, view.newest))
 
 
-def lost_groups(view: FileSystemView, partitions: Collection[str] | None = None) -> dict[str, list[str]]:
+def damaged_groups(view: FileSystemView, partitions: Collection[str] | None = None) -> dict[str, list[str]]:
     """The file ids by partition of which no version is left, so that a listing does not have them."""
     found = _look(
         view,
@@ -199,8 +199,8 @@ def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict
     Writes that are being undone do not count. Of a file that is replaced there is none.
     """
     listed = [i.time for i in timeline.completed_writes] if times is None else sorted(times)
-    undone = completed_being_undone(timeline)
-    listed = [time for time in listed if time not in undone]
+    rolled_back = completed_being_rolled_back(timeline)
+    listed = [time for time in listed if time not in rolled_back]
     newest: dict[FileGroupId, Written] = {}
     for instant, metadata in zip(listed, map_each(listed, timeline.commit_metadata), strict=True):
         for partition, file_ids in metadata.replaced.items():
@@ -213,7 +213,7 @@ def newest_files(timeline: Timeline, times: Iterable[str] | None = None) -> dict
 
 
 def _damaged(
-    handle: TableHandle, until: str | None, wanted: Wanted, *, everywhere: bool
+    handle: TableHandle, until: str | None, wanted: PartitionChoice, *, everywhere: bool
 ) -> tuple[DamagedFile, ...]:
     timeline = handle.timeline()
     view = handle.view(timeline)
@@ -227,7 +227,7 @@ def _look(
     view: FileSystemView,
     named: Mapping[FileGroupId, Written],
     time: str,
-    wanted: Wanted,
+    wanted: PartitionChoice,
     *,
     also: Iterable[str] = (),
 ) -> tuple[DamagedFile, ...]:

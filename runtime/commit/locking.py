@@ -14,17 +14,17 @@ from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
-def table_lock(table: TableHandle, session: Session, *, undoes: bool = False) -> TableLock:
+def table_lock(table: TableHandle, session: Session, *, rolls_back: bool = False) -> TableLock:
     """The table's lock on behalf of a session, not held yet.
 
     Entering it rolls a dead holder's write back before its lock is taken away, and raises ForeignTableError
-    where the table is not its owner's any more, unless the session only ``undoes`` what it did itself.
+    where the table is not its owner's any more, unless the session only ``rolls_back`` what it did itself.
     """
     return TableLock(
         session,
         lock_path(table.config.raw),
         fence=lambda instant: _roll_back_pending(table, session, instant),
-        confirm=None if undoes else table.confirm_owner,
+        confirm=None if rolls_back else table.confirm_owner,
     )
 
 

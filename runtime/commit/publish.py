@@ -18,10 +18,10 @@ from parquetry.errors import message_of
 from parquetry.message import joined
 from parquetry.runtime.commit.conflicts import Conflict, Verdict, work_of_outcome
 from parquetry.runtime.commit.outcome import CommitResult, WriteOutcome
-from parquetry.runtime.commit.recovery import withdraw_waiting
+from parquetry.runtime.commit.recovery import withdraw_pending
 from parquetry.runtime.commit.rollback import find_rollback_of
 from parquetry.runtime.commit.transaction import Transaction, begin
-from parquetry.runtime.commit.validation import NONCE_KEY, SOURCES_KEY, look_ahead, revalidate, validate
+from parquetry.runtime.commit.validation import NONCE_KEY, SOURCES_KEY, read_ahead, revalidate, validate
 from parquetry.runtime.errors import (
     ConflictError,
     NotFoundError,
@@ -53,7 +53,7 @@ PLAN_KEY: Final = "parquetry.plan_id"
 _ATTEMPTS_TO_READ_BACK: Final = 5
 
 
-class _Lost(Exception):  # noqa: N818 - a signal between publishing and the retry loop
+class _ConflictFound(Exception):  # noqa: N818 - a signal between publishing and the retry loop
     """The transaction may not be published; it has been undone."""
 
     def __init__(self, conflict: Conflict) -> None:
@@ -91,12 +91,12 @@ def run_write(
                 run = transaction.run
                 outcome = _written(transaction, body)
                 if outcome is None:
-                    transaction.undo()
+                    transaction.roll_back()
                     return _result(transaction, None, reasons)
                 outcome, warnings = _publish(transaction, outcome)
         except (RetryWrite, StaleTimelineError) as lost:
             conflict = Conflict(verdict=Verdict.RETRY, reason=str(lost))
-        except _Lost as lost:
+        except _ConflictFound as lost:
             conflict = lost.conflict
         else:
             return _result(transaction, outcome, reasons, warnings=warnings)
@@ -138,7 +138,7 @@ def _written(
                 transaction.store.put(path, content)
     except BaseException as error:
         was_rolled_back = isinstance(error, Exception) and _was_rolled_back(transaction)
-        _undo_after(transaction, error)
+        _roll_back_after(transaction, error)
         if was_rolled_back and not isinstance(error, RetryWrite):
             raise RetryWrite(f"another writer has rolled {transaction.instant} back") from error
         raise
@@ -173,12 +173,12 @@ def run_once(
     try:
         outcome = _written(transaction, body)
         if outcome is None:
-            transaction.undo()
+            transaction.roll_back()
         else:
             outcome, warnings = _publish(transaction, outcome, narrow=narrow)
     except (RetryWrite, StaleTimelineError) as lost:
         outcome, reasons = None, [str(lost)]
-    except _Lost as lost:
+    except _ConflictFound as lost:
         outcome, reasons = None, [lost.conflict.reason]
     return _result(transaction, outcome, reasons, warnings=warnings)
 
@@ -194,11 +194,11 @@ def _publish(
     publication = _Publication(transaction, outcome)
     try:
         published = publication.publish(narrow)
-    except _Lost:
+    except _ConflictFound:
         raise
     except BaseException as error:
-        if not publication.stands_after(error):
-            publication.undo_after(error)
+        if not publication.is_committed_after(error):
+            publication.roll_back_after(error)
             raise
         why = message_of(error)
         checked = f"the commit {transaction.instant} is complete, but could not be checked again: "
@@ -236,7 +236,7 @@ class _Publication:
         Raises _Lost when the write may not be a commit, after it was undone.
         """
         transaction = self._transaction
-        ahead = look_ahead(transaction, self.outcome)
+        ahead = read_ahead(transaction, self.outcome)
         self._content = _content(transaction, self.outcome)
         validated = ahead.timeline
         while True:
@@ -246,7 +246,7 @@ class _Publication:
                 else:
                     validated = ahead.timeline.reload()
                     if not self._holds(narrow, validated):
-                        transaction.undo(also=_paths(self.outcome), is_locked=True)
+                        transaction.roll_back(also=_paths(self.outcome), is_locked=True)
                         return None
                     self._reject_for(validate(transaction, self.outcome, ahead, validated))
                     if lock.is_held() and _put_commit(transaction, self.outcome, self._content, validated):
@@ -256,7 +256,7 @@ class _Publication:
                 if self._state is _State.PUBLISHED and lock.is_held() and not _was_rolled_back(transaction):
                     return self.outcome
 
-    def stands_after(self, error: BaseException) -> bool:
+    def is_committed_after(self, error: BaseException) -> bool:
         """Whether the write is a commit, though ``error`` ended its publication.
 
         Only failures of the store leave that open. A failed put may have come through, so the completed file
@@ -274,10 +274,10 @@ class _Publication:
                 stands = False
         return stands and not _was_rolled_back(self._transaction)
 
-    def undo_after(self, error: BaseException) -> None:
+    def roll_back_after(self, error: BaseException) -> None:
         """Undo what ``error`` ended; a write of unknown outcome is left to the next writer."""
         if not isinstance(error, UnknownOutcomeError):
-            _undo_after(self._transaction, error, self.outcome)
+            _roll_back_after(self._transaction, error, self.outcome)
 
     def _holds(self, narrow: Narrow | None, now: Timeline) -> bool:
         """Whether something of the write still holds, which it is narrowed to."""
@@ -297,14 +297,14 @@ class _Publication:
         was_published = self._state is _State.PUBLISHED
         self._state = _State.REJECTED
         try:
-            self._transaction.undo(also=_paths(self.outcome), is_locked=True)
+            self._transaction.roll_back(also=_paths(self.outcome), is_locked=True)
         except StorageError as failure:
             if was_published:
                 raise
             table, instant = self._transaction.table, self._transaction.instant
             reason = masked_message(str(failure), table.spec, location=table.store.uri)
             _LOG.warning("%s is left pending, the next write rolls it back: %s", instant, reason)
-        raise _Lost(conflict)
+        raise _ConflictFound(conflict)
 
 
 def _content(transaction: Transaction, outcome: WriteOutcome) -> bytes:
@@ -324,7 +324,7 @@ def _put_commit(transaction: Transaction, outcome: WriteOutcome, content: bytes,
     False when the file is gone again: another writer has rolled the write back.
     """
     touched = work_of_outcome(transaction.instant, outcome).touched
-    withdraw_waiting(touched, now, but=transaction.instant)
+    withdraw_pending(touched, now, but=transaction.instant)
     completed = transaction.state(State.COMPLETED)
     nonce = transaction.session.claim.owner.nonce
     put = transaction.store.put_if_absent(completed.path, content, nonce=nonce)
@@ -363,11 +363,13 @@ def _extra(transaction: Transaction, outcome: WriteOutcome) -> Mapping[str, str]
     return {**{key: value for key, value in marks.items() if value}, **outcome.extra}
 
 
-def _undo_after(transaction: Transaction, error: BaseException, outcome: WriteOutcome | None = None) -> None:
+def _roll_back_after(
+    transaction: Transaction, error: BaseException, outcome: WriteOutcome | None = None
+) -> None:
     """Undo what ``error`` ended, unless it is committed already; failing at that hides no error."""
     try:
         if transaction.store.stat(transaction.state(State.COMPLETED).path) is None:
-            transaction.undo(also=_paths(outcome))
+            transaction.roll_back(also=_paths(outcome))
         elif not _was_rolled_back(transaction):
             error.add_note(f"the commit {transaction.instant} stands")
     except FAILURES as failure:

@@ -20,7 +20,7 @@ from parquetry.runtime.commit.rollback import finish_rollback, roll_back
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.table.open import TableHandle, check_writable
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.effective_writes import undone_writes, writes_being_undone
+from parquetry.runtime.timeline.effective_writes import rolled_back_writes, writes_being_rolled_back
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.sidecars import claim_path, sample_path
 from parquetry.runtime.timing import Timing
@@ -38,33 +38,33 @@ class Unfinished:
     """Pending instants by what they ask for.
 
     ``ours`` are undoings (rollbacks, restores) that this project began; ``dead`` its writes whose
-    writer is gone; ``undone`` its writes that were completed after they had been rolled back.
+    writer is gone; ``rolled_back`` its writes that were completed after they had been rolled back.
     ``blocking`` are undoings of another program.
     """
 
     ours: tuple[Instant, ...]
     dead: tuple[Instant, ...]
-    undone: tuple[Instant, ...]
+    rolled_back: tuple[Instant, ...]
     blocking: tuple[Instant, ...]
     foreign: tuple[Instant, ...]
 
     @property
     def needs_lock(self) -> bool:
         """Whether there is something to be finished or rolled back."""
-        return bool(self.ours or self.dead or self.undone)
+        return bool(self.ours or self.dead or self.rolled_back)
 
 
-def settled_timeline(table: TableHandle, *, timing: Timing) -> Timeline:
+def recovered_timeline(table: TableHandle, *, timing: Timing) -> Timeline:
     """The timeline of a table that is to be changed, with everything dead of ours rolled back.
 
-    Raises UnsupportedTableError when it may not be written to, ConflictError as :func:`settle` does.
+    Raises UnsupportedTableError when it may not be written to, ConflictError as :func:`recover` does.
     """
     timeline = Timeline.load(table.store)
     check_writable(table, timeline, table.store.now_ms())
-    return settle(table, timeline, timing=timing)
+    return recover(table, timeline, timing=timing)
 
 
-def settle(table: TableHandle, timeline: Timeline, *, timing: Timing) -> Timeline:
+def recover(table: TableHandle, timeline: Timeline, *, timing: Timing) -> Timeline:
     """The timeline with everything dead of ours rolled back.
 
     Raises ConflictError when another program has left a write, a rollback or a restore pending
@@ -101,9 +101,9 @@ def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
                 (ours if is_ours else blocking).append(instant)
     dead: list[Instant] = []
     foreign: list[Instant] = []
-    being_undone = writes_being_undone(timeline, [*ours, *blocking])
+    being_rolled_back = writes_being_rolled_back(timeline, [*ours, *blocking])
     for instant in reversed(timeline.pending_writes):
-        if instant.time in being_undone:
+        if instant.time in being_rolled_back:
             continue
         claim = read_claim(store, instant.time)
         if claim is None:
@@ -113,7 +113,7 @@ def find_unfinished(timeline: Timeline, timing: Timing) -> Unfinished:
     return Unfinished(
         ours=tuple(ours),
         dead=tuple(dead),
-        undone=undone_writes(timeline),
+        rolled_back=rolled_back_writes(timeline),
         blocking=tuple(blocking),
         foreign=tuple(foreign),
     )
@@ -139,7 +139,7 @@ def _finish(table: TableHandle, session: Session, timeline: Timeline) -> None:
     for rollback in find_unfinished(timeline, timing).ours:
         finish_rollback(store, timeline, rollback)
     unfinished = find_unfinished(timeline.reload(), timing)
-    for instant in (*unfinished.dead, *unfinished.undone):
+    for instant in (*unfinished.dead, *unfinished.rolled_back):
         result = roll_back(session, timeline.reload(), instant, zone=zone)
         if result is not None:
             _LOG.warning("rolled back %s, whose writer is gone: %d files", instant.time, result.files_deleted)
@@ -165,7 +165,7 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
     return None
 
 
-def withdraw_waiting(groups: Collection[tuple[str, str]], timeline: Timeline, *, but: str) -> None:
+def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *, but: str) -> None:
     """Take back the clustering plans that wait for a process and name one of the groups; the lock is held.
 
     Whoever carries such a plan out from its files alone, as Hudi does, would undo the change of them.

@@ -31,7 +31,7 @@ from parquetry.runtime.timeline.sidecars import claim_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undoing:
+class RestoreRollback:
     """The rollback of one write within a restore: its instant, and what it deletes."""
 
     rollback: Instant
@@ -49,16 +49,16 @@ def finish_restore(
     started_ms = store.now_ms()
     plan = timeline.restore_plan(restore.time)
     store.put_if_absent(restore.with_state(State.INFLIGHT).path, b"")
-    undoings = _begin_rollbacks(session, timeline, plan.instants, zone=zone, partitions=partitions)
-    victims = [undoing.plan.instant for undoing in undoings]
+    rollback_steps = _begin_rollbacks(session, timeline, plan.instants, zone=zone, partitions=partitions)
+    victims = [rollback_step.plan.instant for rollback_step in rollback_steps]
     for victim in victims:
         # One by one: what readers see in between is the table as of an earlier write.
         store.delete(_state(victim, State.COMPLETED).path)
-    for undoing in undoings:
-        _delete_traces(store, undoing.plan)
+    for rollback_step in rollback_steps:
+        _delete_traces(store, rollback_step.plan)
     rollbacks = {
-        undoing.plan.instant.time: (_rollback_metadata(undoing, store.now_ms() - started_ms),)
-        for undoing in undoings
+        rollback_step.plan.instant.time: (_rollback_metadata(rollback_step, store.now_ms() - started_ms),)
+        for rollback_step in rollback_steps
     }
     metadata = RestoreMetadata(
         start_time=restore.time,
@@ -67,10 +67,12 @@ def finish_restore(
         rollbacks=rollbacks,
     )
     store.put_if_absent(restore.with_state(State.COMPLETED).path, metadata.encode())
-    own = {undoing.rollback.time for undoing in undoings}
+    own = {rollback_step.rollback.time for rollback_step in rollback_steps}
     with tidying(store.uri, f"rollbacks that the restore {restore.time} has done with are left behind"):
         _remove_rollbacks_after(timeline.reload(), plan.savepoint, before=restore.time, own=own)
-    return sum(len(request.files) for undoing in undoings for request in undoing.plan.requests)
+    return sum(
+        len(request.files) for rollback_step in rollback_steps for request in rollback_step.plan.requests
+    )
 
 
 def _begin_rollbacks(
@@ -80,14 +82,14 @@ def _begin_rollbacks(
     *,
     zone: Timezone,
     partitions: Iterable[str],
-) -> list[Undoing]:
+) -> list[RestoreRollback]:
     """A requested rollback for each victim, in their order; those of an earlier attempt are taken up."""
     store = session.store
     begun = {}
     for rollback in timeline.of(Action.ROLLBACK):
         if not rollback.is_completed:
             plan = timeline.rollback_plan(rollback.time)
-            begun[plan.instant.time] = Undoing(rollback=rollback, plan=plan)
+            begun[plan.instant.time] = RestoreRollback(rollback=rollback, plan=plan)
     missing = [victim for victim in victims if victim.time not in begun]
     files = _files_by_instant(store, {victim.time for victim in missing}, partitions) if missing else {}
     after = timeline.last_instant
@@ -100,7 +102,7 @@ def _begin_rollbacks(
         plan = _plan(store, victim, files.get(victim.time, ()))
         store.put_if_absent(rollback.path, plan.encode())
         store.put_if_absent(rollback.with_state(State.INFLIGHT).path, b"")
-        begun[victim.time] = Undoing(rollback=rollback, plan=plan)
+        begun[victim.time] = RestoreRollback(rollback=rollback, plan=plan)
     return [begun[victim.time] for victim in victims]
 
 
@@ -135,13 +137,14 @@ def _delete_traces(store: ObjectStore, plan: RollbackPlan) -> None:
     store.delete(heartbeat_path(victim.time))
 
 
-def _rollback_metadata(undoing: Undoing, taken_ms: int) -> RollbackMetadata:
+def _rollback_metadata(rollback_step: RestoreRollback, taken_ms: int) -> RollbackMetadata:
     return RollbackMetadata(
-        start_time=undoing.rollback.time,
+        start_time=rollback_step.rollback.time,
         time_taken_ms=max(taken_ms, 0),
-        instants=(undoing.plan.instant,),
+        instants=(rollback_step.plan.instant,),
         partitions={
-            request.partition: RolledBackPartition(deleted=request.files) for request in undoing.plan.requests
+            request.partition: RolledBackPartition(deleted=request.files)
+            for request in rollback_step.plan.requests
         },
     )
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from parquetry.runtime.commit.abandoned_buckets import is_given_up
+from parquetry.runtime.commit.abandoned_buckets import is_abandoned
 from parquetry.runtime.commit.claims import Claim, Session, is_alive, open_session, read_claim
 from parquetry.runtime.commit.conflicts import Work, find_conflict, work_of_commit
 from parquetry.runtime.commit.inserted_keys import inserted_keys_of
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import table_lock
 from parquetry.runtime.commit.outcome import Footprint
-from parquetry.runtime.commit.recovery import clustered_by_hudi, settled_timeline
+from parquetry.runtime.commit.recovery import clustered_by_hudi, recovered_timeline
 from parquetry.runtime.commit.rollback import roll_back
 from parquetry.runtime.commit.workload_profile import (
     KeyRanges,
@@ -49,16 +49,16 @@ class TaskGuard:
 
     A task asks before it closes its file and again after the file has its name, and deletes the
     file when the write, or its bucket, is gone: what was rolled back or given up must leave nothing
-    behind. ``gives_up``: buckets may be given up while others are published, as clustering does.
+    behind. ``abandons_buckets``: buckets may be given up while others are published, as clustering does.
     """
 
     instant: str
     inflight_path: str
-    gives_up: bool
+    abandons_buckets: bool
 
-    def has_given_up(self, store: ObjectStore, bucket: int) -> bool:
+    def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         """Whether the write is published, or about to be, without that bucket."""
-        return self.gives_up and is_given_up(store, self.instant, bucket)
+        return self.abandons_buckets and is_abandoned(store, self.instant, bucket)
 
     def still_alive(self, store: ObjectStore) -> bool:
         """Whether the write has not been rolled back."""
@@ -123,7 +123,7 @@ class Transaction:
         return TaskGuard(
             instant=self.instant,
             inflight_path=self.state(State.INFLIGHT).path,
-            gives_up=self.operation == CLUSTER,
+            abandons_buckets=self.operation == CLUSTER,
         )
 
     def state(self, state: State) -> Instant:
@@ -198,7 +198,7 @@ class Transaction:
         if not self._is_announced:
             self._announce({}, NO_RANGES)
 
-    def undo(self, *, also: Iterable[str] = (), is_locked: bool = False) -> None:
+    def roll_back(self, *, also: Iterable[str] = (), is_locked: bool = False) -> None:
         """Remove every trace of the transaction, under the lock, which the caller may hold already.
 
         A write that has put down no marker has no file: its announcement is simply withdrawn, unless it
@@ -212,7 +212,7 @@ class Transaction:
         if is_locked:
             self._roll_back(also)
         else:
-            with table_lock(self.table, self.session, undoes=True):
+            with table_lock(self.table, self.session, rolls_back=True):
                 self._roll_back(also)
         self.session.withdraw()
 
@@ -271,7 +271,7 @@ def begin(
     """
     store = table.store
     zone = table.config.timezone
-    timeline = settled_timeline(table, timing=timing)
+    timeline = recovered_timeline(table, timing=timing)
     has_paused = False
     while True:
         with open_session(
@@ -295,7 +295,7 @@ def begin(
                 yield transaction
                 return
             if is_requested:
-                transaction.undo()
+                transaction.roll_back()
             session.acknowledge()
 
 

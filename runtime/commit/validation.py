@@ -26,9 +26,9 @@ from parquetry.runtime.sources.ledger import (
     Consumption,
     consumed_by,
     history,
+    ingested_by,
     newest_reading,
     newest_until,
-    taken_of,
 )
 from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.spec.evolution import is_widening
@@ -44,7 +44,7 @@ from parquetry.runtime.table.partition_metadata import partition_metadata_path, 
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.commit import CommitMetadata
-from parquetry.runtime.timeline.effective_writes import EffectiveWrites, completed_being_undone
+from parquetry.runtime.timeline.effective_writes import EffectiveWrites, completed_being_rolled_back
 from parquetry.runtime.timeline.instant import Action, Instant, State
 
 SOURCES_KEY: Final = "parquetry.sources"
@@ -64,7 +64,7 @@ class Ahead:
     taken: Conflict | None
 
 
-def look_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
+def read_ahead(transaction: Transaction, outcome: WriteOutcome) -> Ahead:
     """Read what :func:`validate` will ask for, as far as it is there already.
 
     What completes afterwards is read under the lock. The ledger is not asked again there: what others
@@ -100,8 +100,8 @@ def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now:
     """
     before = transaction.timeline
     reason = (
-        _lost_files(transaction, now)
-        or _undone_meanwhile(transaction, now)
+        _damaged_files(transaction, now)
+        or _rolled_back_meanwhile(transaction, now)
         or _savepointed_meanwhile(transaction, now)
         or _missing_data(transaction, outcome, now)
         or _applied_meanwhile(transaction, outcome)
@@ -127,10 +127,10 @@ def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timel
     """
     now = validated.reload()
     completed = transaction.state(State.COMPLETED)
-    reason = _lost_files(transaction, now)
+    reason = _damaged_files(transaction, now)
     if reason is None and completed.file_name not in now.files:
         reason = f"another writer has rolled {transaction.instant} back after it was published"
-    if reason is None and transaction.instant in completed_being_undone(now):
+    if reason is None and transaction.instant in completed_being_rolled_back(now):
         reason = f"{transaction.instant} is being taken back"
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
@@ -165,7 +165,7 @@ def _taken_before(transaction: Transaction, outcome: WriteOutcome, now: Timeline
                 reason = f"another run has read the same files of source {mine.source} in full"
                 return Conflict(verdict=Verdict.SUPERSEDED, reason=reason)
             continue
-        taken = taken_of(mine.files, entries, _place_in(mine))
+        taken = ingested_by(mine.files, entries, _place_in(mine))
         known = [(f, *taken[f.path]) for f in mine.files if f.path in taken]
         times = [time for file, time, before in known if file.is_same_as(before)]
         if times:
@@ -198,14 +198,14 @@ def _begun_ms(instant: Instant, timeline: Timeline) -> int:
     return 0 if requested is None else requested.modified_ms
 
 
-def _lost_files(transaction: Transaction, now: Timeline) -> str | None:
+def _damaged_files(transaction: Transaction, now: Timeline) -> str | None:
     for state in (State.REQUESTED, State.INFLIGHT):
         if transaction.state(state).file_name not in now.files:
             return f"another writer has rolled {transaction.instant} back"
     return None
 
 
-def _undone_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
+def _rolled_back_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
     """Whether something that the write built on was taken back."""
     before = transaction.timeline
     for restore in now.of(Action.RESTORE):
@@ -218,7 +218,7 @@ def _undone_meanwhile(transaction: Transaction, now: Timeline) -> str | None:
             now.rollback_plan(rollback.time).instant.time == transaction.instant
         ):
             return f"{transaction.instant} is being rolled back by {rollback.time}"
-    if victims := completed_being_undone(now):
+    if victims := completed_being_rolled_back(now):
         return f"{victims[0]} is being taken back"
     first = now.completed_writes[0].time if now.completed_writes else None
     for instant in before.completed_writes:
@@ -343,7 +343,7 @@ def _consumed(
     for consumption in mine:
         entry = consumed_by(store, consumption.source, time) if consumption.source in names else None
         if entry is not None:
-            common = taken_of(consumption.files, [(time, entry)], _place_in(consumption))
+            common = ingested_by(consumption.files, [(time, entry)], _place_in(consumption))
             yield replace(entry, files=tuple(file for file in consumption.files if file.path in common))
 
 

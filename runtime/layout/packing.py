@@ -10,7 +10,7 @@ from typing import Final
 SMALLEST_SHARE: Final = 5 / 6
 """No file of this share of the target, or more, is small; rows that go into such files leave no remainder."""
 
-CEILING: Final = 1.05
+SIZE_TOLERANCE: Final = 1.05
 """No file is larger than its limit times this, whichever writer writes it; but for a single row that is."""
 
 FITS: Final = 1.03

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from parquetry.runtime.arrow.conform import Conformer
 from parquetry.runtime.arrow.sizes import batch_bytes_before
-from parquetry.runtime.arrow.systematic_sample import EvenSample
+from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.parquet.encryption import open_footer
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -84,7 +84,7 @@ class ColumnReader:
             yield self._conformer(rows)
             start = end
 
-    def offer(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64], sample: EvenSample) -> None:
+    def offer(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64], sample: SystematicSample) -> None:
         """Add the rows of :meth:`batches`, of these numbers, as far as the sample takes them."""
         places = sample.of(numbers)
         numbers = numbers[places]

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.errors import KeyUnavailableError, UnsupportedTableError
-from parquetry.runtime.parquet.key_management import MEND, kms_client, plug_in, split_reference
+from parquetry.runtime.parquet.key_management import REMEDY, kms_client, plug_in, split_reference
 
 ENCRYPTION: Final = "parquetry.encryption"
 """The footer key, and the key in a commit's extra metadata, that holds the reference."""
@@ -114,7 +114,7 @@ def _of_type(wanted: type[_Answer], answer: object, asked: str) -> _Answer:
         return answer
     kind, _, method = asked.rpartition(".")
     what = f"answers {method} with {type(answer).__name__}, not with {wanted.__name__}"
-    raise KeyUnavailableError(f"{plug_in(kind)} {what}; {MEND}")
+    raise KeyUnavailableError(f"{plug_in(kind)} {what}; {REMEDY}")
 
 
 @contextmanager

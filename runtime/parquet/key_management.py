@@ -20,7 +20,7 @@ from parquetry.runtime.errors import KeyUnavailableError
 
 ENTRY_POINTS: Final = "parquetry.kms_clients"
 
-MEND: Final = "correct the package that it comes from, or refer to a key of another client"
+REMEDY: Final = "correct the package that it comes from, or refer to a key of another client"
 
 _NONCE_BYTES: Final = 12
 _SECRET_BYTES: Final = 32
@@ -171,7 +171,7 @@ def kms_client(kind: str) -> KmsClient:
     for method in ("wrap_key", "unwrap_key"):
         if not callable(getattr(client, method, None)):
             what = f"gives {type(client).__name__}, which has no method {method}"
-            raise KeyUnavailableError(f"{plug_in(kind)} {what}; {MEND}")
+            raise KeyUnavailableError(f"{plug_in(kind)} {what}; {REMEDY}")
     return client
 
 

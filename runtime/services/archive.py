@@ -14,10 +14,15 @@ from typing import Final
 
 from parquetry.runtime.commit.damaged_files import damaged_files
 from parquetry.runtime.commit.locking import locked_session
-from parquetry.runtime.commit.recovery import settled_timeline
+from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.rollback import remove_completed
 from parquetry.runtime.errors import NotFoundError
-from parquetry.runtime.services.orphans import DAY_MS, find_orphans, sweep_statistics, undone_entries
+from parquetry.runtime.services.orphans import (
+    DAY_MS,
+    delete_stale_statistics,
+    find_orphans,
+    rolled_back_entries,
+)
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.codec import Brief
 from parquetry.runtime.spec.table_spec import RetentionPolicy
@@ -51,10 +56,10 @@ def archive(
     """Move what the policy (the applied one by default) does not keep into the archive log.
 
     All partitions are listed, and the statistics of archived writes none of whose files is left go.
-    Raises as :func:`parquetry.runtime.commit.recovery.settle` does.
+    Raises as :func:`parquetry.runtime.commit.recovery.recover` does.
     """
     store, zone = table.store, table.config.timezone
-    timeline = settled_timeline(table, timing=timing)
+    timeline = recovered_timeline(table, timing=timing)
     policy = policy or retention_of(table)
     # Files first, the timeline afterwards: a file that appears later belongs to a pending write.
     files = [info for listing in map_each(table.view(timeline).partitions(), store.list) for info in listing]
@@ -66,13 +71,13 @@ def archive(
         timeline = timeline.reload()
         leaving = _leaving(timeline, files, policy, zone=zone, now_ms=store.now_ms(), lost=lost)
         if leaving:
-            store.delete_all(undone_entries(entries, timeline))
+            store.delete_all(rolled_back_entries(entries, timeline))
             _log(table, timeline, leaving)
             if lock.is_held():
                 remove_completed(timeline, leaving)
     if leaving:
         with tidying(store.uri, "statistics of what was archived are left behind"):
-            _sweep_statistics(before, files, timeline.reload())
+            _delete_stale_statistics(before, files, timeline.reload())
     return ArchiveResult(instants=tuple(instant.time for instant in leaving))
 
 
@@ -184,12 +189,12 @@ def _is_recent(instant: Instant, zone: Timezone, now_ms: int) -> bool:
     return now_ms - parse_instant_ms(instant.time, zone) < DAY_MS
 
 
-def _sweep_statistics(before: Timeline, files: Iterable[ObjectInfo], now: Timeline) -> None:
+def _delete_stale_statistics(before: Timeline, files: Iterable[ObjectInfo], now: Timeline) -> None:
     """Remove the statistics of writes that have left the timeline, and whose files have all been replaced."""
     instants = {time for info in files if (time := instant_of_file(info.path))}
     first = next((instant.time for instant in now.completed_writes), None)
     if first is not None:
-        sweep_statistics(before, instants, before=first)
+        delete_stale_statistics(before, instants, before=first)
 
 
 def _log(table: TableHandle, timeline: Timeline, leaving: Iterable[Instant]) -> None:

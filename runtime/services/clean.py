@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from parquetry.runtime.commit.abandoned_buckets import partitions_given_up
+from parquetry.runtime.commit.abandoned_buckets import partitions_with_abandoned
 from parquetry.runtime.commit.claims import open_session
 from parquetry.runtime.commit.locking import locked_session, table_lock
-from parquetry.runtime.commit.recovery import settle, settled_timeline
+from parquetry.runtime.commit.recovery import recover, recovered_timeline
 from parquetry.runtime.commit.rollback import withdraw
 from parquetry.runtime.services.clean_plan import (
     Expiry,
@@ -29,14 +29,14 @@ from parquetry.runtime.services.clean_plan import (
 from parquetry.runtime.services.clean_progress import (
     CleanProgress,
     note_progress,
-    partitions_to_look_at,
+    partitions_to_check,
     read_progress,
 )
 from parquetry.runtime.services.orphans import (
+    delete_leftovers,
+    delete_orphans,
+    delete_stale_statistics,
     drop_statistics,
-    sweep_leftovers,
-    sweep_partitions,
-    sweep_statistics,
 )
 from parquetry.runtime.services.retention import retention_of
 from parquetry.runtime.spec.masking import masked_message
@@ -45,7 +45,7 @@ from parquetry.runtime.storage.os_errors import FAILURES, is_full, tidying
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clean import CleanerPlan
-from parquetry.runtime.timeline.effective_writes import completed_being_undone
+from parquetry.runtime.timeline.effective_writes import completed_being_rolled_back
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
@@ -73,7 +73,7 @@ def clean(
     """Delete what the policy (the applied one by default) does not keep, and every orphan.
 
     All partitions are looked at. On a full disk it makes room for its own files first: by what dead writers
-    left, then by recorded statistics. Raises as :func:`parquetry.runtime.commit.recovery.settle` does,
+    left, then by recorded statistics. Raises as :func:`parquetry.runtime.commit.recovery.recover` does,
     StorageError when there is no room and none can be made.
     """
     return _clean_with_room(table, policy=policy or retention_of(table), timing=timing, whole_table=True)
@@ -109,24 +109,24 @@ def _clean_with_room(
             if not is_full(error):
                 raise
             # Once: an attempt that fails leaves something to sweep itself.
-            freed = 0 if has_swept else _sweep_without_room(table, timing)
+            freed = 0 if has_swept else _clean_up_without_room(table, timing)
             has_swept = True
             if not freed and not drop_statistics(table.store):
                 raise
 
 
-def _sweep_without_room(table: TableHandle, timing: Timing) -> int:
+def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
     """How many orphans and leftovers went, as far as nothing has to be written for that."""
     table.confirm_owner()
     shown = partial(masked_message, spec=table.spec, location=table.store.uri)
     with tidying(table.store.uri, "a part of the sweep waits for room on the disk", shown=shown):
-        return sum(_sweep(table, Timeline.load(table.store), timing=timing, whole_table=True))
+        return sum(_clean_up(table, Timeline.load(table.store), timing=timing, whole_table=True))
     return 0
 
 
 def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole_table: bool) -> CleanResult:
     store = table.store
-    timeline = settled_timeline(table, timing=timing)
+    timeline = recovered_timeline(table, timing=timing)
     instant, deleted = None, 0
     if pending_cleans(timeline, ours=True):
         with locked_session(table, timeline, purpose="clean", timing=timing):
@@ -149,7 +149,7 @@ def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole
         )
     orphans = leftovers = 0
     try:
-        orphans, leftovers = _sweep(table, timeline, timing=timing, whole_table=whole_table)
+        orphans, leftovers = _clean_up(table, timeline, timing=timing, whole_table=whole_table)
     except FAILURES as error:
         if instant is None:
             raise
@@ -160,18 +160,20 @@ def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole
     )
 
 
-def _sweep(table: TableHandle, timeline: Timeline, *, timing: Timing, whole_table: bool) -> tuple[int, int]:
+def _clean_up(
+    table: TableHandle, timeline: Timeline, *, timing: Timing, whole_table: bool
+) -> tuple[int, int]:
     """How many orphans and leftovers of dead writes went."""
     store = table.store
     table.confirm_owner()
     partitions = set(table.view(timeline).partitions()) if whole_table else set()
-    partitions |= _partitions_of_undone_writes(timeline)
-    partitions |= partitions_given_up(store)
-    swept = sweep_partitions(store, sorted(partitions), timing=timing)
-    leftovers = sweep_leftovers(store, zone=table.config.timezone, timing=timing)
+    partitions |= _partitions_of_rolled_back_writes(timeline)
+    partitions |= partitions_with_abandoned(store)
+    cleaned = delete_orphans(store, sorted(partitions), timing=timing)
+    leftovers = delete_leftovers(store, zone=table.config.timezone, timing=timing)
     if whole_table:
-        leftovers += sweep_statistics(timeline, swept.instants)
-    return len(swept.orphans), leftovers
+        leftovers += delete_stale_statistics(timeline, cleaned.instants)
+    return len(cleaned.orphans), leftovers
 
 
 def _plan(
@@ -183,7 +185,7 @@ def _plan(
     view = table.view(timeline)
     partitions = None
     if not whole_table:
-        partitions = partitions_to_look_at(timeline, limits, read_progress(timeline))
+        partitions = partitions_to_check(timeline, limits, read_progress(timeline))
     return plan_expiry(view, limits, view.partitions() if partitions is None else partitions)
 
 
@@ -210,7 +212,7 @@ def _delete_expired(
                 # Cleans stand on the timeline in the order of what they saw, so that readers ask few of them.
                 is_overtaken = any(clean.time > requested.time for clean in now.of(Action.CLEAN))
                 # What is taken back at last uncovers versions that look expired now.
-                is_overtaken = is_overtaken or bool(completed_being_undone(now))
+                is_overtaken = is_overtaken or bool(completed_being_rolled_back(now))
                 if is_overtaken:
                     break
                 if _basis(now) != _basis(timeline):
@@ -231,7 +233,7 @@ def _delete_expired(
         count = 0 if plan is None else execute_clean(table, requested, plan)
         session.acknowledge()
     if is_overtaken:
-        timeline = settle(table, timeline.reload(), timing=timing)
+        timeline = recover(table, timeline.reload(), timing=timing)
         return _delete_expired(table, timeline, None, policy, timing, whole_table=whole_table)
     return (None, 0) if plan is None else (requested.time, count)
 
@@ -242,7 +244,7 @@ def _basis(timeline: Timeline) -> tuple[object, ...]:
     return (timeline.completed_writes, pending[:1], timeline.savepoints, timeline.of(Action.RESTORE))
 
 
-def _partitions_of_undone_writes(timeline: Timeline) -> set[str]:
+def _partitions_of_rolled_back_writes(timeline: Timeline) -> set[str]:
     """Where a task of a write that was rolled back may have written afterwards."""
     touched: set[str] = set()
     for rollback in timeline.of(Action.ROLLBACK, state=State.COMPLETED):

@@ -58,7 +58,7 @@ def note_progress(store: ObjectStore, progress: CleanProgress) -> None:
     store.put(CLEAN_PROGRESS_PATH, json.dumps(asdict(progress)).encode())
 
 
-def partitions_to_look_at(
+def partitions_to_check(
     timeline: Timeline, limits: Horizon, progress: CleanProgress | None
 ) -> Iterable[str] | None:
     """The partitions in which something may have expired since; None means all.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from parquetry.runtime.commit.abandoned_buckets import instants_given_up
+from parquetry.runtime.commit.abandoned_buckets import instants_with_abandoned
 from parquetry.runtime.commit.claims import HEARTBEAT_FOLDER, Claim, heartbeat_path, is_alive, read_claim
 from parquetry.runtime.errors import CorruptTableError, NotFoundError, StaleTimelineError
 from parquetry.runtime.sources.ledger import is_ledger_entry
@@ -26,9 +26,9 @@ from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import TIMELINE_FOLDER, Action, Timezone, parse_instant_ms
 from parquetry.runtime.timeline.markers import MARKER_FOLDER
 from parquetry.runtime.timeline.sidecars import (
+    ABANDONED_FOLDER,
     BREAKING_FOLDER,
     CLAIMS_FOLDER,
-    GIVEN_UP_FOLDER,
     PROBE_PREFIX,
     REPORTS_FOLDER,
     STAGE_FOLDER,
@@ -46,14 +46,14 @@ DAY_MS: Final = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class OrphanCleanup:
     """What was found in partitions: the orphans, which are gone, and the instants that have files."""
 
     orphans: tuple[str, ...]
     instants: frozenset[str]
 
 
-def sweep_partitions(store: ObjectStore, partitions: Iterable[str], *, timing: Timing) -> Swept:
+def delete_orphans(store: ObjectStore, partitions: Iterable[str], *, timing: Timing) -> OrphanCleanup:
     """Delete the orphans in these partitions."""
     files = [info for listing in map_each(partitions, store.list) for info in listing]
     timeline = Timeline.load(store)
@@ -66,10 +66,12 @@ def sweep_partitions(store: ObjectStore, partitions: Iterable[str], *, timing: T
     ]
     store.delete_all(orphans)
     instants = (instant_of_file(info.path) for info in files)
-    return Swept(orphans=tuple(orphans), instants=frozenset(time for time in instants if time))
+    return OrphanCleanup(orphans=tuple(orphans), instants=frozenset(time for time in instants if time))
 
 
-def sweep_statistics(timeline: Timeline, instants: Collection[str], *, before: str | None = None) -> int:
+def delete_stale_statistics(
+    timeline: Timeline, instants: Collection[str], *, before: str | None = None
+) -> int:
     """Remove the statistics of writes none of whose files is left; answers how many there were.
 
     ``timeline`` was read before all partitions were listed, which hold files of ``instants``: what
@@ -101,7 +103,7 @@ def drop_statistics(store: ObjectStore) -> int:
     return len(doomed)
 
 
-def undone_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
+def rolled_back_entries(entries: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
     """Of ledger entries that were listed before the timeline was read, those of writes that were undone.
 
     Their writes slept and put them when they had been undone already. They have to go before the
@@ -126,23 +128,23 @@ def find_orphans(files: Iterable[ObjectInfo], timeline: Timeline) -> list[str]:
     if not timeline.completed_writes:
         return []
     pending = {instant.time for instant in timeline.pending_writes}
-    named = _named_beside_given_up(timeline)
+    named = _named_beside_abandoned(timeline)
     orphans = []
     for info in files:
         time = instant_of_file(info.path)
         if time is None or time in pending:
             continue
         is_unfinished = finished_name(info.path) is not None
-        is_undone = not timeline.is_completed(time) and not timeline.is_left_behind(time)
-        if is_unfinished or is_undone or (time in named and info.path not in named[time]):
+        is_rolled_back = not timeline.is_completed(time) and not timeline.is_left_behind(time)
+        if is_unfinished or is_rolled_back or (time in named and info.path not in named[time]):
             orphans.append(info.path)
     return orphans
 
 
-def _named_beside_given_up(timeline: Timeline) -> dict[str, set[str]]:
+def _named_beside_abandoned(timeline: Timeline) -> dict[str, set[str]]:
     """The files that the completed clusterings that gave something up have published, by instant."""
     named = {}
-    for time in instants_given_up(timeline.store):
+    for time in instants_with_abandoned(timeline.store):
         # An instant that has just left the timeline is judged by the next clean.
         with suppress(StaleTimelineError):
             if timeline.is_completed(time):
@@ -150,7 +152,7 @@ def _named_beside_given_up(timeline: Timeline) -> dict[str, set[str]]:
     return named
 
 
-def sweep_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> int:
+def delete_leftovers(store: ObjectStore, *, zone: Timezone, timing: Timing) -> int:
     """Remove markers, heartbeats, claims, stages, sidecars and unfinished files of writes that are over.
 
     Answers how many there were. A claim stays for a day after its write was undone, a job's report for
@@ -224,10 +226,10 @@ class _Leftovers:
         for path in self._files:
             if path.startswith((f"{BREAKING_FOLDER}/", PROBE_PREFIX)) and self._age_ms(path) > self._grace_ms:
                 yield path
-        for name in self._direct_children(GIVEN_UP_FOLDER):
+        for name in self._direct_children(ABANDONED_FOLDER):
             time = name.partition(".")[0]
             if not self._is_busy(time) and time not in self._completed:
-                yield f"{GIVEN_UP_FOLDER}/{name}"
+                yield f"{ABANDONED_FOLDER}/{name}"
         for name in self._direct_children(REPORTS_FOLDER):
             if self._age_ms(f"{REPORTS_FOLDER}/{name}") > DAY_MS:
                 yield f"{REPORTS_FOLDER}/{name}"

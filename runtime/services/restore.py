@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from parquetry.message import command
 from parquetry.runtime.commit.locking import locked_session
-from parquetry.runtime.commit.recovery import settled_timeline
+from parquetry.runtime.commit.recovery import recovered_timeline
 from parquetry.runtime.commit.restoring import finish_restore
 from parquetry.runtime.commit.rollback import withdraw
 from parquetry.runtime.errors import ConflictError, InvalidDataError
@@ -26,7 +26,7 @@ class RestoreResult(Brief):
 
     savepoint: str
     instant: str | None
-    undone: tuple[str, ...] = ()
+    rolled_back: tuple[str, ...] = ()
     files_deleted: int = 0
 
 
@@ -37,7 +37,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
     files it protects are missing; ConflictError when the lock was lost before anything was undone.
     """
     store, zone = table.store, table.config.timezone
-    timeline = settled_timeline(table, timing=timing)
+    timeline = recovered_timeline(table, timing=timing)
     with locked_session(table, timeline, purpose="restore", timing=timing) as (session, lock):
         timeline = timeline.reload()
         finish_cleans(table, timeline)
@@ -58,7 +58,7 @@ def restore(table: TableHandle, savepoint: str, *, timing: Timing = DEFAULT_TIMI
     return RestoreResult(
         savepoint=savepoint,
         instant=session.instant,
-        undone=tuple(victim.time for victim in victims),
+        rolled_back=tuple(victim.time for victim in victims),
         files_deleted=files,
     )
 
@@ -77,7 +77,7 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
             + command("service", "savepoint", "TABLE", "--delete", later[-1])
         )
     view = table.view(timeline)
-    gone = [f"{partition}/{file_id}" for partition, file_id in view.lost_as_of(savepoint)]
+    gone = [f"{partition}/{file_id}" for partition, file_id in view.cleaned_as_of(savepoint)]
     for partition, names in timeline.savepoint_metadata(savepoint).files.items():
         there = {version.path.rpartition("/")[2] for version in view.base_files(partition)}
         gone += [f"{partition}/{name}" for name in sorted(set(names) - there)]

@@ -13,7 +13,7 @@ from parquetry.message import command
 from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import locked_session
-from parquetry.runtime.commit.recovery import settle, settled_timeline, withdraw_waiting
+from parquetry.runtime.commit.recovery import recover, recovered_timeline, withdraw_pending
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.services.clean_plan import check_no_foreign_clean, finish_cleans
 from parquetry.runtime.spec.masking import masked_message
@@ -22,7 +22,7 @@ from parquetry.runtime.storage.parallel import map_each
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.view import FileSystemView
 from parquetry.runtime.timeline.active import Timeline
-from parquetry.runtime.timeline.effective_writes import completed_being_undone
+from parquetry.runtime.timeline.effective_writes import completed_being_rolled_back
 from parquetry.runtime.timeline.instant import Action, Instant, State
 from parquetry.runtime.timeline.restore import SavepointMetadata
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
@@ -53,13 +53,13 @@ def create_savepoint(
     ConflictError while an older write is unfinished, or another program may be cleaning its files.
     """
     store = table.store
-    timeline = settled_timeline(table, timing=timing)
+    timeline = recovered_timeline(table, timing=timing)
     with locked_session(table, timeline, purpose="savepoint", timing=timing) as (session, lock):
         while True:
             timeline = timeline.reload()
-            if completed_being_undone(timeline):
+            if completed_being_rolled_back(timeline):
                 lock.release()
-                settle(table, timeline, timing=timing)
+                recover(table, timeline, timing=timing)
                 lock.acquire()
                 continue
             finish_cleans(table, timeline)
@@ -149,12 +149,12 @@ def _gives_way(timeline: Timeline, pending: str) -> bool:
 def _withdraw_plans_before(timeline: Timeline, time: str) -> None:
     """Take back the clustering plans that wait for a process, which may be one that knows no savepoint."""
     groups = timeline.groups_in_pending_clustering
-    withdraw_waiting({group for group, planned in groups.items() if planned < time}, timeline, but="")
+    withdraw_pending({group for group, planned in groups.items() if planned < time}, timeline, but="")
 
 
 def _files_as_of(table: TableHandle, timeline: Timeline, time: str) -> dict[str, tuple[str, ...]]:
     view = table.view(timeline)
-    if lost := view.lost_as_of(time):
+    if lost := view.cleaned_as_of(time):
         partition, file_id = lost[0]
         raise InvalidDataError(
             f"{table.store.uri}: {time} cannot be savepointed, {partition}/{file_id} and {len(lost) - 1} "

@@ -48,7 +48,7 @@ class DueSize:
     size_bytes: int
 
 
-def look_for_due(
+def preview_due(
     handle: TableHandle, source: Source, *, directory: str, storage: Mapping[str, Any]
 ) -> DueBatch | None:
     """What is due; None when there is nothing new. Nothing is written.
@@ -116,7 +116,7 @@ def _look(
     entries = ledger.history(handle.store, source.name, effective())
     files = [f.file for f in found]
     # However the path was spelled when they were taken.
-    taken = ledger.taken_of(files, entries, partial(place_of, base=directory))
+    taken = ledger.ingested_by(files, entries, partial(place_of, base=directory))
     known = {path: file for path, (_, file) in taken.items()}
     due = ledger.due_files(files, known, source.operation, source=source.name)
     if due.is_empty:

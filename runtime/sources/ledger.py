@@ -153,7 +153,7 @@ def history(
     )
 
 
-def taken_of(
+def ingested_by(
     found: Iterable[SourceFile],
     entries: Iterable[tuple[str, Consumption]],
     place: Callable[[str], str],
@@ -354,10 +354,10 @@ def _joined(tables: Iterable[pa.Table]) -> pa.Table:
 def _judged(table: pa.Table, effective: EffectiveWrites) -> pa.Table:
     """The rows without those of writes that were undone for good, and with what became of the others."""
     settled = _instants(table.filter(pc.field("is_settled")))
-    standings = {instant: effective.standing(instant) for instant in _instants(table) - settled}
-    undone = {instant for instant, standing in standings.items() if standing is WriteState.UNDONE}
-    settled |= {instant for instant, standing in standings.items() if standing is WriteState.SETTLED}
-    return _marked(table.filter(pc.invert(_is_one_of(table, undone))), settled)
+    states = {instant: effective.state_of(instant) for instant in _instants(table) - settled}
+    rolled_back = {instant for instant, state in states.items() if state is WriteState.ROLLED_BACK}
+    settled |= {instant for instant, state in states.items() if state is WriteState.SETTLED}
+    return _marked(table.filter(pc.invert(_is_one_of(table, rolled_back))), settled)
 
 
 def _marked(table: pa.Table, settled: set[str]) -> pa.Table:

@@ -15,7 +15,7 @@ from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.spec.types import Decimal as DecimalType
 from parquetry.runtime.spec.types import Primitive, parse_type
 
-LOOKED_THROUGH_BYTES: Final = 64 * 1024**2
+SEARCHED_BYTES: Final = 64 * 1024**2
 """How much of a file is looked through for a line."""
 
 # Spark quotes values of files, which hold what others wrote: bounded, so that a long one takes no time.
@@ -44,7 +44,7 @@ class LineFault:
     line: int | None = None
     column: str | None = None
     value: str | None = None
-    is_cut: bool = False
+    is_truncated: bool = False
     """Whether the file goes on behind what was looked through."""
 
 
@@ -54,7 +54,7 @@ class _Number(str):
     __slots__ = ()
 
 
-class _CutError(Exception):
+class _TruncatedError(Exception):
     """The file is longer than what is looked through."""
 
 
@@ -64,7 +64,7 @@ def find_fault(
     """The first record of a plain ``csv`` or ``json`` file that is wrong in the way that Spark ``said``.
 
     ``columns`` are those whose types the file's values have to have, ``options`` the source's. Memory is
-    bounded by the longest line; at most :data:`LOOKED_THROUGH_BYTES` characters are read.
+    bounded by the longest line; at most :data:`SEARCHED_BYTES` characters are read.
     """
     known = LineFault()
     if (field := _FIELD.search(said)) is not None:
@@ -82,20 +82,20 @@ def find_fault(
             found = _json_fault(lines, field, settings)
         else:
             found = _csv_fault(lines, known.value, settings, {c.name.lower(): c for c in columns})
-    except _CutError:
-        return LineFault(column=known.column, value=known.value, is_cut=True)
+    except _TruncatedError:
+        return LineFault(column=known.column, value=known.value, is_truncated=True)
     except (LookupError, csv.Error, TypeError, RecursionError):  # an encoding of Java's alone, odd separators
         return known
     return found or known
 
 
 def _lines(text: io.TextIOWrapper) -> Iterator[str]:
-    left = LOOKED_THROUGH_BYTES
+    left = SEARCHED_BYTES
     while line := text.readline(left):
-        yield line.removeprefix("\ufeff") if left == LOOKED_THROUGH_BYTES else line
+        yield line.removeprefix("\ufeff") if left == SEARCHED_BYTES else line
         left -= len(line)
         if left <= 0:
-            raise _CutError
+            raise _TruncatedError
 
 
 def _json_fault(

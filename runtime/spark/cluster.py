@@ -26,7 +26,7 @@ from parquetry.runtime.clustering.plan.execution import (
     planned_work,
     summed,
 )
-from parquetry.runtime.clustering.plan.history import note_lost
+from parquetry.runtime.clustering.plan.history import note_unpublished
 from parquetry.runtime.clustering.plan.measure import QueryMeasure
 from parquetry.runtime.clustering.plan.publishable import PublishableGroups, narrowed, replaced_by
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, take_up
@@ -81,7 +81,7 @@ def cluster(
     try:
         for groups in in_batches(chosen.groups, max(min(rounds, _MOST_BATCHES), 1)):
             table = table.reopen() if parts else table
-            with begin_clustering(table, groups, foreseen=due.foreseen, timing=timing) as transaction:
+            with begin_clustering(table, groups, predicted=due.predicted, timing=timing) as transaction:
                 if transaction is not None:
                     parts.append(_execute(spark, transaction))
     except (ParquetryError, PySparkException, Py4JJavaError) as failure:
@@ -138,8 +138,8 @@ def _execute(spark: SparkSession, transaction: Transaction) -> Clustered:
     run = _Run(spark, transaction)
     commit = run_once(transaction, body=run.body, narrow=run.narrow)
     if commit.instant is None and run.planned:
-        note_lost(transaction.timeline, transaction.instant, run.planned)
-    part = clustered(commit, run.standing.groups, run.standing.left_out, run.standing.queries)
+        note_unpublished(transaction.timeline, transaction.instant, run.planned)
+    part = clustered(commit, run.publishable.groups, run.publishable.left_out, run.publishable.queries)
     return replace(part, failures=tuple(run.failures))
 
 
@@ -152,7 +152,7 @@ class _Run:
         self._planned: PlannedWork | None = None
         self.failures: list[ParquetryError] = []
         self.planned: frozenset[FileKey] = frozenset()
-        self.standing = PublishableGroups(transaction)
+        self.publishable = PublishableGroups(transaction)
 
     def body(self, transaction: Transaction) -> WriteOutcome | None:
         """The outcome of all groups of the plan that can still be rewritten; None without any."""
@@ -165,7 +165,7 @@ class _Run:
         self.planned = frozenset((s.partition, s.file_id) for group in plan.groups for s in group.slices)
         self._planned = planned_work(transaction, plan)
         works = self._planned.works
-        self.standing.begin(works, self._planned.left_out)
+        self.publishable.begin(works, self._planned.left_out)
         if not works:
             return None
         attempt = self._attempt(transaction.timeline)
@@ -179,15 +179,15 @@ class _Run:
         transaction.mark({MarkerKind.CREATE: first})
         context = replace(attempt.context(ordering=None), clustering=self._planned.digest)
         self._sort_out(works, _rewrite(self._spark, context, works), measure)
-        return self._outcome(attempt) if self.standing.groups else None
+        return self._outcome(attempt) if self.publishable.groups else None
 
     def narrow(self, outcome: WriteOutcome, now: Timeline) -> WriteOutcome | None:
         """What of the outcome may be published, on the table as it is now."""
         assert self._planned is not None
-        if self.standing.leave_out_changed(now):
-            said = self.standing.said(self._planned.execution)
-            outcome = narrowed(outcome, self.standing.groups, said)
-        if not self.standing.groups:
+        if self.publishable.leave_out_changed(now):
+            extra_metadata = self.publishable.extra_metadata(self._planned.execution)
+            outcome = narrowed(outcome, self.publishable.groups, extra_metadata)
+        if not self.publishable.groups:
             return None
         if now.completed_writes == self._transaction.timeline.completed_writes:
             return outcome
@@ -207,7 +207,7 @@ class _Run:
                 group = RewrittenGroup(
                     work=work, files=tuple(file for number in work.numbers for file in files.get(number, ()))
                 )
-                self.standing.groups.append(replace(group, queries=measure.measured([group])))
+                self.publishable.groups.append(replace(group, queries=measure.measured([group])))
                 continue
             reason = "a file of it was cleaned while it was read"
             failed = (results.failures[number] for number in work.numbers if number in results.failures)
@@ -215,17 +215,19 @@ class _Run:
                 self.failures.append(failure)
                 reason = "it cannot be rewritten: " + failure.message
             left = UnpublishedGroup(partition=work.partition, files=len(work.slices), reason=reason)
-            self.standing.left_out.append(left)
+            self.publishable.left_out.append(left)
 
     def _outcome(self, attempt: Attempt) -> WriteOutcome:
         assert self._planned is not None
-        files = tuple(file for group in self.standing.groups for file in group.files)
+        files = tuple(file for group in self.publishable.groups for file in group.files)
         outcome = attempt.outcome(
             CLUSTER,
             results=WriteResults(files=files, buckets={}),
-            replaced=replaced_by(self.standing.groups),
+            replaced=replaced_by(self.publishable.groups),
         )
-        return replace(outcome, extra={**outcome.extra, **self.standing.said(self._planned.execution)})
+        return replace(
+            outcome, extra={**outcome.extra, **self.publishable.extra_metadata(self._planned.execution)}
+        )
 
 
 def _rewrite(spark: SparkSession, context: WriteContext, works: Sequence[GroupWork]) -> WriteResults:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from parquetry.errors import ParquetryError, message_of
 from parquetry.message import joined
-from parquetry.runtime.clustering.plan.due import is_time, note_look, trigger_of
+from parquetry.runtime.clustering.plan.due import is_time, record_check, trigger_of
 from parquetry.runtime.clustering.plan.execution import PartlyClusteredError
 from parquetry.runtime.commit.outcome import CommitResult
 from parquetry.runtime.spark.cluster import cluster
@@ -49,12 +49,12 @@ def cluster_inline(
             return result
         done = cluster(spark, now, budget_bytes=budget_bytes, timing=timing)
         if not done.instants:
-            note_look(now)
+            record_check(now)
     except PartlyClusteredError as partly:
         done, said = partly.result, (_said(table, partly),)
     except Exception as failure:  # noqa: BLE001 - a plug-in may raise anything, and the write stands
         with suppress(*FAILURES):
-            note_look(table)
+            record_check(table)
         return replace(result, warnings=(*result.warnings, _said(table, failure)))
     return replace(
         result, files_clustered=done.files_before, warnings=(*result.warnings, *done.warnings, *said)

@@ -14,17 +14,17 @@ _ATTEMPTS: Final = 5
 _Found = TypeVar("_Found")
 
 
-def look_while_whole(
-    handle: TableHandle, look: Callable[[FileSystemView], tuple[IncrementalSlices, _Found]]
+def read_consistently(
+    handle: TableHandle, read: Callable[[FileSystemView], tuple[IncrementalSlices, _Found]]
 ) -> tuple[IncrementalSlices, _Found]:
-    """What ``look`` finds in the table as it is now, none of it cleaned before its folder was listed.
+    """What ``read`` finds in the table as it is now, none of it cleaned before its folder was listed.
 
     The versions that a clean took between the reading of the timeline and that listing would be missing
-    without a word: ``look`` is then asked again. ConflictError when that happens each time.
+    without a word: ``read`` is then asked again. ConflictError when that happens each time.
     """
     for _ in range(_ATTEMPTS):
         view = handle.view(handle.timeline())
-        changes, found = look(view)
+        changes, found = read(view)
         if not _is_lacking(view, changes.end):
             return changes, found
     raise ConflictError(

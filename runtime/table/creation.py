@@ -107,7 +107,7 @@ def finish_creation(store: ObjectStore, identity: TableIdentity) -> None:
     properties = table_properties(spec)
     if _is_whole(store, properties):
         return
-    refuse_lost_properties(store, identity)
+    refuse_missing_properties(store, identity)
     content = first_commit(spec, table_id=identity.table_id)
     for state in State:
         instant = Instant(time=first_instant, action=Action.COMMIT, state=state)
@@ -242,7 +242,7 @@ def _recipe(store: ObjectStore, identity: TableIdentity) -> tuple[TableSpec, str
     return identity.spec, identity.first_instant
 
 
-def refuse_lost_properties(store: ObjectStore, identity: TableIdentity) -> None:
+def refuse_missing_properties(store: ObjectStore, identity: TableIdentity) -> None:
     """Raise where a table without properties has had some: what they were by then nobody knows.
 
     CorruptTableError for one that was written to, UnsupportedTableError for one that was adopted. A table

@@ -172,7 +172,7 @@ class FileSystemView:
             f"{as_of}; ask for {whole} or later, and raise retention.clean to keep more"
         )
 
-    def lost_as_of(self, time: str) -> list[FileGroupId]:
+    def cleaned_as_of(self, time: str) -> list[FileGroupId]:
         """The file groups whose version of that time is gone, by what the active timeline says; sorted."""
         return self.lacking(versions_as_of(self._timeline, time), time)
 

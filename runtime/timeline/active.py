@@ -102,9 +102,9 @@ class Timeline:
         first = self.unbroken_since
         if first is None or time >= first or time in self._pending_times:
             return False
-        return time < self.completed_writes[0].time or not self.was_undone(time)
+        return time < self.completed_writes[0].time or not self.was_rolled_back(time)
 
-    def was_undone(self, time: str) -> bool:
+    def was_rolled_back(self, time: str) -> bool:
         """Whether a rollback or restore that is still on the timeline says that it undid that write."""
         return time in self._rolled_back or any(begin < time < end for begin, end in self._restored)
 
@@ -241,7 +241,7 @@ class Timeline:
         for cleans in growing_batches(self.of(Action.CLEAN)[::-1]):
             for found in map_each(cleans, self._limits_of):
                 last = None if found is None else found.last_completed_commit
-                if last and last <= time and not self.has_undone:
+                if last and last <= time and not self.has_rollbacks:
                     return False
                 limit = None if found is None else found.earliest_commit_to_retain
                 if limit is None or time < limit:
@@ -254,7 +254,7 @@ class Timeline:
         return map_each(fresh, self._limits_of)
 
     @cached_property
-    def has_undone(self) -> bool:
+    def has_rollbacks(self) -> bool:
         """Whether a rollback or restore is on the timeline: it may have uncovered versions cleaned before."""
         return any(instant.action in {Action.ROLLBACK, Action.RESTORE} for instant in self.instants)
 
@@ -301,7 +301,11 @@ class Timeline:
     def _rolled_back(self) -> frozenset[str]:
         """The writes that rollbacks and restores name as undone."""
         rollbacks = [r.time for r in self.of(Action.ROLLBACK, state=State.COMPLETED)]
-        victims = [v.time for undone in map_each(rollbacks, self.rollback_metadata) for v in undone.instants]
+        victims = [
+            v.time
+            for rolled_back in map_each(rollbacks, self.rollback_metadata)
+            for v in rolled_back.instants
+        ]
         victims += [v.time for r in self.of(Action.RESTORE) for v in self.restore_plan(r.time).instants]
         return frozenset(victims)
 

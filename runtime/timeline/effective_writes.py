@@ -22,7 +22,7 @@ class WriteState(StrEnum):
     """It is in effect, and on the timeline still, so that it may be undone."""
     SETTLED = "settled"
     """It is in effect and has left the timeline: nothing undoes it."""
-    UNDONE = "undone"
+    ROLLED_BACK = "rolled back"
     """It took no effect, and the timeline has left it behind: it never will."""
     OPEN = "open"
     """It is not in effect as far as the timeline reaches; it may be pending."""
@@ -40,18 +40,18 @@ class EffectiveWrites:
     def __init__(self, timeline: Timeline, archive_folder: str) -> None:
         self._timeline = timeline
         self._archive_folder = archive_folder
-        self._standings: dict[str, WriteState] = {}
+        self._states: dict[str, WriteState] = {}
 
     @property
     def has_asked_archive(self) -> bool:
         """Whether a write that was asked for is known neither by the timeline nor by who asked."""
-        return bool(self._standings)
+        return bool(self._states)
 
     def counts(self, instant: str, *, is_settled: bool = False) -> bool:
         """Whether the write is in effect."""
-        return self.standing(instant, is_settled=is_settled) in (WriteState.COMPLETED, WriteState.SETTLED)
+        return self.state_of(instant, is_settled=is_settled) in (WriteState.COMPLETED, WriteState.SETTLED)
 
-    def standing(self, instant: str, *, is_settled: bool = False) -> WriteState:
+    def state_of(self, instant: str, *, is_settled: bool = False) -> WriteState:
         """What became of the write; ``is_settled`` if that was found out when it had been left behind."""
         if self._timeline.is_completed(instant):
             return WriteState.COMPLETED
@@ -59,10 +59,10 @@ class EffectiveWrites:
             return WriteState.OPEN
         if is_settled:
             return WriteState.SETTLED
-        if instant not in self._standings:
-            was_undone = self._timeline.was_undone(instant) or self._archive.speaks_against(instant)
-            self._standings[instant] = WriteState.UNDONE if was_undone else WriteState.SETTLED
-        return self._standings[instant]
+        if instant not in self._states:
+            was_rolled_back = self._timeline.was_rolled_back(instant) or self._archive.contradicts(instant)
+            self._states[instant] = WriteState.ROLLED_BACK if was_rolled_back else WriteState.SETTLED
+        return self._states[instant]
 
     @cached_property
     def _archive(self) -> _Archive:
@@ -78,7 +78,7 @@ class _Archive:
         self._completed: dict[str, int] = {}
         self._rolled_back: set[str] = set()
 
-    def speaks_against(self, time: str) -> bool:
+    def contradicts(self, time: str) -> bool:
         """Whether a write is named as rolled back, or lacks between two of one log file."""
         while time not in self._completed and time not in self._rolled_back:
             log = next(self._unread, None)
@@ -115,29 +115,31 @@ class _Archive:
         return sorted(self._completed)
 
 
-def writes_being_undone(timeline: Timeline, undoings: Iterable[Instant]) -> set[str]:
+def writes_being_rolled_back(timeline: Timeline, rollback_steps: Iterable[Instant]) -> set[str]:
     """The writes that these rollbacks and restores are taking back, completed ones too."""
     victims: set[str] = set()
-    for undoing in undoings:
-        if undoing.action is Action.RESTORE:
-            victims.update(victim.time for victim in timeline.restore_plan(undoing.time).instants)
+    for rollback_step in rollback_steps:
+        if rollback_step.action is Action.RESTORE:
+            victims.update(victim.time for victim in timeline.restore_plan(rollback_step.time).instants)
         else:
-            victims.add(timeline.rollback_plan(undoing.time).instant.time)
+            victims.add(timeline.rollback_plan(rollback_step.time).instant.time)
     return victims
 
 
-def completed_being_undone(timeline: Timeline) -> tuple[str, ...]:
+def completed_being_rolled_back(timeline: Timeline) -> tuple[str, ...]:
     """The completed writes that will not stand: a rollback or restore of them was begun, or slept through.
 
     Nothing may be built on them, nor what they cover be deleted, until the next writer has settled that.
     """
-    undoings = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
-    victims = writes_being_undone(timeline, (undoing for undoing in undoings if not undoing.is_completed))
-    victims.update(instant.time for instant in undone_writes(timeline))
+    rollback_steps = (*timeline.of(Action.ROLLBACK), *timeline.of(Action.RESTORE))
+    victims = writes_being_rolled_back(
+        timeline, (rollback_step for rollback_step in rollback_steps if not rollback_step.is_completed)
+    )
+    victims.update(instant.time for instant in rolled_back_writes(timeline))
     return tuple(instant.time for instant in timeline.completed_writes if instant.time in victims)
 
 
-def undone_writes(timeline: Timeline) -> tuple[Instant, ...]:
+def rolled_back_writes(timeline: Timeline) -> tuple[Instant, ...]:
     """Completed writes that had been rolled back before: their writer slept through its own end.
 
     A write of this project always has a requested file, unless a rollback has removed it.
@@ -151,10 +153,10 @@ def undone_writes(timeline: Timeline) -> tuple[Instant, ...]:
     ]
     if not suspects:
         return ()
-    undone = {i.time for r in rollbacks for i in timeline.rollback_metadata(r.time).instants}
-    undone |= {i.time for r in restores for i in timeline.restore_plan(r.time).instants}
+    rolled_back = {i.time for r in rollbacks for i in timeline.rollback_metadata(r.time).instants}
+    rolled_back |= {i.time for r in restores for i in timeline.restore_plan(r.time).instants}
     return tuple(
         instant
         for instant in suspects
-        if instant.time in undone and timeline.store.stat(claim_path(instant.time)) is not None
+        if instant.time in rolled_back and timeline.store.stat(claim_path(instant.time)) is not None
     )

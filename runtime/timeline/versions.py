@@ -49,7 +49,7 @@ def cleanable_as_of(timeline: Timeline, time: str) -> dict[FileGroupId, str | No
     ones as many as it takes to tell the versions of groups that were replaced at once; all where writes
     have left the timeline or were undone in between.
     """
-    if timeline.has_undone or time < (timeline.unbroken_since or ""):
+    if timeline.has_rollbacks or time < (timeline.unbroken_since or ""):
         return versions_as_of(timeline, time)
     times = [instant.time for instant in timeline.completed_writes]
     found: dict[FileGroupId, str | None] = {}

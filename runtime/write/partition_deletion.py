@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from parquetry.runtime.commit.damaged_files import lost_groups
+from parquetry.runtime.commit.damaged_files import damaged_groups
 from parquetry.runtime.commit.outcome import CommitResult, Footprint, WriteOutcome
 from parquetry.runtime.commit.publish import run_write
 from parquetry.runtime.commit.transaction import Transaction
@@ -50,7 +50,7 @@ def delete_partitions(
         view = table.view(timeline)
         known = set(view.partitions())
         # A file that somebody puts back is not to bring rows of a deleted partition back.
-        lost = lost_groups(view, paths)
+        lost = damaged_groups(view, paths)
         ids = {
             path: (*(s.file_id for s in view.slices(path)), *lost.get(path, ()))
             for path in paths

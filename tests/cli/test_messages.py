@@ -15,7 +15,7 @@ import pytest
 
 from parquetry.cli.bug_report import masked, write_report
 from parquetry.cli.failures import guarded
-from parquetry.cli.terminal.messages import wanted_format
+from parquetry.cli.terminal.messages import requested_format
 from parquetry.runtime.errors import StalePlanError
 from tests.support.command_script import SCRIPT, environment, parquetry
 from tests.support.project_folder import ProjectFolder
@@ -119,7 +119,7 @@ def test_a_terminal_gets_a_bar_and_no_lines(folder):
     ],
 )
 def test_the_format_is_known_before_the_command_line_is_parsed(arguments, variable, wanted):
-    assert wanted_format(arguments, {"PARQUETRY_LOG_FORMAT": variable} if variable else {}) == wanted
+    assert requested_format(arguments, {"PARQUETRY_LOG_FORMAT": variable} if variable else {}) == wanted
 
 
 def raising(error):

@@ -152,10 +152,10 @@ def test_an_inline_clustering_that_cannot_even_look_is_a_warning(error: object, 
 def _check(path: Path, new: dict[str, tuple[int, str]], place: str) -> None:
     assert rows_of(path) == view_rows(path) == new, place
     table = SmallTable(store=open_store(path))
-    undoes = is_undoing(table)
+    rolls_back = is_undoing(table)
     assert table.upsert({"k1": (999, "b"), "next": (1, "e")}).retries == 0, place
     expected = {**new, "k1": (999, "b"), "next": (1, "e")}
     assert rows_of(path) == view_rows(path) == expected, place
-    assert not undoes or not is_undoing(table)
+    assert not rolls_back or not is_undoing(table)
     clean(table.handle, timing=AT_ONCE)
     assert leftovers(path) == [], place

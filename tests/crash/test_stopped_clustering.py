@@ -30,14 +30,14 @@ def _schedule(store, table: SmallTable) -> None:
 def _begin(store, table: SmallTable) -> None:
     with begin_clustering(open_table(store), groups_owed(table), timing=FAST) as transaction:
         transaction.ensure_inflight()
-        transaction.undo()
+        transaction.roll_back()
 
 
 def _take_up(store, table: SmallTable) -> None:
     plan = min(Timeline.load(table.store).pending_clusterings)
     with take_up(open_table(store), plan, timing=FAST) as transaction:
         transaction.ensure_inflight()
-        transaction.undo()
+        transaction.roll_back()
 
 
 def _nothing(table: SmallTable) -> None:

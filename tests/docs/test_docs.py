@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import parquetry
 from parquetry import project
 from parquetry.cli.main import command_line
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.plan.changes import CODES as CHANGE_CODES
 from parquetry.message import Command
 from parquetry.project.diagnostics.codes import CODES
@@ -280,7 +280,9 @@ def commands_in_messages(source):
 
 def test_commands_that_messages_name_exist():
     """What a message tells the user to type is there, with the options it names and those carried into it."""
-    carried = Carried(directory=Path("p"), target="t", select=("s",), exclude=("e",), variables=(("v", "1"),))
+    typed_options = TypedOptions(
+        directory=Path("p"), target="t", select=("s",), exclude=("e",), variables=(("v", "1"),)
+    )
     known = {name: {o for p in command.params for o in p.opts} for name, command in commands()}
     groups = {name.split()[0] for name in known if " " in name}
     found = []
@@ -290,7 +292,7 @@ def test_commands_that_messages_name_exist():
         if source.suffix == ".py":
             named = (words for words in commands_in_messages(source) if words[0] != "X")
             found += [
-                (source, carried.written(Command(words)).strip("`").removeprefix("parquetry "))
+                (source, typed_options.written(Command(words)).strip("`").removeprefix("parquetry "))
                 for words in named
             ]
     assert len({words for _, words in found}) > MESSAGES

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parquetry.runtime.arrow.fingerprint import MODULUS, fingerprint
-from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, cuts_of, split_places
+from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, boundaries_of, split_places
 from parquetry.runtime.clustering.rewrite.runs import range_in_order
 from parquetry.runtime.clustering.rewrite.strategies import ranks_in
 from parquetry.runtime.layout.curves import bits_per_column, hilbert_index, z_index
@@ -82,10 +82,10 @@ def test_ranges_divide_the_order(rows, sampled, ranges):
         return pa.table({"a": pa.array(numbers, pa.int32()), "b": pa.array(texts, pa.string())})
 
     keys = OrderKeys(RowOrder(strategy="sort", columns=("a", "b")), table(sampled))
-    cuts = cuts_of(keys.of(table(sampled)), ranges)
-    order, starts = cuts.divide(keys.of(table(rows)))
+    boundaries = boundaries_of(keys.of(table(sampled)), ranges)
+    order, starts = boundaries.divide(keys.of(table(rows)))
     assert sorted(order.tolist()) == list(range(len(rows)))
-    assert len(starts) == cuts.ranges + 1
+    assert len(starts) == boundaries.ranges + 1
     assert starts[0] == 0
     assert starts[-1] == len(rows)
     rank = {
@@ -96,7 +96,7 @@ def test_ranges_divide_the_order(rows, sampled, ranges):
     }
     in_order = [rank[rows[number]] for number in order]
     assert in_order == sorted(in_order)
-    for number in cuts.single:
+    for number in boundaries.single:
         assert len({rows[n] for n in order[starts[number] : starts[number + 1]]}) <= 1
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.layout.clustering.debt import debt, in_batches, within
 from parquetry.runtime.layout.clustering.depth import DEEP
-from parquetry.runtime.layout.clustering.groups import cut
+from parquetry.runtime.layout.clustering.groups import divide_into_bins
 from parquetry.runtime.layout.clustering.strategies import BUILT_IN
-from parquetry.runtime.layout.packing import CEILING, FITS, first_fit_decreasing, outputs_of
+from parquetry.runtime.layout.packing import FITS, SIZE_TOLERANCE, first_fit_decreasing, outputs_of
 from tests.support.clustering_model import (
     MIB,
     TARGET,
@@ -181,8 +181,8 @@ def test_the_plan_counts_files_as_the_writer_does_and_one_at_most_is_small():
         written = rows_by_file(spec, rows, before=size / rows, after=size / rows)
         made = [round(count * size / rows) for count in written]
         assert len(made) == limits.outputs(size, rows=rows).files
-        assert sum(map(limits.is_ill, made)) <= 1
-        assert max(made) <= CEILING * TARGET
+        assert sum(map(limits.is_off_size, made)) <= 1
+        assert max(made) <= SIZE_TOLERANCE * TARGET
 
 
 @given(policies(), SEEDS)
@@ -248,7 +248,7 @@ def test_groups_are_within_eleven_ninths_of_the_optimum_on_ten_thousand_instance
         sizes = [piece for _ in range(bins) for piece in pieces(rng, capacity)]
         rng.shuffle(sizes)
         members = [file(str(n), size) for n, size in enumerate(sizes)]
-        groups = cut(members, target_bytes=target, most_bytes=target, capacity_bytes=capacity)
+        groups = divide_into_bins(members, target_bytes=target, most_bytes=target, capacity_bytes=capacity)
         assert sorted(m.file_id for g in groups for m in g) == sorted(m.file_id for m in members)
         assert all(sum(m.size_bytes for m in g) <= capacity for g in groups)
         assert len(groups) <= 11 / 9 * bins + 1
@@ -304,7 +304,7 @@ def test_groups_of_small_files_make_files_within_a_tenth_of_the_target_where_tha
     capacity = cap * TARGET
     members = [file(f"{n:03}", size) for n, size in enumerate(sizes)]
     total = sum(sizes)
-    groups = cut(members, target_bytes=TARGET, most_bytes=TARGET, capacity_bytes=capacity)
+    groups = divide_into_bins(members, target_bytes=TARGET, most_bytes=TARGET, capacity_bytes=capacity)
     assert sorted(m.file_id for g in groups for m in g) == [m.file_id for m in members]
     made = [sum(m.size_bytes for m in g) for g in groups]
     assert all(size <= capacity for size in made)

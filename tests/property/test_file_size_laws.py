@@ -16,7 +16,7 @@ from parquetry.runtime.base_file.sizing import FileSizer, kept_row_groups
 from parquetry.runtime.base_file.task import write_bucket
 from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
-from parquetry.runtime.layout.packing import CEILING, SMALLEST_SHARE
+from parquetry.runtime.layout.packing import SIZE_TOLERANCE, SMALLEST_SHARE
 from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
 from tests.support.sized_rows import COLUMNS, Content, file_bytes_per_row, incoming_batches
 
@@ -43,7 +43,7 @@ def check_sizes(seed: int, width: int, content: Content) -> list[float]:
         born = sizes(created, LIMIT)
         place = f"seed {seed}, {width} B, {content}"
         assert len(born) > 1, place
-        assert max(born) <= CEILING, f"{place}: {born}"
+        assert max(born) <= SIZE_TOLERANCE, f"{place}: {born}"
         assert all(size >= 0.9 for size in born[:-1]), f"{place}: {born}"
         base = created.files[0].stat
         places = pa.array(np.arange(0, base.num_writes, 2))
@@ -55,7 +55,7 @@ def check_sizes(seed: int, width: int, content: Content) -> list[float]:
         merged = write_bucket(ctx, to, chain(grown, more))
         assert sum(file.stat.num_writes for file in merged.files) == base.num_writes + inserts, place
         grew = sizes(merged, max(LIMIT, base.file_size_bytes))
-        assert max(grew) <= CEILING, f"{place}, merged: {grew}"
+        assert max(grew) <= SIZE_TOLERANCE, f"{place}, merged: {grew}"
         assert all(size >= 0.9 for size in sizes(merged, LIMIT)[:-1]), f"{place}, merged: {grew}"
         return born + grew
 
@@ -98,7 +98,7 @@ def test_a_row_group_is_never_planned_beyond_its_bounds(sizer, file_bytes, remai
     planned = sizer.next_arrow_bytes(file_bytes, remaining, ratio=ratio, guessed=guessed)
     assert 1 <= planned <= sizer.row_group_arrow_bytes
     if planned > 1:
-        assert file_bytes + planned * ratio <= CEILING * sizer.limit_bytes
+        assert file_bytes + planned * ratio <= SIZE_TOLERANCE * sizer.limit_bytes
         assert planned * ratio <= sizer.row_group_bytes
         assert not guessed or planned <= sizer.limit_bytes / 2
 
@@ -152,7 +152,7 @@ def check_clustered(seed: int, width: int, content: Content) -> list[float]:
             place = f"seed {seed}, {width} B, {content}, {order}, target {target / limit}"
             assert sum(file.stat.num_writes for file in written.files) == rows, place
             larger = [file for file in written.files if file.stat.num_writes > 1]
-            assert all(size <= CEILING for size in sizes_of(larger, limit)), (
+            assert all(size <= SIZE_TOLERANCE for size in sizes_of(larger, limit)), (
                 f"{place}: {sizes(written, limit)}"
             )
             if width < limit // 50:
@@ -199,6 +199,6 @@ def test_rows_that_grow_with_every_update_do_not_carry_a_file_beyond_the_ceiling
             number, 0, count, width=2 * width, content=Content.INCOMPRESSIBLE, positions=places
         )
         merged = write_bucket(ctx, merging(file, expected_updates=count, expected_inserts=0), grown)
-        assert max(sizes(merged, limit)) <= CEILING, number
+        assert max(sizes(merged, limit)) <= SIZE_TOLERANCE, number
         assert sum(written.stat.num_writes for written in merged.files) == file.stat.num_writes
         file = merged.files[0]

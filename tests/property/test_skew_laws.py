@@ -44,11 +44,11 @@ def files_opened(rows, strategy):
     stride = max(rows.num_rows // SAMPLE_ROWS, 1)
     keys = OrderKeys(order, rows.take(pa.array(np.arange(0, rows.num_rows, stride)))).of(rows)
     ordered = rows.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names]))
-    cuts = np.linspace(0, rows.num_rows, FILES + 1).astype(int)
+    boundaries = np.linspace(0, rows.num_rows, FILES + 1).astype(int)
     opened = []
     for name in rows.column_names:
         column = ordered.column(name).combine_chunks().cast(pa.int64()).to_numpy()
-        parts = [column[first:last] for first, last in zip(cuts[:-1], cuts[1:], strict=True)]
+        parts = [column[first:last] for first, last in zip(boundaries[:-1], boundaries[1:], strict=True)]
         low = np.array([part.min() for part in parts])
         high = np.array([part.max() for part in parts])
         values = np.unique(column)

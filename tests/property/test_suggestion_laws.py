@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from parquetry.compiler.reports import suggestion
-from parquetry.compiler.reports.simulate_clustering import Trials
+from parquetry.compiler.reports.simulate_clustering import CandidateLayouts
 from parquetry.compiler.reports.suggestion import Suggestion, suggest
-from parquetry.runtime.clustering.forecast.dry_run import Rehearsal
+from parquetry.runtime.clustering.forecast.dry_run import DryRun
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries
 from parquetry.runtime.clustering.plan.survey import NO_STEPS, clustering_file
 from parquetry.runtime.errors import StaleTimelineError
@@ -23,7 +23,7 @@ NEAR = 1.05
 
 def measured(table: RandomTable, found: Suggestion) -> tuple[float, float]:
     """What queries read under the suggestion, and under the best layout of all; without one as it is."""
-    now = weighted_now(found.trials)
+    now = weighted_now(found.candidates)
     every = {
         layout: measured_bytes(table, layout) for layout in (ExecutionPolicy(), *all_layouts(table.asked))
     }
@@ -34,8 +34,10 @@ def measured(table: RandomTable, found: Suggestion) -> tuple[float, float]:
     return every[ExecutionPolicy(strategy=layout.strategy, columns=layout.columns)], least
 
 
-def weighted_now(trials: Trials) -> float:
-    return sum(query.weight * now.data_bytes for query, now in zip(trials.queries, trials.now, strict=True))
+def weighted_now(candidates: CandidateLayouts) -> float:
+    return sum(
+        query.weight * now.data_bytes for query, now in zip(candidates.queries, candidates.now, strict=True)
+    )
 
 
 def check(seed: int, *, rows: int, columns: int) -> tuple[float, float]:
@@ -44,9 +46,9 @@ def check(seed: int, *, rows: int, columns: int) -> tuple[float, float]:
         table = random_table(Path(folder), seed, rows=rows, columns=columns)
         found = suggest(table.store)
         read, least = measured(table, found)
-        now = weighted_now(found.trials)
-        foreseen = read if found.best is None else found.best.share * now
-        return read / least, foreseen / read
+        now = weighted_now(found.candidates)
+        predicted = read if found.best is None else found.best.share * now
+        return read / least, predicted / read
 
 
 @pytest.mark.parametrize(
@@ -61,9 +63,9 @@ def check(seed: int, *, rows: int, columns: int) -> tuple[float, float]:
     ],
 )
 def test_a_suggestion_reads_little_more_than_the_best_of_all_layouts(seed, rows):
-    factor, foreseen = check(seed, rows=rows, columns=3)
+    factor, predicted = check(seed, rows=rows, columns=3)
     assert factor <= NEAR
-    assert 0.99 <= foreseen <= 1.01
+    assert 0.99 <= predicted <= 1.01
 
 
 @pytest.mark.soak
@@ -73,27 +75,27 @@ def test_a_suggestion_reads_little_more_than_the_best_for_every_seed(rows, colum
     factors = sorted(factor for factor, _ in found.values())
     print(f"{rows} rows, {columns} columns: the worst {factors[-1]:.3f}, the median {factors[12]:.3f}")
     assert {seed: factor for seed, (factor, _) in found.items() if factor > NEAR} == {}
-    assert {seed: foreseen for seed, (_, foreseen) in found.items() if not 0.99 <= foreseen <= 1.01} == {}
+    assert {seed: predicted for seed, (_, predicted) in found.items() if not 0.99 <= predicted <= 1.01} == {}
 
 
 def test_the_columns_of_every_query_are_tried_alone(tmp_path, monkeypatch):
     """However many there are, and however little their queries weigh."""
-    for limit in ("_CROSSED", "_REHEARSED_BYTES", "_FINALISTS", "_SHOWN"):
+    for limit in ("_CROSSED", "_DRY_RUN_BYTES", "_FINALISTS", "_SHOWN"):
         monkeypatch.setattr(suggestion, limit, 1)
     table = random_table(tmp_path, 5, rows=4000, columns=7)
     alone = {
-        trial.execution.columns
-        for trial in suggest(table.store).trials.trials
-        if trial.execution.strategy == "sort" and len(trial.execution.columns) == 1
+        candidate.execution.columns
+        for candidate in suggest(table.store).candidates.candidates
+        if candidate.execution.strategy == "sort" and len(candidate.execution.columns) == 1
     }
     assert alone == {(name,) for name in table.asked}
 
 
 def test_rehearsals_write_nothing_and_notice_files_that_are_gone(tmp_path):
     table = random_table(tmp_path, 5, rows=600, columns=2)
-    assert suggest(ReadOnlyStore(table.store)).trials.trials
+    assert suggest(ReadOnlyStore(table.store)).candidates.candidates
     table.store.delete(table.slices[0].path)
-    rehearsal = Rehearsal(table.store, table.spec, DeclaredQueries.of(table.spec))
+    dry_run = DryRun(table.store, table.spec, DeclaredQueries.of(table.spec))
     files = [clustering_file(part, None, NO_STEPS) for part in table.slices]
     with pytest.raises(StaleTimelineError, match=table.slices[0].path):
-        rehearsal.forecast([files], {}, ExecutionPolicy(), target_bytes=TARGET)
+        dry_run.forecast([files], {}, ExecutionPolicy(), target_bytes=TARGET)

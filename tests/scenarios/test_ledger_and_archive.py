@@ -244,15 +244,15 @@ def test_a_batch_of_a_stream_is_written_once_be_it_folded_or_not(table: SmallTab
 
 def test_an_entry_that_a_sleeper_put_does_not_count_once_its_instant_is_archived(table: SmallTable) -> None:
     consume(table, range(2))
-    undone = table.handle.timeline().completed_writes[-1].time
-    entry = table.store.read(ledger.entry_path("s", undone))
-    rollback(table.handle, undone, timing=FAST)
+    rolled_back = table.handle.timeline().completed_writes[-1].time
+    entry = table.store.read(ledger.entry_path("s", rolled_back))
+    rollback(table.handle, rolled_back, timing=FAST)
     consume(table, range(2, 6))
     clean(table.handle, policy=SHORT, timing=FAST)
     # After the clean, so that only the archival is left to notice it.
-    table.store.put(ledger.entry_path("s", undone), entry)
+    table.store.put(ledger.entry_path("s", rolled_back), entry)
     archive(table.handle, policy=SHORT, timing=FAST)
-    assert table.store.stat(ledger.entry_path("s", undone)) is None
+    assert table.store.stat(ledger.entry_path("s", rolled_back)) is None
     assert known(table) == {f"in/{n}.csv" for n in (0, 2, 3, 4, 5)}
 
 

@@ -10,7 +10,7 @@ import pytest
 from parquetry.runtime.errors import ConflictError
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.table.consistent_read import look_while_whole
+from parquetry.runtime.table.consistent_read import read_consistently
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from tests.support.small_table import FAST, Rows, SmallTable, make_table
 
@@ -32,7 +32,7 @@ def paths_found(table: SmallTable, meanwhile: Callable[[], object]) -> set[str]:
         meanwhile()
         return IncrementalSlices(begin="", end=view.newest, slices=tuple(view.all_slices())), None
 
-    changes, _ = look_while_whole(table.handle, look)
+    changes, _ = read_consistently(table.handle, look)
     return {part.path for part in changes.slices}
 
 

@@ -32,7 +32,7 @@ class Alive:
 
     answers: int = 1_000_000
 
-    def has_given_up(self, store: ObjectStore, bucket: int) -> bool:
+    def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         return False
 
     def still_alive(self, store: ObjectStore) -> bool:

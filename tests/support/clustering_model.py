@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_cuts
+from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_row_groups
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.model import ClusteringFile, Situation
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
@@ -84,7 +84,7 @@ def rows_by_file(spec, rows, *, before, after, most=TARGET):
     target = spec.plan.target_file_size_bytes
     found = Counter()
     limits = {"target_bytes": min(target, most), "most_bytes": most}
-    for piece in expected_cuts([rows], sizes, **limits, row_group_size_bytes=None):
+    for piece in expected_row_groups([rows], sizes, **limits, row_group_size_bytes=None):
         found[piece.file] += piece.end - piece.first
     return list(found.values())
 

@@ -132,7 +132,7 @@ KINDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foreseen:
+class PredictedGroups:
     """One condition: what was expected to be read after clustering, and what is."""
 
     table: str
@@ -146,7 +146,7 @@ class Foreseen:
         return float(abs(expected - measured) / measured)
 
 
-def foreseen(
+def predicted(
     folder: Path,
     kind: Kind,
     *,
@@ -158,7 +158,7 @@ def foreseen(
     target_bytes: int = 512 * KIB,
     row_group_bytes: int = 64 * KIB,
     conditions: Sequence[str] = (),
-) -> list[Foreseen]:
+) -> list[PredictedGroups]:
     """Conditions drawn by row from a table of so many small files, before and after it is clustered.
 
     And those that are given as ``conditions``.
@@ -192,7 +192,7 @@ def foreseen(
     paged = with_pages(before.store, statistics, queries.predicates, queries.types)
     measured = queries.reads(paged.values())
     return [
-        Foreseen(table=kind.name, where=query.where, expected=found.expected, measured=read)
+        PredictedGroups(table=kind.name, where=query.where, expected=found.expected, measured=read)
         for query, found, read in zip(queries, forecast.queries, measured, strict=True)
     ]
 

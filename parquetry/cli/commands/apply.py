@@ -50,9 +50,9 @@ def command(
         plan = saved_plan(planfile, workspace, approved=approved)
     else:
         plan = approved_plan(
-            workspace, output, approved=approved, ask=not auto_approve, carried=request.carried
+            workspace, output, approved=approved, ask=not auto_approve, typed_options=request.typed_options
         )
     prepare = launcher_for(workspace, new_run_id())
     result = apply_plan(plan, workspace, launch=one_by_one(prepare, output))
-    output.show(ApplyView(carried=request.carried), result)
+    output.show(ApplyView(typed_options=request.typed_options), result)
     return output.ended(result.failure)

@@ -53,5 +53,5 @@ def command(
         exclude=request.exclude,
         layouts=read_layouts(states),
     )
-    output.show(DiffView(carried=output.carried), diff)
+    output.show(DiffView(typed_options=output.typed_options), diff)
     return DIFFERENT if detailed_exitcode and not diff.is_empty else 0

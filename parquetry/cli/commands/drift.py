@@ -27,7 +27,7 @@ def command(*, request: ProjectRequest, output: Output, check: bool) -> int:
     from parquetry.runtime.errors import ForeignTableError
 
     found = drift_of_workspace(workspace_of(request))
-    output.show(DriftView(carried=output.carried), found)
+    output.show(DriftView(typed_options=output.typed_options), found)
     refusal = next((table.refusal for table in found if table.refusal is not None), None)
     if refusal is not None:
         return output.ended(ForeignTableError(refusal))

@@ -53,4 +53,4 @@ def command(
     if html is not None:
         save(html, InspectView().html(report), option="--html", project=request.directory)
     output.show(InspectView(), report)
-    return 1 if report.lost_files else 0
+    return 1 if report.damaged_files else 0

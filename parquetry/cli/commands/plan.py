@@ -67,7 +67,7 @@ def command(
     plan = plan_for(request, due=due, excluded=output.verbose, untrusted=untrusted, base=base)
     if out is not None:
         save(out, encode(plan), option="--out", project=request.directory)
-    output.show(PlanView(saved=out, carried=request.carried, verbose=output.verbose), plan)
+    output.show(PlanView(saved=out, typed_options=request.typed_options, verbose=output.verbose), plan)
     if plan.intent.blocked:
         return 1
     return 3 if detailed_exitcode and not plan.is_empty else 0

@@ -143,7 +143,7 @@ def cluster_table(
     """
     from parquetry.cli.requests import clustering
     from parquetry.cli.views.clustering import ClusteringView, DueClusteringView, ScheduledView
-    from parquetry.runtime.clustering.plan.due import outlook
+    from parquetry.runtime.clustering.plan.due import forecast_due
 
     if plan_only + schedule + (instant is not None) > 1:
         raise click.UsageError("--plan-only, --schedule and --instant exclude each other")
@@ -154,7 +154,7 @@ def cluster_table(
     elif plan_only:
         handle, shown_by = clustering.opened(request, table, applied=True)
         due = clustering.due_of(request, table, handle)
-        output.show(DueClusteringView(shown_by, verbose=output.verbose), outlook(handle, due))
+        output.show(DueClusteringView(shown_by, verbose=output.verbose), forecast_due(handle, due))
     else:
         with working(output, f"{table} cluster"):
             result = clustering.run_clustering(request, table, instant=instant, applied=applied)

@@ -153,7 +153,7 @@ def clustering(
     project, or a path or URI.
     """
     from parquetry.cli.requests.workspaces import table_named
-    from parquetry.cli.views.candidates import SuggestionView, TrialsView
+    from parquetry.cli.views.candidates import CandidatesView, SuggestionView
     from parquetry.compiler.reports.suggestion import suggest as suggested
     from parquetry.compiler.reports.suggestion import try_layouts
     from parquetry.runtime.spec.clustering import ClusteringScope
@@ -166,5 +166,5 @@ def clustering(
         return 0
     lists = tuple(tuple(name.strip() for name in each.split(",") if name.strip()) for each in column_lists)
     chosen = tuple(ClusteringScope(scope) for scope in scopes)
-    output.show(TrialsView(), try_layouts(store, strategies=strategies, columns=lists, scopes=chosen))
+    output.show(CandidatesView(), try_layouts(store, strategies=strategies, columns=lists, scopes=chosen))
     return 0

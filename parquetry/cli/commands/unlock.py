@@ -31,13 +31,13 @@ def command(
     from parquetry.runtime.commit.locking import unlock
 
     if table is None:
-        output.show(LocksView(carried=output.carried), held_locks(workspace_of(request)))
+        output.show(LocksView(typed_options=output.typed_options), held_locks(workspace_of(request)))
         return 0
     refuse_selection("TABLE is the one that is meant")
     named = table_named(request, table, must_exist=False)
     found = held_lock(named.store)
     if found is None or only_list:
-        output.show(LocksView(carried=output.carried), () if found is None else (found,))
+        output.show(LocksView(typed_options=output.typed_options), () if found is None else (found,))
         return 0
     confirm(f"Release the lock of {found.table}, held by {found.holder}?", auto_approve=auto_approve)
     unlock(named.open())

@@ -9,7 +9,7 @@ import click
 from parquetry.cli.requests.prompt import is_terminal
 from parquetry.cli.requests.workspaces import now_ms
 from parquetry.cli.terminal.output import Output
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.values import shown_values
 from parquetry.cli.views.plan.text import PlanView
 from parquetry.compiler.plan.apply import by_intent_alone, check_fits
@@ -44,11 +44,11 @@ def saved_plan(file: Path, workspace: Workspace, *, approved: str | None) -> Pla
 
 
 def approved_plan(
-    workspace: Workspace, output: Output, *, approved: str | None, ask: bool, carried: Carried
+    workspace: Workspace, output: Output, *, approved: str | None, ask: bool, typed_options: TypedOptions
 ) -> PlanDocument:
     """A plan made now, and approved: by its id, by the caller, or by whoever answers the question.
 
-    ``carried`` goes into the commands that are printed.
+    ``typed_options`` goes into the commands that are printed.
 
     Raises StalePlanError when another plan was approved, click.Abort when the answer is no.
     """
@@ -57,15 +57,19 @@ def approved_plan(
         if plan.plan_id != approved:
             raise StalePlanError(
                 f"the plan is {plan.plan_id} now, {approved} was approved; "
-                f"review the new one with {carried.named('parquetry', 'plan')}"
+                f"review the new one with {typed_options.named('parquetry', 'plan')}"
             )
         return plan
-    output.note(PlanView(applying=True, carried=carried).text(shown_values(plan, carried.told), output.paint))
+    output.note(
+        PlanView(applying=True, typed_options=typed_options).text(
+            shown_values(plan, typed_options.with_options), output.paint
+        )
+    )
     if ask and plan.intent.actions and not plan.intent.blocked:
         if not is_terminal():
             raise click.UsageError(
                 "nobody can be asked here: give --auto-approve, or a PLANFILE saved by "
-                f"{carried.named('parquetry', 'plan', '--out', 'PLANFILE')}"
+                f"{typed_options.named('parquetry', 'plan', '--out', 'PLANFILE')}"
             )
         click.confirm("Apply this plan?", abort=True, err=True)
     return plan

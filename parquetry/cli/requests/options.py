@@ -13,20 +13,20 @@ from click.core import ParameterSource
 
 from parquetry.cli.requests import completion
 from parquetry.cli.terminal.output import Output
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.errors import ParquetryError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRequest:
-    """Which project, target and tables a command is about; ``carried`` is what was typed of it."""
+    """Which project, target and tables a command is about; ``typed_options`` is what was typed of it."""
 
     directory: Path
     target: str | None
     select: tuple[str, ...]
     exclude: tuple[str, ...]
     variables: Mapping[str, str]
-    carried: Carried
+    typed_options: TypedOptions
 
 
 def _variable(value: str) -> tuple[str, str]:
@@ -82,14 +82,14 @@ def _typed(
     select: tuple[str, ...],
     exclude: tuple[str, ...],
     variables: tuple[tuple[str, str], ...],
-) -> Carried:
+) -> TypedOptions:
     """Those of the values that were typed: environment variables are there for the next command, too."""
     context = click.get_current_context()
 
     def is_typed(option: str) -> bool:
         return context.get_parameter_source(option) is ParameterSource.COMMANDLINE
 
-    return Carried(
+    return TypedOptions(
         directory=project_directory if is_typed("project_directory") else None,
         target=target if is_typed("target") else None,
         select=select if is_typed("select") else (),
@@ -120,7 +120,7 @@ def _requesting(command: Callable[..., Any], options: tuple[Callable[[Any], Any]
             select=select,
             exclude=exclude,
             variables=dict(variables),
-            carried=_typed(
+            typed_options=_typed(
                 project_directory=project_directory,
                 target=target,
                 select=select,
@@ -145,19 +145,19 @@ def output_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[...
             *, output_format: str, color: str, quiet: bool, verbose: bool, log_format: str, **rest: Any
         ) -> Any:
             request: ProjectRequest | None = rest.get("request")
-            carried = Carried() if request is None else request.carried
+            typed_options = TypedOptions() if request is None else request.typed_options
             output = Output(
                 format=output_format,
                 color=color,
                 quiet=quiet,
                 verbose=verbose,
                 log_format=log_format,
-                carried=carried,
+                typed_options=typed_options,
             )
             try:
                 return command(output=output, **rest)
             except ParquetryError as failure:
-                failure.writer = carried.written
+                failure.writer = typed_options.written
                 raise
 
         choice = click.option(

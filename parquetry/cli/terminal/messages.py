@@ -17,7 +17,7 @@ _OPTION = "--log-format"
 _VARIABLE = "PARQUETRY_LOG_FORMAT"
 
 
-def tell(message: str, *, log_format: str, level: str = "info", **facts: Any) -> None:
+def write_message(message: str, *, log_format: str, level: str = "info", **facts: Any) -> None:
     """Write one line; as JSON it has time (UTC), level, message and the facts."""
     message = with_quotes(message)
     if log_format == "json":
@@ -30,7 +30,7 @@ def tell(message: str, *, log_format: str, level: str = "info", **facts: Any) ->
         click.echo(printable(said), err=True)
 
 
-def wanted_format(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> str:
+def requested_format(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> str:
     """The log format a command line asks for, also one that cannot be parsed."""
     asked = environment.get(_VARIABLE, "text")
     words = iter(arguments)

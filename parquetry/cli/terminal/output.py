@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from parquetry.cli.terminal.messages import tell
+from parquetry.cli.terminal.messages import write_message
 from parquetry.cli.terminal.styles import printable, styled
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.values import shown_values
 from parquetry.cli.terminal.wrap import fitted
 from parquetry.errors import ParquetryError
@@ -69,14 +69,14 @@ def json_document(view: View[_Outcome_contra], outcome: _Outcome_contra) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """How the user wants to be answered; ``carried`` goes into the commands that answers name."""
+    """How the user wants to be answered; ``typed_options`` goes into the commands that answers name."""
 
     format: str = "text"
     color: str = "auto"
     quiet: bool = False
     verbose: bool = False
     log_format: str = "text"
-    carried: Carried = field(default_factory=Carried)
+    typed_options: TypedOptions = field(default_factory=TypedOptions)
 
     @property
     def paint(self) -> Paint:
@@ -95,7 +95,9 @@ class Output:
             if verbatim:
                 said = printable(view.text(outcome, self.paint), escaped=without_escapes)
             else:
-                said = fitted(printable(view.text(shown_values(outcome, self.carried.told), self.paint)))
+                said = fitted(
+                    printable(view.text(shown_values(outcome, self.typed_options.with_options), self.paint))
+                )
             if said:  # an empty line would be a name to whoever reads `ls --format name`
                 click.echo(without_commands(said), color=self.paint.enabled)
 
@@ -103,7 +105,7 @@ class Output:
         """Tell what is going on, on stderr, unless the user wants quiet."""
         if self.quiet:
             return
-        tell(self.carried.told(message), log_format=self.log_format, **facts)
+        write_message(self.typed_options.with_options(message), log_format=self.log_format, **facts)
 
     def ended(self, failure: ParquetryError | None) -> int:
         """The exit code after the outcome was shown: 0, or that of the failure, which is told on stderr."""
@@ -114,4 +116,6 @@ class Output:
 
     def error(self, message: str, **facts: Any) -> None:
         """Tell on stderr why something failed."""
-        tell(self.carried.told(message), log_format=self.log_format, level="error", **facts)
+        write_message(
+            self.typed_options.with_options(message), log_format=self.log_format, level="error", **facts
+        )

@@ -14,7 +14,7 @@ _WITHOUT_PROJECT: Final = frozenset({"init", "schema", "show", "fmt"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class TypedOptions:
     """The options of the project that were typed; those from environment variables hold for any command.
 
     ``base`` is the base of a branch that is planned as an untrusted one.
@@ -48,7 +48,7 @@ class Carried:
         base = ("--untrusted", *(("--base", self.base) if self.base else ())) if untrusted else ()
         return (*base, *(word for pair in options if pair[0] not in words for word in pair))
 
-    def told(self, text: str) -> str:
+    def with_options(self, text: str) -> str:
         """The text; of a message the commands are about the same."""
         return written(text, self.written)
 
@@ -56,11 +56,11 @@ class Carried:
         """The part of a message as it is printed: a command with the options that it lacks."""
         if isinstance(part, Phrase) or part.words[0] in _WITHOUT_PROJECT:
             return str(part)
-        carried = self if part.words[0] in _SELECTING else self.without_selection()
-        options = carried._options(("parquetry", *part.words))  # noqa: SLF001 - its own class
+        typed_options = self if part.words[0] in _SELECTING else self.without_selection()
+        options = typed_options._options(("parquetry", *part.words))  # noqa: SLF001 - its own class
         return str(replace(part, words=(*part.words, *options)))
 
-    def without_selection(self) -> Carried:
+    def without_selection(self) -> TypedOptions:
         """For a command that is about tables of its own."""
         return replace(self, select=(), exclude=())
 

@@ -20,41 +20,43 @@ from parquetry.printable import quoted
 _Outcome = TypeVar("_Outcome")
 
 
-def shown_values(outcome: _Outcome, told: Callable[[str], str] | None = None) -> _Outcome:
+def shown_values(outcome: _Outcome, with_options: Callable[[str], str] | None = None) -> _Outcome:
     """The outcome with each text that holds what cannot be seen in quotes, with escapes.
 
-    ``told`` gives the text of each message first; without it messages stay what they are. The same object
-    where there is no such text. Errors in it stay as they are.
+    ``with_options`` gives the text of each message first; without it messages stay what they are. The same
+    object where there is no such text. Errors in it stay as they are.
     """
-    shown: _Outcome = _shown(outcome, told, {})
+    shown: _Outcome = _shown(outcome, with_options, {})
     return shown
 
 
-def _shown(value: Any, told: Callable[[str], str] | None, seen: dict[int, Any]) -> Any:
+def _shown(value: Any, with_options: Callable[[str], str] | None, seen: dict[int, Any]) -> Any:
     """The value, of which parts that are held more than once are looked at once: ``seen``, by their ids."""
     if isinstance(value, str):
-        if told is not None and isinstance(value, Message):
-            value = told(value)
+        if with_options is not None and isinstance(value, Message):
+            value = with_options(value)
         return value if value.isprintable() or isinstance(value, Enum) else quoted(value)
     names = _fields_of(type(value))  # type: ignore[arg-type]  # a type is hashable
     if names is None and not isinstance(value, Mapping | tuple | list):
         return value
     if id(value) not in seen:
-        seen[id(value)] = _shown_parts(value, names, told, seen)
+        seen[id(value)] = _shown_parts(value, names, with_options, seen)
     return seen[id(value)]
 
 
 def _shown_parts(
-    value: Any, names: tuple[str, ...] | None, told: Callable[[str], str] | None, seen: dict[int, Any]
+    value: Any, names: tuple[str, ...] | None, with_options: Callable[[str], str] | None, seen: dict[int, Any]
 ) -> Any:
     if names is not None:
         fields = ((name, getattr(value, name)) for name in names)
-        changed = {name: new for name, old in fields if (new := _shown(old, told, seen)) is not old}
+        changed = {name: new for name, old in fields if (new := _shown(old, with_options, seen)) is not old}
         return _changed(value, changed) if changed else value
     if isinstance(value, Mapping):
-        made = {_shown(key, told, seen): _shown(item, told, seen) for key, item in value.items()}
+        made = {
+            _shown(key, with_options, seen): _shown(item, with_options, seen) for key, item in value.items()
+        }
         return value if _same(made.items(), value.items()) else made
-    items = [_shown(item, told, seen) for item in value]
+    items = [_shown(item, with_options, seen) for item in value]
     if all(map(is_, items, value)):
         return value
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

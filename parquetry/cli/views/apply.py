@@ -7,7 +7,7 @@ from typing import Any
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.views.plan.words import kind_of
 from parquetry.compiler.plan.apply import ActionResult, ApplyResult
 from parquetry.printable import one_line
@@ -15,16 +15,16 @@ from parquetry.printable import one_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyView:
-    """One line per table, then the next command, into which ``carried`` goes."""
+    """One line per table, then the next command, into which ``typed_options`` goes."""
 
-    carried: Carried
+    typed_options: TypedOptions
 
     def text(self, outcome: ApplyResult, paint: Paint) -> str:
         """What was created, recorded, evolved; what failed and why."""
         if not outcome.results:
             return "Nothing to apply."
-        lines = [_line(result, outcome, paint, self.carried) for result in outcome.results]
-        run = self.carried.into("parquetry", "run")
+        lines = [_line(result, outcome, paint, self.typed_options) for result in outcome.results]
+        run = self.typed_options.into("parquetry", "run")
         done = sum(result.applied is not None for result in outcome.results)
         lines += ["", f"{count(done, 'table')} applied." + (f" Next: {run}" if done else "")]
         return "\n".join(lines)
@@ -49,10 +49,10 @@ class ApplyView:
         }
 
 
-def _line(result: ActionResult, outcome: ApplyResult, paint: Paint, carried: Carried) -> str:
+def _line(result: ActionResult, outcome: ApplyResult, paint: Paint, typed_options: TypedOptions) -> str:
     """One table; the error that the command ends with is told on stderr alone."""
     name = paint.bold(result.action.table)
-    error = "" if result.error is None else one_line(carried.told(result.error.message))
+    error = "" if result.error is None else one_line(typed_options.with_options(result.error.message))
     if result.applied is None:
         why = "" if result.error is outcome.failure else f": {error}"
         return f"{paint.bad('failed')}   {name}{why}"

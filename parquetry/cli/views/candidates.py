@@ -9,7 +9,7 @@ from typing import Any
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.cli.views.queries import touched_cells
-from parquetry.compiler.reports.simulate_clustering import Trial, Trials
+from parquetry.compiler.reports.simulate_clustering import CandidateLayout, CandidateLayouts
 from parquetry.compiler.reports.suggestion import Suggestion, in_words
 from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy
 
@@ -19,10 +19,10 @@ _LONGEST = 40
 _WIDTH = 78
 
 
-class TrialsView:
+class CandidatesView:
     """What each layout costs, and what each declared query would read under it."""
 
-    def text(self, outcome: Trials, paint: Paint) -> str:
+    def text(self, outcome: CandidateLayouts, paint: Paint) -> str:
         """A table of costs, and a table for each query."""
         head = (
             f"{paint.bold(outcome.table)} at {outcome.instant or 'no write yet'}: "
@@ -31,7 +31,7 @@ class TrialsView:
         are_read = any(now.data_bytes for now in outcome.now)
         costs = columns(
             _HEADER,
-            [_cost(trial, are_read=are_read) for trial in outcome.trials],
+            [_cost(candidate, are_read=are_read) for candidate in outcome.candidates],
             paint=paint,
             right=frozenset({1, 2, 3, 4, 5}),
         )
@@ -42,7 +42,7 @@ class TrialsView:
             queries = ["The table declares no queries, so there is no forecast."]
         return "\n\n".join([head, costs, *queries])
 
-    def json(self, outcome: Trials) -> Any:
+    def json(self, outcome: CandidateLayouts) -> Any:
         """The documented shape."""
         return _json(outcome) | {"suggestion": None, "reasons": []}
 
@@ -52,21 +52,21 @@ class SuggestionView:
 
     def text(self, outcome: Suggestion, paint: Paint) -> str:
         """What is suggested, in YAML, below the figures."""
-        trials = TrialsView().text(outcome.trials, paint)
-        if not outcome.trials.queries:
+        candidates = CandidatesView().text(outcome.candidates, paint)
+        if not outcome.candidates.queries:
             head = paint.bold("Nothing can be suggested.")
         elif outcome.best is None:
             head = paint.bold("Clustering would not help.")
         else:
             layout = outcome.best.execution
-            same = layout == outcome.trials.policy.execution
+            same = layout == outcome.candidates.policy.execution
             head = f"{paint.bold('Keep it as it is declared:' if same else 'Suggested:')}\n{_yaml(layout)}"
-        return "\n".join([f"{trials}\n\n{head}", *(_wrapped(reason) for reason in outcome.reasons)])
+        return "\n".join([f"{candidates}\n\n{head}", *(_wrapped(reason) for reason in outcome.reasons)])
 
     def json(self, outcome: Suggestion) -> Any:
         """The documented shape."""
         best = None if outcome.best is None else _layout(outcome.best)
-        return _json(outcome.trials) | {"suggestion": best, "reasons": list(outcome.reasons)}
+        return _json(outcome.candidates) | {"suggestion": best, "reasons": list(outcome.reasons)}
 
 
 def _yaml(layout: ExecutionPolicy) -> str:
@@ -79,23 +79,23 @@ def _yaml(layout: ExecutionPolicy) -> str:
     return line if len(line) <= _WIDTH else "\n    ".join(["  execution:", *said])
 
 
-def _cost(trial: Trial, *, are_read: bool) -> tuple[str, ...]:
+def _cost(candidate: CandidateLayout, *, are_read: bool) -> tuple[str, ...]:
     return (
-        _short(in_words(trial.execution)),
-        count(trial.rewritten_files, "file") if trial.rewritten_files else "nothing",
-        human_size(trial.rewritten_bytes) if trial.rewritten_files else "",
-        f"{trial.files_after:,}",
-        "" if trial.seconds is None or not trial.rewritten_files else _duration(trial.seconds),
-        f"{trial.share:.0%}" if are_read else "",
+        _short(in_words(candidate.execution)),
+        count(candidate.rewritten_files, "file") if candidate.rewritten_files else "nothing",
+        human_size(candidate.rewritten_bytes) if candidate.rewritten_files else "",
+        f"{candidate.files_after:,}",
+        "" if candidate.seconds is None or not candidate.rewritten_files else _duration(candidate.seconds),
+        f"{candidate.share:.0%}" if are_read else "",
     )
 
 
-def _query(number: int, outcome: Trials, paint: Paint) -> str:
+def _query(number: int, outcome: CandidateLayouts, paint: Paint) -> str:
     query = outcome.queries[number]
     rows = [("as it is", *touched_cells(outcome.now[number]))]
     rows += [
-        (_short(in_words(trial.execution)), *touched_cells(trial.queries[number].expected))
-        for trial in outcome.trials
+        (_short(in_words(candidate.execution)), *touched_cells(candidate.queries[number].expected))
+        for candidate in outcome.candidates
     ]
     table = columns(_QUERY_HEADER, rows, paint=paint, right=frozenset({1, 2, 3, 4}))
     return f"{paint.bold(query.name)}, weight {query.weight:g}\n{table}"
@@ -114,7 +114,7 @@ def _wrapped(reason: str) -> str:
     return textwrap.fill(reason, _WIDTH, initial_indent="- ", subsequent_indent="  ")
 
 
-def _json(outcome: Trials) -> dict[str, Any]:
+def _json(outcome: CandidateLayouts) -> dict[str, Any]:
     return {
         "table": outcome.table,
         "instant": outcome.instant,
@@ -124,12 +124,12 @@ def _json(outcome: Trials) -> dict[str, Any]:
             {"query": query.name, "weight": query.weight, "now": asdict(now)}
             for query, now in zip(outcome.queries, outcome.now, strict=True)
         ],
-        "layouts": [_trial(trial) for trial in outcome.trials],
+        "layouts": [_candidate(candidate) for candidate in outcome.candidates],
     }
 
 
-def _layout(trial: Trial) -> dict[str, Any]:
-    layout = trial.execution
+def _layout(candidate: CandidateLayout) -> dict[str, Any]:
+    layout = candidate.execution
     return {
         "strategy": layout.strategy,
         "columns": list(layout.columns),
@@ -139,12 +139,14 @@ def _layout(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _trial(trial: Trial) -> dict[str, Any]:
-    return _layout(trial) | {
-        "rewritten_files": trial.rewritten_files,
-        "rewritten_bytes": trial.rewritten_bytes,
-        "files_after": trial.files_after,
-        "seconds": trial.seconds,
-        "share": trial.share,
-        "queries": [{"query": query.query, "expected": asdict(query.expected)} for query in trial.queries],
+def _candidate(candidate: CandidateLayout) -> dict[str, Any]:
+    return _layout(candidate) | {
+        "rewritten_files": candidate.rewritten_files,
+        "rewritten_bytes": candidate.rewritten_bytes,
+        "files_after": candidate.files_after,
+        "seconds": candidate.seconds,
+        "share": candidate.share,
+        "queries": [
+            {"query": query.query, "expected": asdict(query.expected)} for query in candidate.queries
+        ],
     }

@@ -9,20 +9,20 @@ from typing import Any
 
 from parquetry.cli.terminal.format import count, human_size
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.views.plan.words import classes_text, small_words, value_text
 from parquetry.compiler.plan.codec import changes_json
 from parquetry.compiler.plan.model import Change
-from parquetry.compiler.reports.diff import Estimate, Fate, SpecDiff, TableDiff, TargetDiff
+from parquetry.compiler.reports.diff import DiffStatus, Estimate, SpecDiff, TableDiff, TargetDiff
 from parquetry.compiler.workspace.target_settings import target_name
 from parquetry.runtime.spec.codec import to_json_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffView:
-    """Tables that differ, each changed field with the place that says so; commands carry ``carried``."""
+    """Tables that differ, each changed field with its place; commands have the ``typed_options``."""
 
-    carried: Carried = field(default_factory=Carried)
+    typed_options: TypedOptions = field(default_factory=TypedOptions)
 
     def text(self, outcome: SpecDiff, paint: Paint) -> str:
         """A block per table, then how many there are of each class."""
@@ -32,7 +32,9 @@ class DiffView:
             blocks.insert(
                 0, "\n".join([f"{paint.warn('~')} project", *_change(outcome.default_target, paint)])
             )
-        blocks += ["\n".join(_table(table, outcome.target, paint, self.carried)) for table in outcome.tables]
+        blocks += [
+            "\n".join(_table(table, outcome.target, paint, self.typed_options)) for table in outcome.tables
+        ]
         return "\n\n".join([head, *blocks, paint.bold(_summary(outcome))])
 
     def json(self, outcome: SpecDiff) -> Any:
@@ -54,30 +56,30 @@ def _json(table: TableDiff | TargetDiff) -> dict[str, Any]:
 def _target(target: TargetDiff, paint: Paint) -> Iterator[str]:
     name = paint.bold(target_name(target.target))
     match target.fate:
-        case Fate.ADDED:
+        case DiffStatus.ADDED:
             yield f"{paint.good('+')} {name}  new target"
-        case Fate.REMOVED:
+        case DiffStatus.REMOVED:
             yield f"{paint.dim('-')} {name}  target is gone"
-        case Fate.CHANGED:
+        case DiffStatus.CHANGED:
             yield f"{paint.warn('~')} {name}  {classes_text(target.change_class, target.changes)}"
     yield from (line for change in target.changes for line in _change(change, paint))
     for path in target.unallowed:
         yield f"    {paint.bad('blocked')}: {path} needs an allow entry under {target_name(target.target)}"
 
 
-def _table(table: TableDiff, target: str, paint: Paint, carried: Carried) -> Iterator[str]:
+def _table(table: TableDiff, target: str, paint: Paint, typed_options: TypedOptions) -> Iterator[str]:
     match table.fate:
-        case Fate.ADDED:
+        case DiffStatus.ADDED:
             yield f"{paint.good('+')} {paint.bold(table.table)}  create"
             yield f"    {table.file}"
-        case Fate.REMOVED:
+        case DiffStatus.REMOVED:
             yield f"{paint.dim('-')} {paint.bold(table.table)}  forget"
             yield f"    {table.file} is gone; the table's data stays"
-        case Fate.CHANGED:
+        case DiffStatus.CHANGED:
             kind = classes_text(table.change_class, table.changes)
             yield f"{paint.warn('~')} {paint.bold(table.table)}  {kind}"
             yield from (line for change in table.changes for line in _change(change, paint))
-            yield from _advice(table, target, paint, carried)
+            yield from _advice(table, target, paint, typed_options)
     if table.estimate is not None:
         yield from _estimate(table.estimate)
 
@@ -89,9 +91,9 @@ def _change(change: Change, paint: Paint) -> Iterator[str]:
         yield f"        allowed: {change.allowed}"
 
 
-def _advice(table: TableDiff, target: str, paint: Paint, carried: Carried) -> Iterator[str]:
+def _advice(table: TableDiff, target: str, paint: Paint, typed_options: TypedOptions) -> Iterator[str]:
     if table.never_in_place:
-        plan = carried.named("parquetry", "plan")
+        plan = typed_options.named("parquetry", "plan")
         yield f"    {paint.bad('blocked')}: never made in place; {plan} prints the recipe"
     if table.protected:
         yield f"    {paint.bad('blocked')}: target {target} protects this table"
@@ -116,7 +118,7 @@ def _summary(diff: SpecDiff) -> str:
     if diff.is_empty:
         tables = f": {count(diff.unchanged, 'table')} unchanged" if diff.unchanged else ""
         return f"No differences{tables}."
-    words = {Fate.ADDED: "create", Fate.REMOVED: "forget"}
+    words = {DiffStatus.ADDED: "create", DiffStatus.REMOVED: "forget"}
     kinds = Counter(
         words.get(table.fate) or classes_text(table.change_class, table.changes) for table in diff.tables
     )

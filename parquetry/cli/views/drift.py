@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.plan.drift import CODES, Drift, TableDrift
 from parquetry.runtime.spec.codec import to_json_value
 
@@ -17,15 +17,15 @@ from parquetry.runtime.spec.codec import to_json_value
 class DriftView:
     """Every table that has drifted, each difference with who made it and what helps.
 
-    Commands carry ``carried``.
+    Commands carry ``typed_options``.
     """
 
-    carried: Carried = field(default_factory=Carried)
+    typed_options: TypedOptions = field(default_factory=TypedOptions)
 
     def text(self, outcome: Sequence[TableDrift], paint: Paint) -> str:
         """A block per drifted table, then the summary."""
         blocks = [
-            "\n".join([paint.bold(table.table), *_lines(table, paint, self.carried)])
+            "\n".join([paint.bold(table.table), *_lines(table, paint, self.typed_options)])
             for table in outcome
             if table.drifts
         ]
@@ -37,7 +37,7 @@ class DriftView:
         return {"tables": [to_json_value(table) for table in outcome]}
 
 
-def _lines(table: TableDrift, paint: Paint, carried: Carried) -> Iterator[str]:
+def _lines(table: TableDrift, paint: Paint, typed_options: TypedOptions) -> Iterator[str]:
     for drift in table.drifts:
         is_told = drift.applied is not None or drift.live is not None
         difference = f": {_value(drift.applied)} -> {_value(drift.live)}" if is_told else ""
@@ -46,16 +46,16 @@ def _lines(table: TableDrift, paint: Paint, carried: Carried) -> Iterator[str]:
         told = ", ".join(part for part in (drift.writer, drift.instant and f"at {drift.instant}") if part)
         if told:
             yield paint.dim(f"    by {told}" if drift.writer else f"    {told}")
-        yield f"    {_help(drift, table, carried)}"
+        yield f"    {_help(drift, table, typed_options)}"
 
 
-def _help(drift: Drift, table: TableDrift, carried: Carried) -> str:
+def _help(drift: Drift, table: TableDrift, typed_options: TypedOptions) -> str:
     if drift.remedy is not None:
         return drift.remedy
     if drift.restorable:
-        return f"{carried.named('parquetry', 'apply')} puts it back"
+        return f"{typed_options.named('parquetry', 'apply')} puts it back"
     place = table.location if ":" in table.location or "/" in table.location else f"./{table.location}"
-    adopt = carried.without_selection().named("parquetry", "adopt", place)
+    adopt = typed_options.without_selection().named("parquetry", "adopt", place)
     return f"{adopt} accepts it into the spec"
 
 

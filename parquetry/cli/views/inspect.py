@@ -8,7 +8,7 @@ from typing import Any
 
 from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.views.queries import hindsight_lines, measured_rows, measured_table
+from parquetry.cli.views.queries import forecast_error_lines, measured_rows, measured_table
 from parquetry.compiler.evidence.model import DueFigures
 from parquetry.compiler.reports.inspection import (
     LayoutReport,
@@ -46,9 +46,9 @@ class InspectView:
             head = f"clustered by {outcome.clustering.instant}, of the files that it rewrote"
             blocks.append(f"{paint.bold(head)}\n{measured_table(outcome.clustering.queries, paint)}")
         if outcome.hindsight is not None:
-            blocks.append(hindsight_lines(outcome.hindsight))
+            blocks.append(forecast_error_lines(outcome.hindsight))
         if outcome.debt is not None and not outcome.debt.is_paid:
-            blocks.append(f"debt: {_owed(outcome.debt)}")
+            blocks.append(f"debt: {_debt(outcome.debt)}")
         blocks.append(_summary(totals))
         blocks += [f"{paint.bad('warning')}: {warning}" for warning in outcome.warnings]
         return "\n\n".join(blocks)
@@ -94,7 +94,7 @@ class FilesView:
         return asdict(outcome)
 
 
-def _owed(debt: DueFigures) -> str:
+def _debt(debt: DueFigures) -> str:
     parts = []
     if debt.rewrite_files:
         rewritten = f"{count(debt.rewrite_files, 'file')} ({human_size(debt.rewrite_bytes)})"

@@ -10,7 +10,7 @@ from parquetry.cli.terminal.format import columns, count, human_size
 from parquetry.cli.terminal.output import Paint
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery, QueryForecast
 from parquetry.runtime.clustering.plan.due import ClusteringForecast
-from parquetry.runtime.clustering.plan.history import Hindsight
+from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
 from parquetry.runtime.layout.skipping.files import Touched
 
 MEASURED_HEADER = ("query", "reads", "before", "expected", "after", "off by")
@@ -55,7 +55,7 @@ def forecast_table(queries: Iterable[QueryForecast], paint: Paint) -> str:
 def forecast_lines(forecast: ClusteringForecast, paint: Paint) -> list[str]:
     """What queries will read, below an empty line, and the error of past forecasts; nothing of nothing."""
     lines = [f"\n{forecast_table(forecast.queries, paint)}"] if forecast.queries else []
-    return lines if forecast.hindsight is None else [*lines, hindsight_lines(forecast.hindsight)]
+    return lines if forecast.hindsight is None else [*lines, forecast_error_lines(forecast.hindsight)]
 
 
 def forecast_json(forecast: ClusteringForecast) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def forecast_json(forecast: ClusteringForecast) -> dict[str, Any]:
     }
 
 
-def hindsight_lines(past: Hindsight) -> str:
+def forecast_error_lines(past: ForecastErrorSummary) -> str:
     """How good predictions were."""
     shares = zip(_KINDS, _errors(past.error), strict=True)
     said = ", ".join(f"{kind} {share.lstrip('+-')}" for kind, share in shares if share)

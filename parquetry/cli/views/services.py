@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from parquetry import shell
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.workspace.spec_words import elapsed
 from parquetry.runtime.spec.codec import to_json_value
 
@@ -59,15 +59,15 @@ class DoctorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocksView:
-    """The locks that are held; commands carry ``carried``."""
+    """The locks that are held; commands carry ``typed_options``."""
 
-    carried: Carried = field(default_factory=Carried)
+    typed_options: TypedOptions = field(default_factory=TypedOptions)
 
     def text(self, outcome: Sequence[HeldLock], paint: Paint) -> str:
         """Holder and age of each, and what to do about it."""
         if not outcome:
             return "no lock is held"
-        return "\n".join(_lines(lock, paint, self.carried) for lock in outcome)
+        return "\n".join(_lines(lock, paint, self.typed_options) for lock in outcome)
 
     def json(self, outcome: Sequence[HeldLock]) -> Any:
         """Every field of every lock."""
@@ -86,8 +86,8 @@ class ReleaseView:
         return {"released": to_json_value(outcome)}
 
 
-def _lines(lock: HeldLock, paint: Paint, carried: Carried) -> str:
-    unlock = carried.without_selection().named("parquetry", "unlock", shell.place(lock.table))
+def _lines(lock: HeldLock, paint: Paint, typed_options: TypedOptions) -> str:
+    unlock = typed_options.without_selection().named("parquetry", "unlock", shell.place(lock.table))
     advice = (
         f"its writer is dead: the next write of parquetry removes it; Hudi's writers wait for that, or for "
         f"{unlock}"

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.schema import arrow_schema
-from parquetry.runtime.clustering.forecast.compression_ratio import Shrinkage, TriedRows
+from parquetry.runtime.clustering.forecast.compression_ratio import CompressionRatio, TriedRows
 from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast, QueryForecast
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, draw, regrouped
@@ -32,7 +32,7 @@ from parquetry.runtime.table.statistics import look_up
 
 _LOG = logging.getLogger(__name__)
 
-Foreseen = Mapping[frozenset[FileKey], GroupForecast]
+PredictedGroups = Mapping[frozenset[FileKey], GroupForecast]
 """What is foreseen of groups, by the files they have."""
 
 
@@ -78,9 +78,13 @@ class Forecaster:
         """What is foreseen for each group when it is written like that, in their order."""
         order = row_order(execution)
         target_bytes = min(target_bytes, self._spec.sizing.max_file_size_bytes)
-        shrinkage = self._shrinkage(order, target_bytes=target_bytes) if self._queries else Shrinkage()
+        compression_ratio = (
+            self._compression_ratio(order, target_bytes=target_bytes) if self._queries else CompressionRatio()
+        )
         return [
-            self._of_group(number, execution, order, target_bytes=target_bytes, shrinkage=shrinkage)
+            self._of_group(
+                number, execution, order, target_bytes=target_bytes, compression_ratio=compression_ratio
+            )
             for number in range(len(self.groups))
         ]
 
@@ -109,7 +113,7 @@ class Forecaster:
         order: RowOrder | None,
         *,
         target_bytes: int,
-        shrinkage: Shrinkage,
+        compression_ratio: CompressionRatio,
     ) -> GroupForecast:
         files = self.groups[number]
         row_group_size_bytes = self._spec.files.row_group_size_bytes
@@ -124,7 +128,7 @@ class Forecaster:
                 target_bytes=target_bytes,
                 most_bytes=self._spec.sizing.max_file_size_bytes,
                 row_group_size_bytes=row_group_size_bytes,
-                shrinkage=shrinkage,
+                compression_ratio=compression_ratio,
             )
         else:
             made = arranged_files(
@@ -135,7 +139,7 @@ class Forecaster:
                 target_bytes=target_bytes,
                 most_bytes=self._spec.sizing.max_file_size_bytes,
                 row_group_size_bytes=row_group_size_bytes,
-                shrinkage=shrinkage,
+                compression_ratio=compression_ratio,
                 predicates=self._queries.predicates,
             )
         kept = (
@@ -144,7 +148,7 @@ class Forecaster:
             else None
         )
         forecast = self._queries.forecast(files, made, kept)
-        page_rows = None if shrinkage.pages is None else shrinkage.pages.usual_rows
+        page_rows = None if compression_ratio.pages is None else compression_ratio.pages.usual_rows
         return replace(
             forecast, queries=tuple(_with_a_page(query, made, page_rows) for query in forecast.queries)
         )
@@ -154,19 +158,19 @@ class Forecaster:
             self._samples = draw(self._store, self.groups, self._wanted, self._limits)
         return self._samples
 
-    def _shrinkage(self, order: RowOrder | None, *, target_bytes: int) -> Shrinkage:
+    def _compression_ratio(self, order: RowOrder | None, *, target_bytes: int) -> CompressionRatio:
         """Tried on the largest group that has a sample: the rows of a table are much alike."""
         sizes = [
             0 if order is not None and self._drawn()[number].is_missing else _data_bytes(files)
             for number, files in enumerate(self.groups)
         ]
         if not any(sizes):
-            return Shrinkage()
+            return CompressionRatio()
         number = sizes.index(max(sizes))
         if self._tried is None:
             self._tried = TriedRows(self._store, self.groups[number], self._schema, self._limits)
         sample = self._wanted.empty_table() if order is None else self._drawn()[number].ranks
-        return self._tried.shrinkage(
+        return self._tried.compression_ratio(
             order,
             sample,
             self._spec.files,
@@ -175,12 +179,12 @@ class Forecaster:
         )
 
 
-def foresee(
+def predict(
     store: ObjectStore,
     spec: TableSpec,
     groups: Sequence[PlannedGroup],
     *,
-    known: Foreseen | None = None,
+    known: PredictedGroups | None = None,
     limits: SampleLimits | None,
 ) -> Mapping[FileKey, GroupForecast]:
     """What is foreseen for the groups of a plan under a spec, by their first file.
@@ -199,7 +203,7 @@ def foresee(
     others = [group for group in groups if group.files[0].key not in found]
     is_ranked = order is not None and _is_ranked(spec.clustering.execution)
     if others and (spec.extra.queries or is_ranked):
-        found |= _foreseen(store, spec, order, others, limits=limits)
+        found |= _predicted(store, spec, order, others, limits=limits)
     return found
 
 
@@ -208,7 +212,7 @@ def files_of(group: PlannedGroup) -> frozenset[FileKey]:
     return frozenset(file.key for file in group.files)
 
 
-def _foreseen(
+def _predicted(
     store: ObjectStore,
     spec: TableSpec,
     order: RowOrder | None,

@@ -32,7 +32,7 @@ _FEW_VALUES: Final = frozenset({COMMIT_TIME, PARTITION_PATH, FILE_NAME})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shrinkage:
+class CompressionRatio:
     """What a stored byte becomes: ``data`` in column chunks, ``written`` with the page index of them.
 
     ``pages`` are those that the encoder makes, as far as any were tried.
@@ -73,7 +73,7 @@ class TriedRows:
             [b for part in parts for b in part], schema=schema
         ).combine_chunks()
 
-    def shrinkage(
+    def compression_ratio(
         self,
         order: RowOrder | None,
         sample: pa.Table,
@@ -81,7 +81,7 @@ class TriedRows:
         *,
         target_bytes: int,
         of_rows: int,
-    ) -> Shrinkage:
+    ) -> CompressionRatio:
         """How many bytes a byte of these rows becomes in that order, in row groups as they will be.
 
         ``order`` None leaves them as they come, ``of_rows`` are put in order together. Without rows to
@@ -90,7 +90,7 @@ class TriedRows:
         """
         shape = TriedPages(usual_page_rows(policy, order))
         if not self._rows.num_rows or not self._stored_bytes:
-            return Shrinkage(pages=shape.shape)
+            return CompressionRatio(pages=shape.shape)
         rows = self._rows
         if order is not None:
             rows = rows.take(sort_indices(OrderKeys(order, sample).of(rows)))
@@ -112,7 +112,7 @@ class TriedRows:
             written += encoded.size_bytes
             shape.add(encoded.parts)
             first += count
-        return Shrinkage(
+        return CompressionRatio(
             data=data / self._stored_bytes, written=written / self._stored_bytes, pages=shape.shape
         )
 

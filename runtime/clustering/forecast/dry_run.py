@@ -29,14 +29,14 @@ from parquetry.runtime.storage.model import ObjectInfo, Objects, ObjectStore, Pa
 _INSTANT: Final = "99991231235959999"
 
 
-class Rehearsal:
+class DryRun:
     """Rewrites groups of a table in memory; a file of the table is read once for any number of layouts.
 
     What it holds is the table's files and those of one group in another order.
     """
 
     def __init__(self, store: ObjectStore, spec: TableSpec, queries: DeclaredQueries) -> None:
-        self._store = _Rehearsed(store)
+        self._store = _MemoryStore(store)
         self._spec = spec
         self._queries = queries
 
@@ -87,7 +87,7 @@ class Rehearsal:
 class _Wanted:
     """What is rehearsed is given up by nobody."""
 
-    def has_given_up(self, store: ObjectStore, bucket: int) -> bool:
+    def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         del store, bucket
         return False
 
@@ -96,7 +96,7 @@ class _Wanted:
         return True
 
 
-class _Rehearsed:
+class _MemoryStore:
     """A store on top of another one, of which it changes nothing."""
 
     def __init__(self, inner: ObjectStore) -> None:

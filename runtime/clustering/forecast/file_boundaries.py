@@ -32,7 +32,7 @@ class RowGroupRange:
     end: int
 
 
-def expected_cuts(
+def expected_row_groups(
     segments: Sequence[int],
     sizes: RowSizes,
     *,
@@ -54,7 +54,7 @@ def expected_cuts(
         )
         for is_first in (True, False)
     )
-    cuts: list[RowGroupRange] = []
+    row_groups: list[RowGroupRange] = []
     file = 0
     total = sum(segments)
     end = 0
@@ -73,11 +73,11 @@ def expected_cuts(
             due = sizer.next_arrow_bytes(size, remaining, ratio=1.0, guessed=not first) / rate
             count = end - first if end - first <= SLACK * due else max(int(due), 1)
             if size and not sizer.is_allowed(size + count * sizes.after):
-                count = int((sizer.ceiling_bytes - size) / sizes.after)
+                count = int((sizer.hard_limit_bytes - size) / sizes.after)
                 if not count:
                     file, file_first = file + 1, first
                     continue
-            cuts.append(RowGroupRange(file=file, first=first, end=first + count))
+            row_groups.append(RowGroupRange(file=file, first=first, end=first + count))
             first += count
         file += 1
-    return cuts
+    return row_groups

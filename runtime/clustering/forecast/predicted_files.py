@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime.base_file.sizing import default_row_group_bytes
-from parquetry.runtime.clustering.forecast.compression_ratio import Shrinkage
-from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_cuts
+from parquetry.runtime.clustering.forecast.compression_ratio import CompressionRatio
+from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_row_groups
 from parquetry.runtime.clustering.forecast.predicted_bounds import DrawnColumn
 from parquetry.runtime.clustering.forecast.sample import GroupSample
 from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, sort_indices, split_places
@@ -47,13 +47,13 @@ def arranged_files(
     target_bytes: int,
     most_bytes: int,
     row_group_size_bytes: int | None,
-    shrinkage: Shrinkage,
+    compression_ratio: CompressionRatio,
     predicates: Sequence[Predicate] = (),
 ) -> tuple[FileStatistics, ...]:
     """The files that these become when their rows are put in order; their paths are numbers.
 
     They have bounds of the columns in ``types`` that the sample has, and pages where a row group may
-    match one of the ``predicates``. ``shrinkage`` is how many bytes a byte of these files becomes.
+    match one of the ``predicates``. ``compression_ratio`` is how many bytes a byte of these files becomes.
     InvalidDataError when the order needs a column the sample lacks.
     """
     if not sample.of_rows or not sample.rows.num_rows:
@@ -61,9 +61,9 @@ def arranged_files(
     rows = sample.rows.take(sort_indices(OrderKeys(order, sample.ranks).of(sample.rows))).combine_chunks()
     row_bytes = sum(file.data_bytes for file in files) / sample.of_rows
     whole_row_bytes = sum(file.size_bytes for file in files) / sample.of_rows
-    cuts = expected_cuts(
+    row_groups = expected_row_groups(
         _segments(rows, order, sample.of_rows),
-        RowSizes(before=whole_row_bytes, after=row_bytes * shrinkage.written),
+        RowSizes(before=whole_row_bytes, after=row_bytes * compression_ratio.written),
         target_bytes=target_bytes,
         most_bytes=most_bytes,
         row_group_size_bytes=row_group_size_bytes,
@@ -85,16 +85,16 @@ def arranged_files(
         return leaves[name].bounds(of_rows)
 
     groups = []
-    for cut in cuts:
+    for cut in row_groups:
         group = RowGroupStatistics(
             rows=cut.end - cut.first,
-            data_bytes=round((cut.end - cut.first) * row_bytes * shrinkage.data),
+            data_bytes=round((cut.end - cut.first) * row_bytes * compression_ratio.data),
             columns={name: truncated(bounds(name, range(cut.first, cut.end))) for name in leaves},
         )
-        if shrinkage.pages is not None and may_match(group, predicates, types):
-            group = shrinkage.pages.divided(group, bounds, first=cut.first, weight=sample.weight)
+        if compression_ratio.pages is not None and may_match(group, predicates, types):
+            group = compression_ratio.pages.divided(group, bounds, first=cut.first, weight=sample.weight)
         groups.append(group)
-    return _as_files(groups, [cut.file for cut in cuts])
+    return _as_files(groups, [cut.file for cut in row_groups])
 
 
 def stitched_files(
@@ -103,7 +103,7 @@ def stitched_files(
     target_bytes: int,
     most_bytes: int,
     row_group_size_bytes: int | None,
-    shrinkage: Shrinkage,
+    compression_ratio: CompressionRatio,
 ) -> tuple[FileStatistics, ...]:
     """The files that these become when their rows stay as they come; their paths are numbers.
 
@@ -111,7 +111,7 @@ def stitched_files(
     """
     row_group_bytes = row_group_size_bytes or default_row_group_bytes(target_bytes)
     stored = [group for file in files for group in file.row_groups if group.rows]
-    groups = list(_grown(stored, row_group_bytes, shrinkage))
+    groups = list(_grown(stored, row_group_bytes, compression_ratio))
     total = sum(group.data_bytes for group in groups)
     outputs = outputs_of(total, target_bytes=target_bytes, most_bytes=most_bytes)
     middles = np.cumsum([group.data_bytes for group in groups]) - [group.data_bytes / 2 for group in groups]
@@ -120,30 +120,32 @@ def stitched_files(
 
 
 def _grown(
-    groups: Sequence[RowGroupStatistics], row_group_bytes: int, shrinkage: Shrinkage
+    groups: Sequence[RowGroupStatistics], row_group_bytes: int, compression_ratio: CompressionRatio
 ) -> Iterator[RowGroupStatistics]:
     """Small row groups together with their neighbours, until they make a usual one."""
     held: list[RowGroupStatistics] = []
     for group in groups:
         is_copied = group.data_bytes >= _COPIED_SHARE * row_group_bytes
-        if held and (is_copied or shrinkage.written * sum(g.data_bytes for g in held) >= row_group_bytes):
-            yield _merged(held, shrinkage)
+        if held and (
+            is_copied or compression_ratio.written * sum(g.data_bytes for g in held) >= row_group_bytes
+        ):
+            yield _merged(held, compression_ratio)
             held = []
         if is_copied:
             yield group
         else:
             held.append(group)
     if held:
-        yield _merged(held, shrinkage)
+        yield _merged(held, compression_ratio)
 
 
-def _merged(groups: Sequence[RowGroupStatistics], shrinkage: Shrinkage) -> RowGroupStatistics:
+def _merged(groups: Sequence[RowGroupStatistics], compression_ratio: CompressionRatio) -> RowGroupStatistics:
     whole = RowGroupStatistics(
         rows=sum(group.rows for group in groups),
-        data_bytes=round(shrinkage.data * sum(group.data_bytes for group in groups)),
+        data_bytes=round(compression_ratio.data * sum(group.data_bytes for group in groups)),
         columns=merge_columns(groups),
     )
-    if shrinkage.pages is None:
+    if compression_ratio.pages is None:
         return whole
     ends = list(accumulate(group.rows for group in groups))
 
@@ -154,7 +156,7 @@ def _merged(groups: Sequence[RowGroupStatistics], shrinkage: Shrinkage) -> RowGr
         # Where nulls lie within a row group is not known.
         return replace(found, nulls=len(of_rows) if is_null else found.nulls and None)
 
-    return shrinkage.pages.divided(whole, bounds)
+    return compression_ratio.pages.divided(whole, bounds)
 
 
 def _as_files(groups: Sequence[RowGroupStatistics], numbers: Sequence[int]) -> tuple[FileStatistics, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from parquetry.runtime.arrow.systematic_sample import EvenSample
+from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.clustering.rewrite.order import SAMPLE_BYTES, SAMPLE_ROWS
 from parquetry.runtime.layout.skipping.statistics import FileStatistics
@@ -235,7 +235,7 @@ def _drawn(
     paths = [file.path for file in files if file.path in chosen]
     counts = [sum(len(chunk.places) for chunk in chosen[path]) for path in paths]
     firsts = list(accumulate(counts, initial=0))
-    sample = EvenSample(wanted, most_bytes=most_bytes)
+    sample = SystematicSample(wanted, most_bytes=most_bytes)
     for_each(
         zip(paths, firsts, strict=False),
         lambda file: _draw_file(store, file[0], chosen[file[0]], wanted, sample, first=file[1]),
@@ -277,7 +277,7 @@ def _draw_file(
     path: str,
     chunks: Sequence[_Chunk],
     wanted: pa.Schema,
-    sample: EvenSample,
+    sample: SystematicSample,
     *,
     first: int,
 ) -> None:

@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ScopeBySample:
-    """Answers for ``scope: auto`` by a sample of the rows; ``foreseen`` is of the groups of its answers.
+    """Answers for ``scope: auto`` by a sample of the rows; ``predicted`` is of the groups of its answers.
 
     The partitions with the best benefit per byte come first: where the limits of a sample are spent,
     where files are encrypted, and where the forecast fails, statistics choose, and the answer says so.
@@ -53,7 +53,7 @@ class ScopeBySample:
         self._spec = spec
         self._policy = policy
         self._limits = limits
-        self.foreseen: dict[frozenset[FileKey], GroupForecast] = {}
+        self.predicted: dict[frozenset[FileKey], GroupForecast] = {}
 
     def __call__(self, questions: Sequence[ScopeQuestion]) -> list[ScopeChoice]:
         """The choices, in the order of the questions."""
@@ -94,7 +94,7 @@ class ScopeBySample:
         }
         choices = list(otherwise)
         for number, one in zip(ranked, asked, strict=True):
-            foreseen = {
+            predicted = {
                 ClusteringScope.GROUP: [next(found[ClusteringScope.GROUP]) for _ in one.parts][
                     : len(one.question.groups)
                 ],
@@ -102,26 +102,27 @@ class ScopeBySample:
                     next(found[ClusteringScope.PARTITION]) for _ in one.question.whole
                 ],
             }
-            if all(forecast.queries for forecasts in foreseen.values() for forecast in forecasts):
-                choices[number] = self._chosen(one.question, foreseen, apart, queries)
+            if all(forecast.queries for forecasts in predicted.values() for forecast in forecasts):
+                choices[number] = self._chosen(one.question, predicted, apart, queries)
         return choices
 
     def _chosen(
         self,
         question: ScopeQuestion,
-        foreseen: Mapping[ClusteringScope, Sequence[GroupForecast]],
+        predicted: Mapping[ClusteringScope, Sequence[GroupForecast]],
         forecaster: Forecaster,
         queries: DeclaredQueries,
     ) -> ScopeChoice:
         figures = {
-            scope: self._figures(question, scope, foreseen[scope], forecaster, queries) for scope in foreseen
+            scope: self._figures(question, scope, predicted[scope], forecaster, queries)
+            for scope in predicted
         }
         group, whole = figures[ClusteringScope.GROUP], figures[ClusteringScope.PARTITION]
         assert group.expected_bytes is not None
         assert whole.expected_bytes is not None
         scope = better_scope(group.expected_bytes, whole.expected_bytes)
-        for planned, forecast in zip(question.of(scope), foreseen[scope], strict=True):
-            self.foreseen[files_of(planned)] = forecast
+        for planned, forecast in zip(question.of(scope), predicted[scope], strict=True):
+            self.predicted[files_of(planned)] = forecast
         return ScopeChoice(
             partition=question.partition, scope=scope, chosen_by=ChosenBy.SAMPLE, group=group, whole=whole
         )
@@ -130,7 +131,7 @@ class ScopeBySample:
         self,
         question: ScopeQuestion,
         scope: ClusteringScope,
-        foreseen: Sequence[GroupForecast],
+        predicted: Sequence[GroupForecast],
         forecaster: Forecaster,
         queries: DeclaredQueries,
     ) -> ScopeFigures:
@@ -138,7 +139,7 @@ class ScopeBySample:
         groups = question.of(scope)
         rewritten = frozenset[FileKey]().union(*map(files_of, groups))
         kept = (file for file in _all_files(question) if file.key not in rewritten)
-        expected = {one.query: one.expected for one in forecaster.whole(kept, foreseen)}
+        expected = {one.query: one.expected for one in forecaster.whole(kept, predicted)}
         rows, data_bytes = queries.weighted(expected.values())
         return replace(
             costs_of(groups, self._policy),

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from parquetry.runtime.clustering.forecast.by_sample import Foreseen
+from parquetry.runtime.clustering.forecast.by_sample import PredictedGroups
 from parquetry.runtime.clustering.forecast.queries import QueryForecast, added_up
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
-from parquetry.runtime.clustering.plan.forecast import foresee_groups
-from parquetry.runtime.clustering.plan.history import Hindsight, hindsight, past_clusterings
+from parquetry.runtime.clustering.plan.forecast import predict_groups
+from parquetry.runtime.clustering.plan.history import ForecastErrorSummary, completed_clusterings, hindsight
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.clustering.plan.survey import commits_since_clustering, survey
 from parquetry.runtime.errors import NotFoundError
@@ -25,7 +25,7 @@ from parquetry.runtime.spec.codec import parsed_json
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.rereading import read_again
-from parquetry.runtime.timeline.sidecars import CLUSTERING_LOOK_PATH
+from parquetry.runtime.timeline.sidecars import CLUSTERING_CHECK_PATH
 from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 
 
@@ -33,11 +33,11 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 class DueClustering:
     """What one run would do: ``debt.groups``; every other file is among ``debt.excluded``, with a reason.
 
-    ``foreseen`` is what was foreseen to choose the scope of groups.
+    ``predicted`` is what was foreseen to choose the scope of groups.
     """
 
     debt: Debt
-    foreseen: Foreseen
+    predicted: PredictedGroups
 
 
 @read_again
@@ -55,10 +55,10 @@ def due_clustering(
     timeline = table.timeline()
     spec, files, situation = survey(table, timeline, timing=timing)
     choose = ScopeBySample(table.store, table.effective_spec(timeline), spec, limits=limits)
-    owed = debt(spec, files, situation, budget_bytes=budget_bytes, choose=choose)
+    due_debt = debt(spec, files, situation, budget_bytes=budget_bytes, choose=choose)
     return DueClustering(
-        debt=within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups),
-        foreseen=choose.foreseen,
+        debt=within(due_debt, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups),
+        predicted=choose.predicted,
     )
 
 
@@ -66,8 +66,8 @@ def due_clustering(
 def is_due(table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING) -> bool:
     """Whether a run would rewrite anything; no rows are read, statistics choose the scope."""
     spec, files, situation = survey(table, table.timeline(), timing=timing)
-    owed = debt(spec, files, situation, budget_bytes=budget_bytes)
-    return bool(within(owed, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups).groups)
+    due_debt = debt(spec, files, situation, budget_bytes=budget_bytes)
+    return bool(within(due_debt, budget_bytes=budget_bytes, max_groups=spec.plan.max_groups).groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +79,21 @@ class ClusteringForecast:
 
     debt: Debt = field(default_factory=Debt)
     queries: tuple[QueryForecast, ...] = ()
-    hindsight: Hindsight | None = None
+    hindsight: ForecastErrorSummary | None = None
 
 
-def outlook(
+def forecast_due(
     table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None
 ) -> ClusteringForecast:
     """What is foreseen of a run, of as many groups as a sample within the ``limits`` suffices for."""
     if not table.effective_spec(table.timeline()).extra.queries:
         return ClusteringForecast(debt=due.debt)
-    foreseen = foresee_groups(table, due.debt.groups, known=due.foreseen, limits=limits)
-    return _forecast(table, due.debt, added_up(query for one in foreseen.values() for query in one.queries))
+    predicted = predict_groups(table, due.debt.groups, known=due.predicted, limits=limits)
+    return _forecast(table, due.debt, added_up(query for one in predicted.values() for query in one.queries))
 
 
 def _forecast(table: TableHandle, debt: Debt, queries: tuple[QueryForecast, ...]) -> ClusteringForecast:
-    past = hindsight(past_clusterings(table, table.timeline())) if queries else None
+    past = hindsight(completed_clusterings(table, table.timeline())) if queries else None
     return ClusteringForecast(debt=debt, queries=queries, hindsight=past)
 
 
@@ -114,7 +114,7 @@ def schedule_clustering(
     """
     due = due_clustering(table, budget_bytes=budget_bytes, timing=timing)
     groups = due.debt.groups
-    plan = schedule(table, groups, foreseen=due.foreseen, timing=timing) if groups else None
+    plan = schedule(table, groups, predicted=due.predicted, timing=timing) if groups else None
     if plan is None:
         return ScheduledClustering()
     partitions = {group.partition for group in plan.groups}
@@ -141,8 +141,8 @@ def is_time(table: TableHandle, trigger: Trigger) -> bool:
     enough = min(policy.every_commits, table.spec.retention.archive_keep_commits)
     if 0 < commits < enough:
         return False
-    looked = commits_since_look(table, timeline) if trigger is Trigger.INLINE and commits else None
-    return looked is None or looked >= enough
+    checked = commits_since_check(table, timeline) if trigger is Trigger.INLINE and commits else None
+    return checked is None or checked >= enough
 
 
 def trigger_of(table: TableHandle) -> Trigger:
@@ -156,17 +156,17 @@ def _applied(table: TableHandle) -> ClusteringSpec:
     return table.spec.clustering
 
 
-def note_look(table: TableHandle) -> None:
+def record_check(table: TableHandle) -> None:
     """Record that by the writes there are, and by what is applied, there was nothing to be done."""
     writes = table.timeline().completed_writes
     known = {"instant": writes[-1].time if writes else "", "applied": _applied_number(table)}
-    table.store.put(CLUSTERING_LOOK_PATH, json.dumps(known).encode())
+    table.store.put(CLUSTERING_CHECK_PATH, json.dumps(known).encode())
 
 
-def commits_since_look(table: TableHandle, timeline: Timeline) -> int | None:
+def commits_since_check(table: TableHandle, timeline: Timeline) -> int | None:
     """How many writes were completed since; None when nobody looked by what is applied now."""
     try:
-        known = parsed_json(table.store.read(CLUSTERING_LOOK_PATH))
+        known = parsed_json(table.store.read(CLUSTERING_CHECK_PATH))
         if known["applied"] != _applied_number(table):
             return None
         instant = str(known["instant"])

@@ -184,27 +184,27 @@ def masked_clustering(
     return replace(result, left_out=tuple(left_out), warnings=warnings)
 
 
-def lost_group(group: RewrittenGroup, reason: str) -> UnpublishedGroup:
+def unpublished_group(group: RewrittenGroup, reason: str) -> UnpublishedGroup:
     """A group that was rewritten for nothing."""
     return UnpublishedGroup(partition=group.work.partition, files=len(group.work.slices), reason=reason)
 
 
 def description(
-    execution: ExecutionPolicy, standing: Sequence[RewrittenGroup], left_out: Sequence[UnpublishedGroup]
+    execution: ExecutionPolicy, publishable: Sequence[RewrittenGroup], left_out: Sequence[UnpublishedGroup]
 ) -> str:
     """What the replacecommit says about itself, as JSON."""
     return json.dumps(
         {
             "strategy": execution.strategy,
             "columns": list(execution.columns),
-            "groups": len(standing),
+            "groups": len(publishable),
             "files": {
-                "before": sum(len(group.work.slices) for group in standing),
-                "after": sum(len(group.files) for group in standing),
+                "before": sum(len(group.work.slices) for group in publishable),
+                "after": sum(len(group.files) for group in publishable),
             },
             "bytes": {
-                "before": sum(part.size_bytes for group in standing for part in group.work.slices),
-                "after": sum(file.stat.file_size_bytes for group in standing for file in group.files),
+                "before": sum(part.size_bytes for group in publishable for part in group.work.slices),
+                "after": sum(file.stat.file_size_bytes for group in publishable for file in group.files),
             },
             "left_out": len(left_out),
         },
@@ -214,20 +214,20 @@ def description(
 
 def clustered(
     commit: CommitResult,
-    standing: Sequence[RewrittenGroup],
+    publishable: Sequence[RewrittenGroup],
     left_out: Sequence[UnpublishedGroup],
     queries: Sequence[MeasuredQuery],
 ) -> Clustered:
     """What became of a plan; groups of a run that was lost as a whole are left out, and measures of it."""
     if commit.instant is None:
         reason = "; ".join(commit.retry_reasons) or "no group of the plan was left"
-        left_out = [*left_out, *(lost_group(group, reason) for group in standing)]
-        standing, queries = [], ()
-    files = [file for group in standing for file in group.files]
-    slices = [part for group in standing for part in group.work.slices]
+        left_out = [*left_out, *(unpublished_group(group, reason) for group in publishable)]
+        publishable, queries = [], ()
+    files = [file for group in publishable for file in group.files]
+    slices = [part for group in publishable for part in group.work.slices]
     return Clustered(
         commit=commit,
-        groups=len(standing),
+        groups=len(publishable),
         rows=sum(file.stat.num_writes for file in files),
         files_before=len(slices),
         files_after=len(files),

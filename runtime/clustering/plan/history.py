@@ -23,14 +23,14 @@ from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.clustering_plan import CLUSTER
 from parquetry.runtime.timeline.instant import Action, Instant, State, parse_instant_ms
-from parquetry.runtime.timeline.sidecars import LOST_FOLDER
+from parquetry.runtime.timeline.sidecars import UNPUBLISHED_FOLDER
 
 MOST: Final = 10
 """How many of the newest ones are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastClustering:
+class CompletedClustering:
     """One replacecommit; ``seconds`` are from when it was begun to its completion, None where unknown."""
 
     instant: str
@@ -39,9 +39,9 @@ class PastClustering:
     queries: tuple[MeasuredQuery, ...]
 
 
-def past_clusterings(handle: TableHandle, timeline: Timeline) -> tuple[PastClustering, ...]:
+def completed_clusterings(handle: TableHandle, timeline: Timeline) -> tuple[CompletedClustering, ...]:
     """The newest completed ones, oldest first; one request for each replacecommit that is looked at."""
-    found: list[PastClustering] = []
+    found: list[CompletedClustering] = []
     for write in reversed(timeline.completed_writes):
         if len(found) == MOST:
             break
@@ -51,7 +51,7 @@ def past_clusterings(handle: TableHandle, timeline: Timeline) -> tuple[PastClust
         if metadata.operation != CLUSTER:
             continue
         found.append(
-            PastClustering(
+            CompletedClustering(
                 instant=write.time,
                 written_bytes=sum(stat.file_size_bytes for stat in metadata.all_stats()),
                 seconds=_seconds(handle, timeline, write),
@@ -61,10 +61,10 @@ def past_clusterings(handle: TableHandle, timeline: Timeline) -> tuple[PastClust
     return tuple(reversed(found))
 
 
-def pace(handle: TableHandle, timeline: Timeline) -> float | None:
+def throughput(handle: TableHandle, timeline: Timeline) -> float | None:
     """How many bytes a second past clusterings wrote, before the first one all writes; None without any."""
-    return bytes_per_second(past_clusterings(handle, timeline)) or bytes_per_second(
-        PastClustering(
+    return bytes_per_second(completed_clusterings(handle, timeline)) or bytes_per_second(
+        CompletedClustering(
             instant=write.time,
             written_bytes=_written_bytes(timeline, write),
             seconds=_seconds(handle, timeline, write),
@@ -74,7 +74,7 @@ def pace(handle: TableHandle, timeline: Timeline) -> float | None:
     )
 
 
-def bytes_per_second(past: Iterable[PastClustering]) -> float | None:
+def bytes_per_second(past: Iterable[CompletedClustering]) -> float | None:
     """How fast they wrote, in the median; None without any."""
     rates = [one.written_bytes / one.seconds for one in past if one.seconds and one.written_bytes]
     return median(rates) if rates else None
@@ -98,7 +98,7 @@ def _seconds(handle: TableHandle, timeline: Timeline, write: Instant) -> float |
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hindsight:
+class ForecastErrorSummary:
     """How far off the predictions of some clusterings were, in the median of their queries, as shares."""
 
     clusterings: int
@@ -106,14 +106,14 @@ class Hindsight:
     error: Deviation
 
 
-def hindsight(past: Iterable[PastClustering]) -> Hindsight | None:
+def hindsight(past: Iterable[CompletedClustering]) -> ForecastErrorSummary | None:
     """How good predictions were; None when none was made."""
-    foreseen = [one for one in past if any(query.error is not None for query in one.queries)]
-    errors = [query.error for one in foreseen for query in one.queries if query.error is not None]
+    predicted = [one for one in past if any(query.error is not None for query in one.queries)]
+    errors = [query.error for one in predicted for query in one.queries if query.error is not None]
     if not errors:
         return None
-    return Hindsight(
-        clusterings=len(foreseen),
+    return ForecastErrorSummary(
+        clusterings=len(predicted),
         predictions=len(errors),
         error=Deviation(
             files=_median(error.files for error in errors),
@@ -129,15 +129,15 @@ def _median(errors: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def note_lost(timeline: Timeline, instant: str, groups: Iterable[FileKey]) -> None:
+def note_unpublished(timeline: Timeline, instant: str, groups: Iterable[FileKey]) -> None:
     """Record that the clustering of that instant lost all its file groups; forget what is long ago."""
     content = json.dumps(sorted(groups), separators=(",", ":"))
-    timeline.store.put(f"{LOST_FOLDER}/{instant}.json", content.encode())
+    timeline.store.put(f"{UNPUBLISHED_FOLDER}/{instant}.json", content.encode())
     known = _rounds(timeline.store)
     timeline.store.delete_all([path for time, path in known if time < _since(timeline)])
 
 
-def lost_rounds(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
+def unpublished_rounds(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
     """By instant the file groups that were lost, as far back as the active timeline goes."""
     for time, path in _rounds(timeline.store):
         if time < _since(timeline):
@@ -151,7 +151,7 @@ def lost_rounds(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
 
 
 def _rounds(store: ObjectStore) -> list[tuple[str, str]]:
-    paths = sorted(info.path for info in store.list(LOST_FOLDER))
+    paths = sorted(info.path for info in store.list(UNPUBLISHED_FOLDER))
     named = ((path.rpartition("/")[2].removesuffix(".json"), path) for path in paths)
     return [(time, path) for time, path in named if time.isdigit()]
 

@@ -15,11 +15,11 @@ from parquetry.runtime.clustering.plan.execution import (
     RewrittenGroup,
     UnpublishedGroup,
     description,
-    lost_group,
+    unpublished_group,
 )
 from parquetry.runtime.clustering.plan.survey import RUN_KEY, changed_groups, reserved_groups
 from parquetry.runtime.clustering.rewrite.task import GroupWork
-from parquetry.runtime.commit.abandoned_buckets import give_up
+from parquetry.runtime.commit.abandoned_buckets import abandon
 from parquetry.runtime.commit.outcome import WriteOutcome
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.layout.clustering.model import FileKey
@@ -48,7 +48,7 @@ class PublishableGroups:
         """What declared queries read of the groups before, and read now."""
         return added_up(query for group in self.groups for query in group.queries)
 
-    def said(self, execution: ExecutionPolicy) -> dict[str, str]:
+    def extra_metadata(self, execution: ExecutionPolicy) -> dict[str, str]:
         """What a replacecommit of these groups says about itself."""
         return {RUN_KEY: description(execution, self.groups, self.left_out), **in_commit(self.queries)}
 
@@ -63,18 +63,18 @@ class PublishableGroups:
         changed = changed_groups(self._transaction.timeline, now, keys)
         timing = self._transaction.session.timing
         reserved = reserved_groups(now, timing=timing, but=self._transaction.instant)
-        standing = []
+        publishable = []
         for group in self.groups:
             if not changed.isdisjoint(_keys(group)):
-                self.left_out.append(lost_group(group, "a writer has changed its files"))
+                self.left_out.append(unpublished_group(group, "a writer has changed its files"))
             elif why := next((reserved[key] for key in _keys(group) if key in reserved), None):
-                self.left_out.append(lost_group(group, f"of one of its files: {why}"))
+                self.left_out.append(unpublished_group(group, f"of one of its files: {why}"))
             else:
-                standing.append(group)
-        self.groups = standing
-        if standing:
+                publishable.append(group)
+        self.groups = publishable
+        if publishable:
             self._delete_others()
-        return len(standing) < before
+        return len(publishable) < before
 
     def _delete_others(self) -> None:
         """Delete the new files of groups that are lost; found by listing, since a task may have left some.
@@ -87,7 +87,7 @@ class PublishableGroups:
         lost = [work for work in self._works if work.index not in published]
         if not lost:
             return
-        give_up(store, instant, {number: work.partition for work in lost for number in work.numbers})
+        abandon(store, instant, {number: work.partition for work in lost for number in work.numbers})
         partitions = {work.partition for work in lost}
 
         def delete_in(partition: str) -> None:
@@ -98,7 +98,9 @@ class PublishableGroups:
         for_each(sorted(partitions), delete_in)
 
 
-def narrowed(outcome: WriteOutcome, groups: Sequence[RewrittenGroup], said: dict[str, str]) -> WriteOutcome:
+def narrowed(
+    outcome: WriteOutcome, groups: Sequence[RewrittenGroup], extra_metadata: dict[str, str]
+) -> WriteOutcome:
     """The part of an outcome that these groups are; the statistics that were put beside it may say more."""
     kept = {file.stat.path for group in groups for file in group.files}
     stats = {
@@ -109,7 +111,7 @@ def narrowed(outcome: WriteOutcome, groups: Sequence[RewrittenGroup], said: dict
         outcome,
         stats={partition: listed for partition, listed in stats.items() if listed},
         replaced=replaced_by(groups),
-        extra={**outcome.extra, **said},
+        extra={**outcome.extra, **extra_metadata},
     )
 
 

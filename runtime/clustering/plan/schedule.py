@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from parquetry.message import command
-from parquetry.runtime.clustering.forecast.by_sample import Foreseen
+from parquetry.runtime.clustering.forecast.by_sample import PredictedGroups
 from parquetry.runtime.clustering.forecast.queries import GroupForecast, QueryForecast, added_up
 from parquetry.runtime.clustering.plan.avro import avro_plan
-from parquetry.runtime.clustering.plan.forecast import foresee_groups, keep_samples, with_forecast
+from parquetry.runtime.clustering.plan.forecast import keep_samples, predict_groups, with_forecast
 from parquetry.runtime.clustering.plan.survey import (
     changed_groups,
     reserved_groups,
@@ -24,7 +24,7 @@ from parquetry.runtime.commit.claims import Claim, Heartbeat, Session, is_alive,
 from parquetry.runtime.commit.lock import TableLock
 from parquetry.runtime.commit.locking import table_lock
 from parquetry.runtime.commit.owner import Owner
-from parquetry.runtime.commit.recovery import SCHEDULED, settled_timeline
+from parquetry.runtime.commit.recovery import SCHEDULED, recovered_timeline
 from parquetry.runtime.commit.transaction import Transaction
 from parquetry.runtime.errors import ConflictError, InvalidDataError
 from parquetry.runtime.layout.clustering.model import FileKey, PlannedGroup
@@ -56,19 +56,19 @@ def begin_clustering(
     table: TableHandle,
     groups: Sequence[PlannedGroup],
     *,
-    foreseen: Foreseen | None = None,
+    predicted: PredictedGroups | None = None,
     timing: Timing,
 ) -> Iterator[Transaction | None]:
     """A transaction whose plan is on the timeline, to be carried out by this process.
 
     Groups that have changed since they were planned, or that a living writer has announced, are not
     in it; None when none is left. When the process dies, the next writer rolls the plan back.
-    Of groups that are ``foreseen`` no rows are read.
+    Of groups that are ``predicted`` no rows are read.
 
-    Raises what :func:`~parquetry.runtime.commit.recovery.settle` raises, UnsupportedTableError for a table
+    Raises what :func:`~parquetry.runtime.commit.recovery.recover` raises, UnsupportedTableError for a table
     that may not be written to, LockHeldError when the lock is not given up.
     """
-    known = foresee_groups(table, groups, known=foreseen)
+    known = predict_groups(table, groups, known=predicted)
     with _session(table, timing, purpose=CLUSTER) as session:
         if _request(table, session, groups, known) is None:
             session.acknowledge()
@@ -81,7 +81,7 @@ def schedule(
     table: TableHandle,
     groups: Sequence[PlannedGroup],
     *,
-    foreseen: Foreseen | None = None,
+    predicted: PredictedGroups | None = None,
     timing: Timing = DEFAULT_TIMING,
 ) -> ScheduledPlan | None:
     """A plan left on the timeline for :func:`take_up`; None when no group of it is left.
@@ -89,7 +89,7 @@ def schedule(
     After ``timing.plan_expires_seconds`` the next writer rolls it back. Errors as those of
     :func:`begin_clustering`.
     """
-    known = foresee_groups(table, groups, known=foreseen)
+    known = predict_groups(table, groups, known=predicted)
     with _session(table, timing, purpose=SCHEDULED) as session:
         requested = _request(table, session, groups, known)
         if requested is None:
@@ -115,7 +115,7 @@ def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Tra
     try:
         with _session(table, timing, purpose="take up a clustering plan") as session:
             with table_lock(table, session):
-                check_waiting(table, instant, timing)
+                check_pending(table, instant, timing)
                 heartbeat.start()
                 store.put(claim_path(instant), claim.to_bytes())
             session.acknowledge()
@@ -128,7 +128,7 @@ def take_up(table: TableHandle, instant: str, *, timing: Timing) -> Iterator[Tra
 @contextmanager
 def _session(table: TableHandle, timing: Timing, *, purpose: str) -> Iterator[Session]:
     """A session on a fresh instant, after what is dead was rolled back."""
-    after = settled_timeline(table, timing=timing).last_instant
+    after = recovered_timeline(table, timing=timing).last_instant
     zone = table.config.timezone
     with open_session(table.store, purpose=purpose, after=after, zone=zone, timing=timing) as session:
         yield session
@@ -145,7 +145,7 @@ def _request(
     table: TableHandle,
     session: Session,
     groups: Sequence[PlannedGroup],
-    foreseen: Mapping[FileKey, GroupForecast],
+    predicted: Mapping[FileKey, GroupForecast],
 ) -> tuple[PlannedGroup, ...] | None:
     """Put the plan under the lock; the groups that are in it, None when there is nothing to plan."""
     store = table.store
@@ -156,17 +156,19 @@ def _request(
     if not groups:
         return None
     wanted = {group.files[0].key for group in groups}
-    foreseen = {key: forecast for key, forecast in foreseen.items() if key in wanted}
-    samples = keep_samples(store, session.instant, foreseen)
+    predicted = {key: forecast for key, forecast in predicted.items() if key in wanted}
+    samples = keep_samples(store, session.instant, predicted)
     requested: tuple[PlannedGroup, ...] | None = None
     try:
         with table_lock(table, session) as lock:
             now = timeline.reload()
             check_writable(table, now, store.now_ms())
-            standing = _standing(table, timeline, now, groups, timing=session.timing)
-            if standing:
-                plan = with_forecast(avro_plan(store, standing, policy), session.instant, foreseen, samples)
-                requested = standing if _put_plan(session, lock, plan) else None
+            publishable = _publishable(table, timeline, now, groups, timing=session.timing)
+            if publishable:
+                plan = with_forecast(
+                    avro_plan(store, publishable, policy), session.instant, predicted, samples
+                )
+                requested = publishable if _put_plan(session, lock, plan) else None
     finally:
         if samples and requested is None:
             with tidying(store.uri, f"the sample of {session.instant} is left behind"):
@@ -201,7 +203,7 @@ def _current(
     return tuple(group for group in groups if all(file.path in current for file in group.files))
 
 
-def _standing(
+def _publishable(
     table: TableHandle, before: Timeline, now: Timeline, groups: Sequence[PlannedGroup], *, timing: Timing
 ) -> tuple[PlannedGroup, ...]:
     """Of groups that were current ``before`` those that still are, and that nobody has reserved."""
@@ -213,7 +215,7 @@ def _standing(
     return tuple(group for group in groups if gone.isdisjoint(file.key for file in group.files))
 
 
-def check_waiting(table: TableHandle, instant: str, timing: Timing) -> None:
+def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
     """Return when a plan of that instant waits to be carried out, and nobody is at it.
 
     InvalidDataError when none waits there, ConflictError when somebody carries it out already.

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Final
 
-from parquetry.runtime.clustering.plan.history import lost_rounds
+from parquetry.runtime.clustering.plan.history import unpublished_rounds
 from parquetry.runtime.commit.claims import is_alive, read_claim
 from parquetry.runtime.commit.conflicts import Work, conflicting_groups, work_of_commit
 from parquetry.runtime.commit.damaged_files import check_partitions, named_partitions
 from parquetry.runtime.layout.clustering.model import (
-    OWES_STEPS,
+    STEPS_DUE,
     ClusteringFile,
     FileKey,
     Partitioning,
@@ -89,7 +89,7 @@ class FurtherSteps:
     encrypted: bool = False
     unpruned_until: str | None = None
 
-    def are_owed(self, part: FileSlice, known: FileStatistics | None) -> bool:
+    def are_due(self, part: FileSlice, known: FileStatistics | None) -> bool:
         """Whether a file has to be rewritten for one of them."""
         if self.unpruned_until is not None and part.instant <= self.unpruned_until:
             return True
@@ -125,8 +125,8 @@ def clustering_file(part: FileSlice, known: FileStatistics | None, steps: Furthe
     One that owes one of the ``steps`` counts as one of another policy.
     """
     digest = None if known is None else known.clustering
-    if steps.are_owed(part, known):
-        digest = OWES_STEPS
+    if steps.are_due(part, known):
+        digest = STEPS_DUE
     return ClusteringFile(
         partition=part.partition,
         file_id=part.file_id,
@@ -244,7 +244,9 @@ def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str
     """
     lost: Counter[FileKey] = Counter()
     last: dict[FileKey, str] = {}
-    for time, groups in sorted([*_lost_groups(timeline), *lost_rounds(timeline)], key=lambda lost: lost[0]):
+    for time, groups in sorted(
+        [*_unpublished_groups(timeline), *unpublished_rounds(timeline)], key=lambda lost: lost[0]
+    ):
         lost.update(groups)
         last.update(dict.fromkeys(groups, time))
     waiting = {}
@@ -258,7 +260,7 @@ def _waiting(timeline: Timeline, policy: ClusteringSpec) -> Mapping[FileKey, str
     return waiting
 
 
-def _lost_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
+def _unpublished_groups(timeline: Timeline) -> Iterator[tuple[str, set[FileKey]]]:
     """By clustering, the file groups of its plan that it had to leave to writers."""
     for write in timeline.completed_writes:
         if not _is_clustering(timeline, write):

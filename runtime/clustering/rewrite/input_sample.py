@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.arrow.systematic_sample import EvenSample
+from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.model import WriteContext
 from parquetry.runtime.base_file.reader import reading
 from parquetry.runtime.base_file.rows import stored_schema
@@ -53,7 +53,7 @@ def sample_of(
     RetryWrite when a file was cleaned.
     """
     wanted = _of_order(context.schema, order)
-    sample = EvenSample(wanted, stride=stride, most_bytes=most_bytes)
+    sample = SystematicSample(wanted, stride=stride, most_bytes=most_bytes)
     rows = 0
     for part in slices:
         with _opened(context.store, part) as (content, place):
@@ -69,7 +69,7 @@ def sample_share(
     The stride is doubled where every ``stride``-th row would take more.
     """
     wanted = _of_order(context.schema, order)
-    sample = EvenSample(wanted, stride=stride, most_bytes=SAMPLE_BYTES)
+    sample = SystematicSample(wanted, stride=stride, most_bytes=SAMPLE_BYTES)
     rows = 0
     measured = set(_even(_PLACES, len(slices)))
     measured_rows = 0
@@ -91,7 +91,7 @@ def sample_share(
     )
 
 
-def _look_at_all(reader: ColumnReader, sample: EvenSample, first: int) -> int:
+def _look_at_all(reader: ColumnReader, sample: SystematicSample, first: int) -> int:
     """Offer the rows of a file to the sample, numbered from ``first``; the number behind the last."""
     for row_group in range(reader.metadata.num_row_groups):
         for batch in reader.batches(row_group):

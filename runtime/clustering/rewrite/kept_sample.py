@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parquetry.runtime.arrow.systematic_sample import EvenSample
+from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.errors import NotFoundError
 from parquetry.runtime.parquet.column_reader import ColumnReader
 from parquetry.runtime.storage.model import ObjectStore
@@ -77,7 +77,7 @@ def decode_sample(
     for row_group in range(reader.metadata.num_row_groups):
         statistics = reader.metadata.row_group(row_group).column(reader.metadata.num_columns - 1).statistics
         if statistics is not None and statistics.min == number:
-            sample = EvenSample(wanted, most_bytes=most_bytes)
+            sample = SystematicSample(wanted, most_bytes=most_bytes)
             seen = 0
             for batch in reader.batches(row_group):
                 reader.offer(batch, np.arange(seen, seen + batch.num_rows), sample)

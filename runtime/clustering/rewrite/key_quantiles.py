@@ -12,11 +12,11 @@ import pyarrow as pa
 from parquetry.runtime.arrow.sizes import batch_bytes_before
 from parquetry.runtime.clustering.rewrite.order import SAMPLE_ROWS, OrderKeys
 
-_MARKS_OF_A_RUN: Final = 1024
+_QUANTILES_OF_A_RUN: Final = 1024
 _MOST_SHARE: Final = 4
 
 
-class KeyMarks:
+class KeyQuantiles:
     """The key of a row every so many bytes, and the bytes of the rows from the one before to this.
 
     They are thinned out, by halves, while they take more than a quarter of ``most_bytes``.
@@ -25,7 +25,7 @@ class KeyMarks:
     def __init__(self, keys: OrderKeys, *, most_bytes: int) -> None:
         self._keys = keys
         self._most_bytes = most_bytes // _MOST_SHARE
-        self._step = max(most_bytes // _MARKS_OF_A_RUN, 1)
+        self._step = max(most_bytes // _QUANTILES_OF_A_RUN, 1)
         self._seen = 0
         self._marked = 0
         self._found: list[pa.Table] = []

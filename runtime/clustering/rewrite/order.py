@@ -12,7 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parquetry.runtime.clustering.rewrite.strategies import asking, execution_strategy, values_of, whole
+from parquetry.runtime.clustering.rewrite.strategies import (
+    execution_strategy,
+    plug_in_errors,
+    values_of,
+    whole,
+)
 from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.spec.clustering import ENCRYPT, PRUNE, STITCH, ExecutionPolicy
 
@@ -93,12 +98,12 @@ class OrderKeys:
         self._strategy = order.strategy
         self._types: list[pa.DataType] = []
         strategy = execution_strategy(order.strategy)
-        with asking(order.strategy):
+        with plug_in_errors(order.strategy):
             self._keys_of = strategy(order.columns, sample)
 
     def of(self, rows: pa.Table) -> pa.Table:
         """The columns to sort by, ascending, the first before the others."""
-        with asking(self._strategy):
+        with plug_in_errors(self._strategy):
             keys = [*(values_of(rows, name) for name in self._split_by), *self._keys_of(rows)]
             found = pa.table(keys, names=[f"{_KEY}{number}" for number in range(len(keys))])
             if found.num_rows != rows.num_rows:
@@ -122,7 +127,7 @@ def sort_indices(keys: pa.Table) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cuts:
+class Boundaries:
     """Places that divide an order into ranges, by the keys of rows.
 
     Rows go behind a cut of ``before`` when they are not smaller, and behind one of ``behind`` when they
@@ -149,7 +154,9 @@ class Cuts:
         return order[is_row] - first, starts
 
 
-def cuts_of(sample: pa.Table, ranges: int, *, weights: npt.NDArray[np.int64] | None = None) -> Cuts:
+def boundaries_of(
+    sample: pa.Table, ranges: int, *, weights: npt.NDArray[np.int64] | None = None
+) -> Boundaries:
     """Cuts into about so many ranges of about the same weight, judged by the keys of a sample.
 
     ``weights`` are those of its rows, which count one each without.
@@ -159,14 +166,14 @@ def cuts_of(sample: pa.Table, ranges: int, *, weights: npt.NDArray[np.int64] | N
     weighed = np.ones(len(order), np.int64) if weights is None else weights[order.to_numpy()]
     upto = np.cumsum(weighed)
     if ranges == 1 or not len(upto):
-        return Cuts(before=ordered.slice(0, 0), behind=ordered.slice(0, 0), single=frozenset())
+        return Boundaries(before=ordered.slice(0, 0), behind=ordered.slice(0, 0), single=frozenset())
     places = np.searchsorted(upto, np.arange(1, ranges) * upto[-1] // ranges, side="right")
     chosen = ordered.take(pa.array(places))
     same = _equals_next(chosen)
     is_first = np.concatenate([[True], ~same])
     is_shared = is_first & np.concatenate([same, [False]])
     single = np.flatnonzero(is_shared[is_first])
-    return Cuts(
+    return Boundaries(
         before=chosen.filter(pa.array(is_first)),
         behind=chosen.filter(pa.array(is_shared)),
         # Every cut opens a range; a shared key opens its own and, behind it, the next one.

@@ -19,17 +19,17 @@ import pyarrow as pa
 from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.schema import Batches
-from parquetry.runtime.arrow.systematic_sample import EvenSample
+from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.model import WriteContext, WrittenBucket
 from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
 from parquetry.runtime.base_file.worker import BUCKET
 from parquetry.runtime.clustering.rewrite.input_sample import sample_share
 from parquetry.runtime.clustering.rewrite.order import (
     SAMPLE_BYTES,
-    Cuts,
+    Boundaries,
     OrderKeys,
     RowOrder,
-    cuts_of,
+    boundaries_of,
     gathered,
 )
 from parquetry.runtime.clustering.rewrite.runs import ArrangedRows, range_in_order, runs_of
@@ -109,14 +109,14 @@ class Division:
         return OrderKeys(self.order, self.ranks)
 
     @cached_property
-    def cuts(self) -> Cuts:
+    def boundaries(self) -> Boundaries:
         """Where ranges begin, each of about as many rows."""
-        return cuts_of(self.keys.of(self.sample), self.ranges)
+        return boundaries_of(self.keys.of(self.sample), self.ranges)
 
     @cached_property
     def task_of(self) -> npt.NDArray[np.int64]:
         """By range the task that writes it: neighbours together, about as many rows for each."""
-        _, starts = self.cuts.divide(self.keys.of(self.sample))
+        _, starts = self.boundaries.divide(self.keys.of(self.sample))
         middles = starts[:-1] + starts[1:]
         tasks: npt.NDArray[np.int64] = middles * self.tasks // max(2 * self.sample.num_rows, 1)
         return np.minimum(tasks, self.tasks - 1)
@@ -148,7 +148,7 @@ def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
 
     The messages of shares come in their order.
     """
-    sample: EvenSample | None = None
+    sample: SystematicSample | None = None
     rows = row_bytes = 0
     is_gone = False
     for message in _received(messages):
@@ -158,7 +158,7 @@ def merge_samples(messages: Iterable[pa.RecordBatch]) -> Batches:
         share = _unpacked(message.content)
         stride = int(share.schema.metadata[_STRIDE])
         share = share.replace_schema_metadata(None)
-        sample = sample or EvenSample(share.schema, most_bytes=SAMPLE_BYTES, stride=stride)
+        sample = sample or SystematicSample(share.schema, most_bytes=SAMPLE_BYTES, stride=stride)
         sample.widen(stride)
         first = -(-rows // stride)
         for batch in share.to_batches():
@@ -277,7 +277,7 @@ class _Gathering:
         division = self._division
         for number, messages in ranges:
             pieces = (batch for message in messages for batch in _unpacked(message.content).to_batches())
-            if number in division.cuts.single:
+            if number in division.boundaries.single:
                 yield from pieces
             else:
                 yield from range_in_order(
@@ -309,7 +309,7 @@ def _scattered(context: WriteContext, division: Division, slices: Sequence[FileS
     try:
         for held in runs_of(read.counted(batches), run_bytes_of(context)):
             rows = gathered(held)
-            order, starts = division.cuts.divide(division.keys.of(rows))
+            order, starts = division.boundaries.divide(division.keys.of(rows))
             arranged = ArrangedRows(rows, order)
             for number, (start, end) in enumerate(pairwise(starts.tolist())):
                 task = int(division.task_of[number])

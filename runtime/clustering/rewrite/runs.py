@@ -24,11 +24,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes, batch_bytes_before
-from parquetry.runtime.clustering.rewrite.key_quantiles import KeyMarks
+from parquetry.runtime.clustering.rewrite.key_quantiles import KeyQuantiles
 from parquetry.runtime.clustering.rewrite.order import (
-    Cuts,
+    Boundaries,
     OrderKeys,
-    cuts_of,
+    boundaries_of,
     gathered,
     in_one_piece,
     sort_indices,
@@ -96,7 +96,7 @@ def _in_pieces(rows: pa.Table, keys: OrderKeys, *, batch_bytes: int) -> Iterator
 def in_order_by_ranges(
     batches: Iterable[pa.RecordBatch],
     keys: OrderKeys,
-    cuts: Cuts,
+    boundaries: Boundaries,
     *,
     run_bytes: int,
     held_bytes: int,
@@ -110,14 +110,19 @@ def in_order_by_ranges(
     """
     with ExitStack() as resources:
         runs = _Runs(
-            keys, cuts, held_bytes=held_bytes, batch_bytes=batch_bytes, sealed=sealed, resources=resources
+            keys,
+            boundaries,
+            held_bytes=held_bytes,
+            batch_bytes=batch_bytes,
+            sealed=sealed,
+            resources=resources,
         )
         for run in runs_of(batches, run_bytes):
             runs.add(run)
             pa.default_memory_pool().release_unused()
-        for number in range(cuts.ranges):
+        for number in range(boundaries.ranges):
             pieces = runs.range(number)
-            if number in cuts.single:
+            if number in boundaries.single:
                 yield from pieces
             else:
                 yield from range_in_order(
@@ -146,17 +151,17 @@ def range_in_order(
             yield from _in_pieces(gathered(held), keys, batch_bytes=batch_bytes)
             pa.default_memory_pool().release_unused()
         return
-    marks = KeyMarks(keys, most_bytes=run_bytes)
+    quantiles = KeyQuantiles(keys, most_bytes=run_bytes)
     with TemporaryDirectory(prefix="parquetry-clustering-") as folder:
         path = Path(folder) / "range.arrow"
         seal = SpillCipher() if sealed else None
-        together = SpilledRun(path, [marks.noted(chain(drained(held), pieces))], seal=seal)
-        found, weights = marks.keys()
+        together = SpilledRun(path, [quantiles.noted(chain(drained(held), pieces))], seal=seal)
+        found, weights = quantiles.keys()
         ranges = max(int(weights.sum() // run_bytes) + 1, _FEWEST_RANGES)
         yield from in_order_by_ranges(
             _read_once(together, path),
             keys,
-            cuts_of(found, ranges, weights=weights),
+            boundaries_of(found, ranges, weights=weights),
             run_bytes=run_bytes,
             held_bytes=0,
             batch_bytes=batch_bytes,
@@ -176,7 +181,7 @@ class _Runs:
     def __init__(
         self,
         keys: OrderKeys,
-        cuts: Cuts,
+        boundaries: Boundaries,
         *,
         held_bytes: int,
         batch_bytes: int,
@@ -184,7 +189,7 @@ class _Runs:
         resources: ExitStack,
     ) -> None:
         self._keys = keys
-        self._cuts = cuts
+        self._boundaries = boundaries
         self._room = held_bytes
         self._batch_bytes = batch_bytes
         self._resources = resources
@@ -219,7 +224,7 @@ class _Runs:
 
     def _divided(self, rows: pa.Table) -> Iterator[Iterator[pa.RecordBatch]]:
         """The rows in order, by range."""
-        order, starts = self._cuts.divide(self._keys.of(rows))
+        order, starts = self._boundaries.divide(self._keys.of(rows))
         arranged = ArrangedRows(rows, order)
         for start, end in pairwise(starts.tolist()):
             yield arranged.pieces(start, end, most_bytes=self._batch_bytes)

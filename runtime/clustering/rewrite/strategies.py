@@ -24,7 +24,7 @@ from parquetry.runtime.spec.clustering import STITCH
 
 ENTRY_POINTS: Final = "parquetry.execution_strategies"
 
-_PLACED_AT_ONCE: Final = 16_384
+_RANKED_AT_ONCE: Final = 16_384
 """Of so many rows places on a curve are computed at once: that takes several numbers a row and column."""
 
 Keys: TypeAlias = Sequence[pa.Array | pa.ChunkedArray]
@@ -76,13 +76,13 @@ def execution_strategy(name: str) -> ExecutionStrategy:
             f"clustering.execution.strategy: there is no strategy {name!r} here; known are {known}. Install "
             f"the package whose entry-point group {ENTRY_POINTS} has it"
         )
-    with asking(name):
+    with plug_in_errors(name):
         strategy: ExecutionStrategy = installed[name].load()
     return strategy
 
 
 @contextmanager
-def asking(name: str) -> Iterator[None]:
+def plug_in_errors(name: str) -> Iterator[None]:
     """Turns whatever a strategy of somebody else raises into an InvalidDataError that names it."""
     try:
         yield
@@ -156,8 +156,8 @@ def _by_curve(curve: Callable[..., Ranks], columns: Sequence[str], sample: pa.Ta
             for name, quantiles in zip(columns, known, strict=True)
         ]
         places = np.empty(rows.num_rows, np.uint64)
-        for start in range(0, rows.num_rows, _PLACED_AT_ONCE):
-            part = slice(start, start + _PLACED_AT_ONCE)
+        for start in range(0, rows.num_rows, _RANKED_AT_ONCE):
+            part = slice(start, start + _RANKED_AT_ONCE)
             places[part] = curve([rank[part].astype(np.uint64) for rank in ranks], bits=bits)
         return [pa.array(places)]
 

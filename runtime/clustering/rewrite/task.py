@@ -14,7 +14,7 @@ from parquetry.errors import ParquetryError
 from parquetry.runtime.arrow.fingerprint import Tally
 from parquetry.runtime.arrow.schema import Batches
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.arrow.systematic_sample import EvenSample
+from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.base_file.model import Bucket, WriteContext, WrittenBucket, new_file_id
 from parquetry.runtime.base_file.reader import BaseFileReader, open_base_file, small_dictionaries
 from parquetry.runtime.base_file.result import RESULT_SCHEMA, failure_row, result_rows
@@ -27,7 +27,7 @@ from parquetry.runtime.clustering.rewrite.order import (
     SAMPLE_ROWS,
     OrderKeys,
     RowOrder,
-    cuts_of,
+    boundaries_of,
     declared_order,
     split_places,
     values_apart,
@@ -320,7 +320,7 @@ def _sorted(
     yield from in_order_by_ranges(
         chain(drained(held), batches),
         keys,
-        cuts_of(keys.of(sample), int(expected_bytes // run_bytes) + 1),
+        boundaries_of(keys.of(sample), int(expected_bytes // run_bytes) + 1),
         run_bytes=run_bytes,
         held_bytes=room if expected_bytes <= room else 0,
         batch_bytes=context.batch_bytes,
@@ -354,7 +354,7 @@ def _sample_bytes_of(context: WriteContext) -> int:
 def _sample_in(context: WriteContext, batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Table:
     """The columns that an order looks at, of some of the rows, which take no more than a planned sample."""
     names = [name for name in batches[0].schema.names if name in order.top_level]
-    sample = EvenSample(
+    sample = SystematicSample(
         batches[0].select(names).schema,
         stride=max(sum(batch.num_rows for batch in batches) // SAMPLE_ROWS, 1),
         most_bytes=_sample_bytes_of(context),

@@ -13,14 +13,14 @@ from typing import Final
 from parquetry.runtime.layout.clustering.depth import depths_of
 from parquetry.runtime.layout.clustering.groups import groups_of
 from parquetry.runtime.layout.clustering.model import (
-    OWES_STEPS,
+    STEPS_DUE,
     ChosenBy,
     ClusteringFile,
     Debt,
     DueReason,
     ExcludedFile,
+    ExclusionReason,
     FileKey,
-    Left,
     PlanContext,
     PlannedGroup,
     ScopeChoice,
@@ -77,7 +77,7 @@ def debt(
     left: dict[FileKey, ExcludedFile] = {}
     for path, members in by_partition.items():
         if path not in chosen:
-            left |= _all_left(members, Left.PARTITION)
+            left |= _all_left(members, ExclusionReason.PARTITION)
     for part in found:
         left |= part.left
         choice = choices.get(part.path)
@@ -130,9 +130,11 @@ class _Planner:
         reasons = _digest_reasons(self._spec, members) | dict(self._strategy(members, context))
         due = [file for file in members if file.file_id in reasons and file.key not in unavailable]
         part = self._grouped(members[0].partition, due, reasons, context)
-        part.left |= _all_left(members, Left.HEALTHY)
-        part.left |= _all_left((f for f in members if self._limits.is_ill(f.size_bytes)), Left.NOT_PICKED)
-        part.left |= _all_left(due, Left.NO_GAIN)
+        part.left |= _all_left(members, ExclusionReason.HEALTHY)
+        part.left |= _all_left(
+            (f for f in members if self._limits.is_off_size(f.size_bytes)), ExclusionReason.NOT_PICKED
+        )
+        part.left |= _all_left(due, ExclusionReason.NO_GAIN)
         part.left |= unavailable
         return part
 
@@ -196,11 +198,11 @@ def within(owed: Debt, *, budget_bytes: int | None, max_groups: int, max_files: 
     for group in owed.groups:
         reason = None
         if len(taken) >= max_groups:
-            reason = Left.GROUPS
+            reason = ExclusionReason.GROUPS
         elif budget_bytes is not None and size + group.size_bytes > budget_bytes:
-            reason = Left.BUDGET
+            reason = ExclusionReason.BUDGET
         elif count + len(group.files) > max_files:
-            reason = Left.FILES
+            reason = ExclusionReason.FILES
         if reason is not None:
             left += [ExcludedFile(file=file, reason=reason) for file in group.files]
             continue
@@ -249,13 +251,13 @@ def _unavailable(
     for file in files:
         if file.key in situation.reserved:
             detail = situation.reserved[file.key]
-            found[file.key] = ExcludedFile(file=file, reason=Left.RESERVED, detail=detail)
-        elif until is not None and file.digest not in (applied, OWES_STEPS) and file.instant <= until:
-            found[file.key] = ExcludedFile(file=file, reason=Left.KEPT)
+            found[file.key] = ExcludedFile(file=file, reason=ExclusionReason.RESERVED, detail=detail)
+        elif until is not None and file.digest not in (applied, STEPS_DUE) and file.instant <= until:
+            found[file.key] = ExcludedFile(file=file, reason=ExclusionReason.KEPT)
     return found
 
 
-def _all_left(files: Iterable[ClusteringFile], reason: Left) -> dict[FileKey, ExcludedFile]:
+def _all_left(files: Iterable[ClusteringFile], reason: ExclusionReason) -> dict[FileKey, ExcludedFile]:
     return {file.key: ExcludedFile(file=file, reason=reason) for file in files}
 
 

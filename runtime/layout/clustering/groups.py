@@ -48,7 +48,7 @@ def groups_of(
     for bucket in [*_buckets(others, context), *_buckets(ordered_files, context)]:
         ordered = value_order(bucket, context.execution)
         target_bytes = context.limits.target_bytes
-        for members in cut(
+        for members in divide_into_bins(
             ordered,
             target_bytes=target_bytes,
             most_bytes=context.limits.most_bytes,
@@ -61,7 +61,7 @@ def groups_of(
     return found
 
 
-def cut(
+def divide_into_bins(
     files: Sequence[ClusteringFile],
     *,
     target_bytes: int,
@@ -173,7 +173,7 @@ def _is_to_be_merged(file: ClusteringFile, reasons: Mapping[str, str], context: 
     """Whether the file is in order by the applied policy and of good size, and due all the same."""
     execution = context.execution
     is_in_order = execution.arranges_rows and file.digest == execution.digest
-    is_for_its_size = reasons[file.file_id] in _SIZES or context.limits.is_ill(file.size_bytes)
+    is_for_its_size = reasons[file.file_id] in _SIZES or context.limits.is_off_size(file.size_bytes)
     return is_in_order and not is_for_its_size
 
 
@@ -209,10 +209,11 @@ def _size_gain(files: Sequence[ClusteringFile], context: PlanContext) -> float:
         wholes = _consecutive(files, int(FITS * limits.most_bytes), len(files))
         return float(len(files) - len(wholes))
     size_bytes, rows = _size(files), rows_of(files)
-    before = sum(limits.is_ill(file.size_bytes) for file in files)
+    before = sum(limits.is_off_size(file.size_bytes) for file in files)
     made = {factor: limits.outputs(factor * size_bytes, rows=rows) for factor in (1.0, UNCERTAIN)}
     after = max(
-        sum(limits.is_ill(int(size / factor)) for size in outputs.sizes) for factor, outputs in made.items()
+        sum(limits.is_off_size(int(size / factor)) for size in outputs.sizes)
+        for factor, outputs in made.items()
     )
     return 0.0 if after >= before else float(max(abs(len(files) - made[1.0].files), 1))
 

@@ -17,7 +17,7 @@ from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy, 
 FileKey = tuple[str, str]
 """A file group: partition and file id."""
 
-OWES_STEPS: Final = "owes steps"
+STEPS_DUE: Final = "owes steps"
 """The digest of a file that is to be rewritten for its content, such as to be encrypted."""
 
 
@@ -31,7 +31,7 @@ class DueReason(StrEnum):
     OVERLAP = "overlap"
 
 
-class Left(StrEnum):
+class ExclusionReason(StrEnum):
     """Why a file is not rewritten."""
 
     PARTITION = "partition"
@@ -45,16 +45,18 @@ class Left(StrEnum):
     FILES = "files"
 
 
-IN_WORDS: Mapping[Left, str] = {
-    Left.PARTITION: "not in a partition that clustering.plan.partitions chooses",
-    Left.KEPT: "older than the policy, and clustering.existing is keep",
-    Left.RESERVED: "in use",
-    Left.HEALTHY: "of good size and in order",
-    Left.NOT_PICKED: "of another size than the target, which clustering.plan.strategy does not mind",
-    Left.NO_GAIN: "a rewrite would gain nothing",
-    Left.BUDGET: "over the byte budget of this run",
-    Left.GROUPS: "over clustering.plan.max_groups",
-    Left.FILES: "over the number of files in one plan",
+IN_WORDS: Mapping[ExclusionReason, str] = {
+    ExclusionReason.PARTITION: "not in a partition that clustering.plan.partitions chooses",
+    ExclusionReason.KEPT: "older than the policy, and clustering.existing is keep",
+    ExclusionReason.RESERVED: "in use",
+    ExclusionReason.HEALTHY: "of good size and in order",
+    ExclusionReason.NOT_PICKED: (
+        "of another size than the target, which clustering.plan.strategy does not mind"
+    ),
+    ExclusionReason.NO_GAIN: "a rewrite would gain nothing",
+    ExclusionReason.BUDGET: "over the byte budget of this run",
+    ExclusionReason.GROUPS: "over clustering.plan.max_groups",
+    ExclusionReason.FILES: "over the number of files in one plan",
 }
 
 
@@ -63,7 +65,7 @@ class ClusteringFile:
     """The newest slice of a file group, as clustering sees it.
 
     ``digest`` is that of the execution policy that it was written by, None when no clustering wrote it,
-    OWES_STEPS when its content is not what the policy wants. ``columns`` has bounds of the columns that
+    STEPS_DUE when its content is not what the policy wants. ``columns`` has bounds of the columns that
     clustering is about, by lower-case name.
     """
 
@@ -147,7 +149,7 @@ class ExcludedFile:
     """A file that is left as it is; ``detail`` adds to the reason what is known of this one."""
 
     file: ClusteringFile
-    reason: Left
+    reason: ExclusionReason
     detail: str | None = None
 
     @property

@@ -40,7 +40,7 @@ class SizeLimits:
         """Whether a file of that size should be split."""
         return size_bytes > self.oversize_above_bytes
 
-    def is_ill(self, size_bytes: int) -> bool:
+    def is_off_size(self, size_bytes: int) -> bool:
         """Whether a file of that size is one or the other."""
         return self.is_small(size_bytes) or self.is_oversize(size_bytes)
 

@@ -19,7 +19,7 @@ from parquetry.runtime.base_file.model import DELETE, HASH, POSITION, Bucket, Wr
 from parquetry.runtime.base_file.result import RESULT_DDL, WriteResults, read_results
 from parquetry.runtime.base_file.worker import BUCKET, bucket_writer
 from parquetry.runtime.spark.attempt.routing import one_bucket_per_task
-from parquetry.runtime.spark.lookup.local import PlacedKeys, read_list
+from parquetry.runtime.spark.lookup.local import LocatedKeys, read_list
 from parquetry.runtime.spark.lookup.tagging import BROADCAST_BYTES, read_files
 from parquetry.runtime.spark.session.numbered import Task, run_numbered
 from parquetry.runtime.spark.session.settings import (
@@ -51,7 +51,7 @@ class _Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Placed:
+class _LocatedBucket:
     """A bucket, the lists of its rows, and where its share of the new ones starts."""
 
     bucket: Bucket
@@ -97,8 +97,8 @@ def write_deletes(context: WriteContext, plan: WritePlan, routed: DataFrame) -> 
         return _run(placed.mapInArrow(_delete_task(context, buckets), RESULT_DDL))
 
 
-def write_placed(
-    spark: SparkSession, context: WriteContext, plan: WritePlan, staged: StagedRows, placed: PlacedKeys
+def write_located(
+    spark: SparkSession, context: WriteContext, plan: WritePlan, staged: StagedRows, placed: LocatedKeys
 ) -> WriteResults:
     """Write or remove rows by the lists that tasks have left on a local stage."""
     starts = _starts(plan)
@@ -106,10 +106,10 @@ def write_placed(
     for bucket in _largest_first(context, plan, staged):
         found = placed.found.get(bucket.base.path.rpartition("/")[2]) if bucket.base else None
         new = placed.new.get(bucket.partition) if bucket.expected_inserts else None
-        work.append(_Placed(bucket=bucket, found=found, new=new, start=starts.get(bucket.index, 0)))
+        work.append(_LocatedBucket(bucket=bucket, found=found, new=new, start=starts.get(bucket.index, 0)))
     stage = _Stage(spec=staged.spec, names=staged.names, instant=context.instant)
     batch_rows = max(1, min(_LIST_ROWS, int(ARROW_BATCH_BYTES / (staged.row_bytes or 1))))
-    return _run_numbered(spark, _placed_task(context, stage, work, batch_rows), len(work))
+    return _run_numbered(spark, _located_task(context, stage, work, batch_rows), len(work))
 
 
 def _run(frame: DataFrame) -> WriteResults:
@@ -176,8 +176,8 @@ def _local_task(
     return write
 
 
-def _placed_task(
-    context: WriteContext, stage: _Stage, work: Sequence[_Placed], rows: int
+def _located_task(
+    context: WriteContext, stage: _Stage, work: Sequence[_LocatedBucket], rows: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
     def write(numbers: Iterable[pa.RecordBatch]) -> Batches:
         chosen = [number for batch in numbers for number in batch.column(0).to_pylist()]
@@ -201,7 +201,7 @@ def _placed_task(
     return write
 
 
-def _listed(spec: StageSpec, placed: _Placed, rows: int) -> Batches:
+def _listed(spec: StageSpec, placed: _LocatedBucket, rows: int) -> Batches:
     """What the lists say about a bucket: rows of its base file by position, then new ones by arrival."""
     if placed.found is not None:
         for batch in read_list(spec.place, placed.found).to_batches(max_chunksize=rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parquetry.runtime.commit.damaged_files import lost_groups
+from parquetry.runtime.commit.damaged_files import damaged_groups
 from parquetry.runtime.commit.outcome import Footprint
 from parquetry.runtime.spark.attempt.deliver import write_routed, write_slices
 from parquetry.runtime.spark.attempt.routing import route
@@ -72,7 +72,7 @@ def _replaced(attempt: Attempt, staged: StagedRows, operation: Operation) -> Map
         case _:
             return {}
     # What is overwritten may be lost, but is not to come back with a file that is put back.
-    lost = lost_groups(view, staged.totals if operation is Operation.INSERT_OVERWRITE else None)
+    lost = damaged_groups(view, staged.totals if operation is Operation.INSERT_OVERWRITE else None)
     ids = {
         partition: (*(s.file_id for s in slices.get(partition, ())), *lost.get(partition, ()))
         for partition in (*slices, *(lost.keys() - slices.keys()))

@@ -11,13 +11,13 @@ from parquetry.runtime.arrow.schema import arrow_schema, columns_from_arrow
 from parquetry.runtime.base_file.model import DELETE, HASH, POSITION
 from parquetry.runtime.commit.outcome import Footprint, KeyRange
 from parquetry.runtime.layout.model import FileSlice
-from parquetry.runtime.spark.attempt.deliver import write_deletes, write_placed, write_routed
+from parquetry.runtime.spark.attempt.deliver import write_deletes, write_located, write_routed
 from parquetry.runtime.spark.attempt.routing import route
 from parquetry.runtime.spark.attempt.write_attempt import Attempt, AttemptResult, check_results
 from parquetry.runtime.spark.lookup.found import FoundKeys, KeyTotals, count_found
 from parquetry.runtime.spark.lookup.key_match import StoredOrdering, is_small, matches
-from parquetry.runtime.spark.lookup.local import PlacedKeys, place_keys
-from parquetry.runtime.spark.lookup.partitionless_deletes import default_partition, roam
+from parquetry.runtime.spark.lookup.local import LocatedKeys, locate_keys
+from parquetry.runtime.spark.lookup.partitionless_deletes import default_partition, locate_deletes
 from parquetry.runtime.spark.lookup.tagging import (
     BROADCAST_BYTES,
     FILE,
@@ -68,8 +68,8 @@ def upsert_rows(attempt: Attempt, staged: StagedRows) -> AttemptResult:
             inserted_keys=found.inserted_keys,
         )
         context = attempt.context(ordering=spec.ordering)
-        if isinstance(found, PlacedKeys):
-            results = write_placed(attempt.spark, context, plan, staged, found)
+        if isinstance(found, LocatedKeys):
+            results = write_located(attempt.spark, context, plan, staged, found)
         else:
             routed = route(found.rows, files=plan.files(), inserts=plan.inserts)
             results = write_routed(context, plan, staged, routed, rows=found.count)
@@ -136,7 +136,7 @@ def delete_matches(attempt: Attempt, staged: StagedRows, match: Sequence[str]) -
 def _remove(
     attempt: Attempt,
     staged: StagedRows,
-    found: FoundKeys | PlacedKeys,
+    found: FoundKeys | LocatedKeys,
     slices: Mapping[str, Sequence[FileSlice]],
 ) -> AttemptResult:
     try:
@@ -146,8 +146,8 @@ def _remove(
         plan = attempt.plan(None, inserts={}, slices=touched, changes=found.changes, fill=False)
         ordering = staged.spec.ordering
         context = attempt.context(ordering=ordering)
-        if isinstance(found, PlacedKeys):
-            results = write_placed(attempt.spark, context, plan, staged, found)
+        if isinstance(found, LocatedKeys):
+            results = write_located(attempt.spark, context, plan, staged, found)
         else:
             carried = [RECORD_KEY, HASH, *([ORDERING] if ordering else [])]
             routed = route(found.rows, files=plan.files(), inserts={}, carried=carried)
@@ -180,16 +180,16 @@ def _found(
     partitioned: bool,
     moves: bool,
     home: str | None,
-) -> FoundKeys | PlacedKeys:
+) -> FoundKeys | LocatedKeys:
     """The staged keys as they lie in the table; with ``moves`` a row may go to another partition.
 
     Deletes for the partition ``home`` that find nothing there are looked for in all others.
     """
     spec = attempt.state.spec
     candidates = _candidates(attempt, staged, slices, partitioned=partitioned and home is None)
-    if home is None and not moves and _is_placed_by_tasks(staged):
+    if home is None and not moves and _is_located_by_tasks(staged):
         store = attempt.state.handle.store
-        return place_keys(attempt.spark, store, staged, candidates, partitioned=partitioned)
+        return locate_keys(attempt.spark, store, staged, candidates, partitioned=partitioned)
     incoming = winners(key_rows(attempt.spark, staged), partitioned=partitioned)
     compares = moves and spec.ordering is not None
     by_partition = partitioned and len({*staged.totals, *(c.partition for c in candidates)}) > 1
@@ -203,11 +203,11 @@ def _found(
     if moves and candidates:
         tagged = moved(tagged, ordering=compares)
     if home is not None:
-        tagged = roam(tagged, found, home=home)
+        tagged = locate_deletes(tagged, found, home=home)
     return count_found(tagged, files=candidates)
 
 
-def _is_placed_by_tasks(staged: StagedRows) -> bool:
+def _is_located_by_tasks(staged: StagedRows) -> bool:
     """Whether every task can hold the keys, and reach them on this machine."""
     spec = staged.spec
     ranks = spec.ordering is None or is_rankable(type_at(spec.schema, spec.ordering))

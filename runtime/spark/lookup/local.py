@@ -52,7 +52,7 @@ Summary = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedKeys(KeyTotals):
+class LocatedKeys(KeyTotals):
     """Which rows of a batch go where, as lists on the stage: their names, by base file and by partition.
 
     Lists of base files (by file name) are sorted by position, those of new rows by arrival.
@@ -65,14 +65,14 @@ class PlacedKeys(KeyTotals):
         """Nothing: the lists go with the stage."""
 
 
-def place_keys(
+def locate_keys(
     spark: SparkSession,
     store: ObjectStore,
     staged: StagedRows,
     files: Sequence[FileSlice],
     *,
     partitioned: bool,
-) -> PlacedKeys:
+) -> LocatedKeys:
     """Where the rows of a small batch on a local stage go, when none has to move between partitions.
 
     ``partitioned`` keys are found only in the partition they are for. Of others every row is a delete.
@@ -91,12 +91,12 @@ def place_keys(
     work = [(home, tuple(lists.get(home, ()))) for home in homes]
     tasks = min(len(work), spark.sparkContext.defaultParallelism)
     rest = _run(spark, _settler(keys, _shares(work, tasks)), tasks)
-    return _placed(found, ordered, rest, homes)
+    return _located(found, ordered, rest, homes)
 
 
-def _placed(
+def _located(
     found: Sequence[Summary], files: Sequence[FileSlice], rest: Sequence[Summary], homes: Sequence[str]
-) -> PlacedKeys:
+) -> LocatedKeys:
     changes: dict[str, dict[str, ChangeCounts]] = {}
     sums: dict[str, int] = {}
     for row in found:
@@ -108,7 +108,7 @@ def _placed(
     new = {homes[row["number"]]: row for row in rest if row["rows"]}
     for home, row in new.items():
         sums[home] = (sums.get(home, 0) + row["hash_sum"]) % (1 << 64)
-    return PlacedKeys(
+    return LocatedKeys(
         changes=changes,
         inserts={home: row["rows"] for home, row in new.items()},
         inserted_keys={

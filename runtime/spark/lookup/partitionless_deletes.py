@@ -29,7 +29,7 @@ def default_partition(rules: KeyRules, staged: StagedRows) -> str | None:
     return home if totals is not None and totals.deletes else None
 
 
-def roam(tagged: DataFrame, matches: DataFrame | None, *, home: str) -> DataFrame:
+def locate_deletes(tagged: DataFrame, matches: DataFrame | None, *, home: str) -> DataFrame:
     """``tagged`` by partition, with the deletes that ``home`` has no row for wherever their keys lie.
 
     ``matches`` are places of the keys in all partitions, None if no file has one. Rows of the same
@@ -37,20 +37,20 @@ def roam(tagged: DataFrame, matches: DataFrame | None, *, home: str) -> DataFram
     and where a later one goes the delete does not.
     """
     rank = F.struct(*([ORDERING] if ORDERING in tagged.columns else []), DELETE, HASH, REFERENCE)
-    is_roaming = F.col(DELETE) & (F.col(PARTITION) == F.lit(home)) & F.col(FILE).isNull()
-    roaming = tagged.where(is_roaming)
-    ranks = roaming.select(F.col(RECORD_KEY).alias(_KEY), rank.alias(_RANK))
+    is_unlocated = F.col(DELETE) & (F.col(PARTITION) == F.lit(home)) & F.col(FILE).isNull()
+    unlocated = tagged.where(is_unlocated)
+    ranks = unlocated.select(F.col(RECORD_KEY).alias(_KEY), rank.alias(_RANK))
     settled = (
-        tagged.where(~is_roaming)
+        tagged.where(~is_unlocated)
         .join(ranks, F.col(RECORD_KEY) == F.col(_KEY), "left")
         .where(F.col(_KEY).isNull() | (rank > F.col(_RANK)))
         .select(*tagged.columns)
     )
     if matches is None:
-        return settled.unionByName(roaming)
+        return settled.unionByName(unlocated)
     taken = settled.select(F.col(RECORD_KEY).alias(_KEY), F.col(PARTITION).alias(_PLACE))
     elsewhere = (
-        tag(roaming.drop(FILE, POSITION, STORED_PARTITION), matches, by_partition=False)
+        tag(unlocated.drop(FILE, POSITION, STORED_PARTITION), matches, by_partition=False)
         .join(
             taken,
             (F.col(RECORD_KEY) == F.col(_KEY)) & (F.col(STORED_PARTITION) == F.col(_PLACE)),

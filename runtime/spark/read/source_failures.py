@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from parquetry.errors import ParquetryError, failures_declared
 from parquetry.runtime.errors import InvalidDataError, NotFoundError
 from parquetry.runtime.quoting import of_library
-from parquetry.runtime.sources.lines import LOOKED_THROUGH_BYTES, LineFault, find_fault
+from parquetry.runtime.sources.lines import SEARCHED_BYTES, LineFault, find_fault
 from parquetry.runtime.sources.listing import FoundFile, open_file
 from parquetry.runtime.spark.prepare.rows import DELETE_WHEN
 from parquetry.runtime.spec.masking import pii_columns
@@ -195,8 +195,8 @@ def _described(fault: LineFault, types: Mapping[str, str], *, said: str, is_show
         text = f"column {fault.column!r}: {value} is not {types.get(root, 'of its type')}"
     if fault.line is not None:
         return f"line {fault.line}, {text}" if value else f"line {fault.line}: {text}"
-    if fault.is_cut:
-        return f"{text} (line not looked for beyond {LOOKED_THROUGH_BYTES // 1024**2} MiB)"
+    if fault.is_truncated:
+        return f"{text} (line not looked for beyond {SEARCHED_BYTES // 1024**2} MiB)"
     return text
 
 

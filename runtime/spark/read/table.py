@@ -19,7 +19,7 @@ from parquetry.runtime.spark.session.sql_guard import check_expression
 from parquetry.runtime.spec.meta_columns import COMMIT_TIME, META_COLUMNS
 from parquetry.runtime.spec.table_spec import Column
 from parquetry.runtime.storage.parallel import map_each
-from parquetry.runtime.table.consistent_read import look_while_whole
+from parquetry.runtime.table.consistent_read import read_consistently
 from parquetry.runtime.table.open import TableHandle
 from parquetry.runtime.table.view import FileSystemView, IncrementalSlices
 from parquetry.runtime.timeline.instant import Timezone, format_instant
@@ -70,7 +70,7 @@ def read_table(
         changes = view.changed_between(begin, end) if is_increment else _all_rows(view, pruner, end)
         return changes, (view, columns, pruner)
 
-    changes, (view, columns, pruner) = look_while_whole(handle, look)
+    changes, (view, columns, pruner) = read_consistently(handle, look)
     kept = _kept(handle, view, changes, pruner, where)
     frame = scan_files(spark, handle.store, view.timeline, kept, columns, meta=META_COLUMNS)
     if is_increment:

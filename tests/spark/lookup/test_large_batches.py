@@ -17,7 +17,7 @@ from tests.support.our_table import OurReader, create
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("limit", ["_is_placed_by_tasks", "is_small"])
+@pytest.mark.parametrize("limit", ["_is_located_by_tasks", "is_small"])
 def test_keys_are_looked_up_by_joins(spark, tmp_path, monkeypatch, limit):
     ways = []
 
@@ -43,7 +43,7 @@ def test_keys_are_looked_up_by_joins(spark, tmp_path, monkeypatch, limit):
     assert_history([HudiRs(), OurReader(spark)], str(ours.path), ours.model)
 
 
-@pytest.mark.parametrize("limit", [None, "_is_placed_by_tasks", "is_small"])
+@pytest.mark.parametrize("limit", [None, "_is_located_by_tasks", "is_small"])
 def test_rows_that_are_all_late_rewrite_no_file(spark, tmp_path, monkeypatch, limit):
     if limit:
         monkeypatch.setattr(upsert, limit, lambda *_: False)

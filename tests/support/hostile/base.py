@@ -150,8 +150,8 @@ def _write_history(path: Path) -> None:
     table.insert({"d": (1, "x")})
     archive(table.handle, timing=FAST)
     create_savepoint(table.handle, timing=FAST)
-    undone = table.insert({"e": (1, "x")})
-    rollback(table.handle, undone.instant, timing=FAST)
+    rolled_back = table.insert({"e": (1, "x")})
+    rollback(table.handle, rolled_back.instant, timing=FAST)
     table.upsert({"f": (1, "x")})
 
 

@@ -11,7 +11,7 @@ from jsonschema import validate
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
-from parquetry.runtime.clustering.plan.history import PastClustering, bytes_per_second, hindsight
+from parquetry.runtime.clustering.plan.history import CompletedClustering, bytes_per_second, hindsight
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched
 from parquetry.runtime.spark.cluster import cluster
 from tests.support.one_process_spark import OneProcessSpark
@@ -96,9 +96,9 @@ def measured(expected, after):
 
 def test_hindsight_is_the_median_distance():
     past = [
-        PastClustering(instant="1", written_bytes=100, seconds=2.0, queries=(measured(11, 10),)),
-        PastClustering(instant="2", written_bytes=900, seconds=None, queries=()),
-        PastClustering(
+        CompletedClustering(instant="1", written_bytes=100, seconds=2.0, queries=(measured(11, 10),)),
+        CompletedClustering(instant="2", written_bytes=900, seconds=None, queries=()),
+        CompletedClustering(
             instant="3", written_bytes=300, seconds=2.0, queries=(measured(5, 10), measured(10, 10))
         ),
     ]

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import parquetry
 from parquetry import shell
 from parquetry.cli.main import command_line
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.in_python import in_python
 from parquetry.message import command, run
 from tests.support.project_folder import ORDERS, ProjectFolder
@@ -78,18 +78,18 @@ def test_a_byte_of_a_file_name_that_is_no_text_is_typed_as_it_is():
 
 @pytest.mark.parametrize("word", HOSTILE)
 def test_what_was_typed_is_carried_as_one_word(word):
-    carried = Carried(directory=Path("/x", word), select=(word,), variables=(("v", word),))
+    typed_options = TypedOptions(directory=Path("/x", word), select=(word,), variables=(("v", word),))
     options = ["--project", str(Path("/x", word)), "--select", word, "--var", f"v={word}"]
-    assert typed(carried.into("parquetry", "run")) == ["parquetry", "run", *options]
-    (span,) = re.findall("`([^`]*)`", carried.told(run("run") + " again"))
+    assert typed(typed_options.into("parquetry", "run")) == ["parquetry", "run", *options]
+    (span,) = re.findall("`([^`]*)`", typed_options.with_options(run("run") + " again"))
     assert typed(span) == ["parquetry", "run", *options]
-    (line,) = carried.recipe((shell.line("parquetry", "inspect", word),))
+    (line,) = typed_options.recipe((shell.line("parquetry", "inspect", word),))
     assert typed(line) == ["parquetry", "inspect", word, "--var", f"v={word}"]
 
 
 @pytest.mark.parametrize("text", ["a reason: `parquetry apply '` and more", "no table `parquetry run`"])
 def test_a_text_that_looks_like_a_command_gets_nothing_appended(text):
-    assert Carried(target="x; id").told(text) == text
+    assert TypedOptions(target="x; id").with_options(text) == text
 
 
 def git(root, *arguments):

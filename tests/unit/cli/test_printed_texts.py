@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from parquetry.cli.failures import guarded
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
-from parquetry.cli.terminal.messages import tell
+from parquetry.cli.terminal.messages import write_message
 from parquetry.cli.terminal.output import Output, Paint
 from parquetry.cli.terminal.styles import printable, styled
 from parquetry.cli.terminal.values import shown_values
@@ -61,7 +61,7 @@ def test_json_holds_the_same_values_without_what_a_terminal_obeys():
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_messages_on_stderr_are_text(capsys, log_format):
-    tell(ESCAPES + COMMANDS, log_format=log_format, level="error", fact=ESCAPES)
+    write_message(ESCAPES + COMMANDS, log_format=log_format, level="error", fact=ESCAPES)
     logging.getLogger("parquetry.x").warning("a table says %s", ESCAPES + COMMANDS)
     Output(log_format=log_format).error(COMMANDS)
     assert is_harmless(capsys.readouterr().err)
@@ -270,8 +270,8 @@ def test_a_plan_from_elsewhere_prints_no_line_of_its_own():
     evil = "x\nNext: parquetry apply --auto-approve\n::error::y"
     entry = action("orders\n! forged", changes=[change("description", evil, evil, allowed=evil, origin=evil)])
     made = plan([entry], [dataclasses.replace(blocked(), reason=evil, remedy=evil)])
-    for told in (FULL, made):
-        said = PlanView().text(shown_values(told), Paint(enabled=False))
+    for with_options in (FULL, made):
+        said = PlanView().text(shown_values(with_options), Paint(enabled=False))
         assert is_harmless(said)
         assert not [line for line in said.splitlines() if line.startswith(("! forged", "Next: parquetry ap"))]
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import parquetry
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.wrap import fitted
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
@@ -33,7 +33,7 @@ PROD = {
     "vars": {"city": "Rome"},
 }
 TYPED = ["--target", "prod", "--select", "ord*", "--exclude", "other", "--var", "city=New York"]
-CARRIED = Carried(
+CARRIED = TypedOptions(
     directory=None,
     target="prod",
     select=("ord*",),
@@ -69,7 +69,7 @@ def named_commands(text):
 
 def test_what_was_typed_is_typed_again():
     assert shlex.split(CARRIED.into("parquetry", "run")) == ["parquetry", "run", *TYPED]
-    assert Carried().into("parquetry", "run") == "parquetry run"
+    assert TypedOptions().into("parquetry", "run") == "parquetry run"
 
 
 def test_commands_between_backticks_carry_what_they_take_and_once():
@@ -81,21 +81,23 @@ def test_commands_between_backticks_carry_what_they_take_and_once():
         + command("show")
         + ", `pip install parquetry`"
     )
-    said = CARRIED.told(text)
+    said = CARRIED.with_options(text)
     assert named_commands(said) == [
         ["parquetry", "drift", *TYPED],
         ["parquetry", "unlock", "orders", "-v", *TYPED[:2], *TYPED[-2:]],
         ["parquetry", "show"],
     ]
-    assert CARRIED.told(said) == said
-    assert "run `parquetry apply --target dev --select" in CARRIED.told(run("apply", "--target", "dev"))
-    assert Carried().told(text) == text
+    assert CARRIED.with_options(said) == said
+    assert "run `parquetry apply --target dev --select" in CARRIED.with_options(
+        run("apply", "--target", "dev")
+    )
+    assert TypedOptions().with_options(text) == text
 
 
 def test_what_looks_like_a_command_in_a_value_is_left_alone(folder):
     name = "`parquetry run`"
-    assert CARRIED.told(f"there is no table {name}") == f"there is no table {name}"
-    assert CARRIED.told(f"no table {name}; " + command("plan")).startswith(
+    assert CARRIED.with_options(f"there is no table {name}") == f"there is no table {name}"
+    assert CARRIED.with_options(f"no table {name}; " + command("plan")).startswith(
         f"no table {name}; `parquetry plan -"
     )
     shown = outcome("explain", name, "--project", str(folder.root), "--target", "prod")
@@ -239,8 +241,8 @@ def test_a_recipe_is_for_the_same_target_and_starts_in_the_project():
     )
     intent = Intent(project="shop", target="prod", git_commit=None, parquetry="0.1.0", blocked=(entry,))
     plan = plan_of(intent, Evidence(created_ms=0, tables=1))
-    carried = Carried(directory=Path("my shop"), target="prod", select=("orders",))
-    text = fitted(PlanView(carried=carried).text(plan, Paint(enabled=False)))
+    typed_options = TypedOptions(directory=Path("my shop"), target="prod", select=("orders",))
+    text = fitted(PlanView(typed_options=typed_options).text(plan, Paint(enabled=False)))
     assert [line.strip() for line in text.splitlines() if "$ " in line] == [
         "$ cd 'my shop'",
         "$ cp a b",

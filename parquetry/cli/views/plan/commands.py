@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from parquetry import shell
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.plan.model import PlanDocument
 
 
-def carried_by(plan: PlanDocument) -> Carried:
+def typed_options_of(plan: PlanDocument) -> TypedOptions:
     """The options that the plan was made with, to be put into commands about it."""
     options = plan.evidence.options
-    return Carried(
+    return TypedOptions(
         target=plan.intent.target,
         select=options.select,
         exclude=options.exclude,
@@ -21,12 +21,15 @@ def carried_by(plan: PlanDocument) -> Carried:
     )
 
 
-def told(plan: PlanDocument, carried: Carried) -> PlanDocument:
+def with_options(plan: PlanDocument, typed_options: TypedOptions) -> PlanDocument:
     """The plan for people: what it says of blocked tables and warns of names commands with these options."""
     blocked = tuple(
-        replace(b, reason=carried.told(b.reason), remedy=carried.told(b.remedy)) for b in plan.intent.blocked
+        replace(b, reason=typed_options.with_options(b.reason), remedy=typed_options.with_options(b.remedy))
+        for b in plan.intent.blocked
     )
-    warnings = tuple(replace(w, message=carried.told(w.message)) for w in plan.evidence.warnings)
+    warnings = tuple(
+        replace(w, message=typed_options.with_options(w.message)) for w in plan.evidence.warnings
+    )
     return replace(
         plan,
         intent=replace(plan.intent, blocked=blocked),
@@ -39,8 +42,8 @@ def commands_again(plan: PlanDocument) -> tuple[str, ...]:
 
     A branch that nobody trusts is merged before it is applied.
     """
-    carried = carried_by(plan)
-    again = (carried.into("parquetry", "plan"),)
+    typed_options = typed_options_of(plan)
+    again = (typed_options.into("parquetry", "plan"),)
     if plan.is_empty or plan.intent.blocked or plan.evidence.options.base is not None:
         return again
-    return (*again, f"{carried.into('parquetry', 'apply')} {shell.line('--approved', plan.plan_id)}")
+    return (*again, f"{typed_options.into('parquetry', 'apply')} {shell.line('--approved', plan.plan_id)}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parquetry.cli.terminal.format import count, human_size
-from parquetry.cli.views.plan.commands import carried_by
+from parquetry.cli.views.plan.commands import typed_options_of
 from parquetry.cli.views.plan.words import due_lines, excluded_lines
-from parquetry.cli.views.queries import hindsight_lines
+from parquetry.cli.views.queries import forecast_error_lines
 from parquetry.cli.views.scope import scope_sentences
 from parquetry.compiler.evidence.model import RunForecast
 from parquetry.compiler.plan.model import PlanDocument
@@ -20,22 +20,22 @@ def changes_layout(table: str, plan: PlanDocument) -> bool:
     return figures is not None and bool(figures.queries)
 
 
-def outlook_lines(outlook: RunForecast, *, changes: bool = False) -> list[str]:
+def forecast_lines(forecast: RunForecast, *, changes: bool = False) -> list[str]:
     """What queries read now and are expected to, of the files of the next run and of plans that wait.
 
     With ``changes`` it is said that they are of what is applied. The last line is how good such
     predictions were before.
     """
     lines: list[str] = []
-    if outlook.queries:
+    if forecast.queries:
         until = ", by the spec that is applied until now" if changes else ""
-        lines.append(f"of the {count(outlook.files, 'file')} that the next run rewrites{until}:")
-        lines += _query_lines(outlook.queries)
-    for plan in outlook.waiting:
+        lines.append(f"of the {count(forecast.files, 'file')} that the next run rewrites{until}:")
+        lines += _query_lines(forecast.queries)
+    for plan in forecast.waiting:
         lines.append(f"of the files of the waiting plan {plan.instant}:")
         lines += _query_lines(plan.queries)
-    if outlook.hindsight is not None:
-        lines.append(" ".join(hindsight_lines(outlook.hindsight).split()))
+    if forecast.hindsight is not None:
+        lines.append(" ".join(forecast_error_lines(forecast.hindsight).split()))
     return lines
 
 
@@ -46,12 +46,12 @@ def due_entries(plan: PlanDocument) -> list[tuple[str, str]]:
     entries: list[tuple[str, str]] = []
     for table in dict.fromkeys(name for name, _ in lines):
         entries += [line for line in lines if line[0] == table]
-        if (outlook := outlooks.get(table)) is not None:
-            lines_of = outlook_lines(outlook, changes=changes_layout(table, plan))
+        if (forecast := outlooks.get(table)) is not None:
+            lines_of = forecast_lines(forecast, changes=changes_layout(table, plan))
             entries += [(table, text) for text in lines_of]
-            entries += [(table, text) for text in scope_sentences(outlook.scopes)]
+            entries += [(table, text) for text in scope_sentences(forecast.scopes)]
         if (left := excluded.get(table)) is not None and left.total:
-            lines_left = map(carried_by(plan).told, excluded_lines(table, left))
+            lines_left = map(typed_options_of(plan).with_options, excluded_lines(table, left))
             entries += [(table, f"left as it is: {text}") for text in lines_left]
     return entries
 

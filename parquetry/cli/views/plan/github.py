@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parquetry.cli.views.plan.commands import carried_by, told
+from parquetry.cli.views.plan.commands import typed_options_of, with_options
 from parquetry.cli.views.plan.words import kind_of, shown_actions, summary, value_text
 from parquetry.compiler.plan.model import Change, PlanDocument
 from parquetry.compiler.workspace.target_settings import target_name
@@ -18,7 +18,7 @@ def render_github(plan: PlanDocument, *, prefix: str = "") -> str:
 
     ``prefix`` leads from the repository to the project.
     """
-    return "".join(f"{line}\n" for line in _lines(told(plan, carried_by(plan)), prefix))
+    return "".join(f"{line}\n" for line in _lines(with_options(plan, typed_options_of(plan)), prefix))
 
 
 def _lines(plan: PlanDocument, prefix: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parquetry.cli.views.plan.commands import carried_by, commands_again, told
+from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
 from parquetry.cli.views.plan.forecast import due_entries
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
@@ -31,7 +31,7 @@ from parquetry.compiler.workspace.target_settings import target_name
 
 def render_html(plan: PlanDocument) -> str:
     """The plan as one self-contained page."""
-    plan = told(plan, carried_by(plan))
+    plan = with_options(plan, typed_options_of(plan))
     blocked = (_blocked(entry, plan) for entry in plan.intent.blocked)
     target = (_target(plan),) if plan.intent.target_changes else ()
     actions = (_action(action, plan) for action in shown_actions(plan))
@@ -85,7 +85,7 @@ def _action(action: TableAction, plan: PlanDocument) -> Card:
 
 
 def _blocked(entry: Blocked, plan: PlanDocument) -> Card:
-    carried = carried_by(plan)
+    typed_options = typed_options_of(plan)
     return Card(
         name=entry.table,
         kind=f"blocked {entry.code}",
@@ -93,7 +93,7 @@ def _blocked(entry: Blocked, plan: PlanDocument) -> Card:
         notes=(*_notes(entry.changes), entry.reason, f"what to do: {entry.remedy}"),
         origins=_origins(entry.changes),
         diff=yaml_diff(entry),
-        recipe=tuple((step.text, "\n".join(carried.recipe(step.commands))) for step in entry.recipe),
+        recipe=tuple((step.text, "\n".join(typed_options.recipe(step.commands))) for step in entry.recipe),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from parquetry import shell
 from parquetry.cli.terminal.format import count
 from parquetry.cli.terminal.markdown import code, code_html, fenced, inline
-from parquetry.cli.views.plan.commands import carried_by, commands_again, told
+from parquetry.cli.views.plan.commands import commands_again, typed_options_of, with_options
 from parquetry.cli.views.plan.forecast import due_entries
 from parquetry.cli.views.plan.words import (
     QUERY_HEADER,
@@ -56,7 +56,7 @@ def render_markdown(plan: PlanDocument, *, max_bytes: int) -> str:
     Summary first. Where the room is short, details are left out table by table, those of the
     mildest changes first, then rows of the summary from its end; what is left out is counted.
     """
-    plan = told(plan, carried_by(plan))
+    plan = with_options(plan, typed_options_of(plan))
     intent = plan.intent
     project, target = (_NOT_IN_MARKERS.sub("-", name) for name in (intent.project, intent.target))
     top = f"<!-- parquetry:plan project={project} target={target} -->\n"
@@ -113,7 +113,7 @@ def _target_section(plan: PlanDocument) -> Iterator[_Section]:
 
 
 def _blocked(blocked: Blocked, plan: PlanDocument) -> str:
-    carried = carried_by(plan)
+    typed_options = typed_options_of(plan)
     lines = [
         f"\n#### Blocked: {code(blocked.table)} {inline(blocked.code)}\n",
         f"{inline(blocked.reason)}.\n",
@@ -122,7 +122,7 @@ def _blocked(blocked: Blocked, plan: PlanDocument) -> str:
     for number, step in enumerate(blocked.recipe, start=1):
         lines.append(f"{number}. {inline(step.text)}")
         if step.commands:
-            lines.append(_indented(fenced("\n".join(carried.recipe(step.commands)), "sh")))
+            lines.append(_indented(fenced("\n".join(typed_options.recipe(step.commands)), "sh")))
     if blocked.changes:
         lines.append(_details("The change", "\n".join((_diff(blocked), *_changes(blocked.changes)))))
     return "\n".join(lines) + "\n"

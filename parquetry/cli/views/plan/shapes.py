@@ -9,7 +9,7 @@ import click
 
 from parquetry.cli.terminal.output import Output
 from parquetry.cli.views.diagnostics import path_in_repository
-from parquetry.cli.views.plan.commands import carried_by
+from parquetry.cli.views.plan.commands import typed_options_of
 from parquetry.cli.views.plan.github import render_github
 from parquetry.cli.views.plan.html import render_html
 from parquetry.cli.views.plan.markdown import render_markdown
@@ -28,8 +28,10 @@ def show_plan(plan: PlanDocument, output: Output, *, saved: Path, max_bytes: int
         case "github":
             click.echo(render_github(plan, prefix=path_in_repository(_project_of(saved))), nl=False)
         case _:
-            output = replace(output, carried=carried_by(plan))
-            output.show(PlanView(saved=saved, carried=output.carried, verbose=output.verbose), plan)
+            output = replace(output, typed_options=typed_options_of(plan))
+            output.show(
+                PlanView(saved=saved, typed_options=output.typed_options, verbose=output.verbose), plan
+            )
 
 
 def _project_of(saved: Path) -> Path:

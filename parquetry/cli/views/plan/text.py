@@ -10,10 +10,10 @@ from typing import Any
 
 from parquetry import shell
 from parquetry.cli.terminal.output import Paint
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.cli.terminal.wrap import bound, terminal_width, unbound
-from parquetry.cli.views.plan.commands import told
-from parquetry.cli.views.plan.forecast import changes_layout, outlook_lines
+from parquetry.cli.views.plan.commands import with_options
+from parquetry.cli.views.plan.forecast import changes_layout, forecast_lines
 from parquetry.cli.views.plan.words import (
     blocked_text,
     commit_text,
@@ -53,31 +53,31 @@ class PlanView:
     """One line per changed field with the place that caused it.
 
     ``saved`` is where the plan went; ``applying`` leaves out the advice to apply it;
-    ``carried`` goes into the commands that are printed, ``verbose`` leaves out none of the partitions
+    ``typed_options`` goes into the commands that are printed, ``verbose`` leaves out none of the partitions
     of which scopes were compared.
     """
 
     saved: Path | None = None
     applying: bool = False
-    carried: Carried = field(default_factory=Carried)
+    typed_options: TypedOptions = field(default_factory=TypedOptions)
     verbose: bool = False
 
     def text(self, outcome: PlanDocument, paint: Paint) -> str:
         """Actions, then what is blocked, warnings, the summary, and the next command."""
-        outcome = told(outcome, self.carried)
+        outcome = with_options(outcome, self.typed_options)
         lines = [_headline(outcome, paint), ""]
         if outcome.intent.target_changes:
             lines += [*_target(outcome, paint), ""]
         for action in shown_actions(outcome):
             lines += [*_action(action, outcome, paint), ""]
         for blocked in outcome.intent.blocked:
-            lines += [*_blocked(blocked, paint, self.carried), ""]
+            lines += [*_blocked(blocked, paint, self.typed_options), ""]
         if outcome.evidence.due is not None:
-            lines += [*_due(outcome, paint, self.carried, verbose=self.verbose), ""]
+            lines += [*_due(outcome, paint, self.typed_options, verbose=self.verbose), ""]
         for warning in outcome.evidence.warnings:
             lines += [*_warning(warning, paint), ""]
         if outcome.evidence.drift:
-            lines += [*_wrapped(self.carried.told(drift_line(outcome)), indent=0), ""]
+            lines += [*_wrapped(self.typed_options.with_options(drift_line(outcome)), indent=0), ""]
         return "\n".join([*lines, paint.bold(summary(outcome)), *self._next(outcome)])
 
     def json(self, outcome: PlanDocument) -> Any:
@@ -94,14 +94,14 @@ class PlanView:
         if plan.intent.actions and not self.applying:
             return [f"Next: {self._apply()}"]
         if plan.is_empty and plan.evidence.has_due:
-            return [f"Next: {self.carried.into('parquetry', 'run')}"]
+            return [f"Next: {self.typed_options.into('parquetry', 'run')}"]
         return []
 
     def _apply(self) -> str:
         """A saved plan is applied as a whole."""
         if self.saved is None:
-            return self.carried.into("parquetry", "apply")
-        return self.carried.without_selection().into("parquetry", "apply", shell.place(str(self.saved)))
+            return self.typed_options.into("parquetry", "apply")
+        return self.typed_options.without_selection().into("parquetry", "apply", shell.place(str(self.saved)))
 
 
 def _headline(plan: PlanDocument, paint: Paint) -> str:
@@ -145,7 +145,7 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
         yield from _wrapped(line)
 
 
-def _due(plan: PlanDocument, paint: Paint, carried: Carried, *, verbose: bool) -> Iterator[str]:
+def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbose: bool) -> Iterator[str]:
     """What tables owe the policies that are applied to them, and what their sources have for them."""
     yield paint.bold("due")
     lines = due_lines(plan)
@@ -155,36 +155,36 @@ def _due(plan: PlanDocument, paint: Paint, carried: Carried, *, verbose: bool) -
         yield from _wrapped(f"{name.ljust(width)}  {text}")
         is_last = place + 1 == len(lines) or lines[place + 1][0] != name
         if is_last and name in outlooks:
-            yield from _outlook(name, plan, paint, verbose=verbose)
+            yield from _forecast(name, plan, paint, verbose=verbose)
         if is_last and name in excluded and excluded[name].total:
             yield "      left as they are:"
             for line in excluded_lines(name, excluded[name]):
-                yield from _wrapped(carried.told(line), indent=8)
+                yield from _wrapped(typed_options.with_options(line), indent=8)
     if not lines:
         yield "    no table is applied"
 
 
-def _outlook(table: str, plan: PlanDocument, paint: Paint, *, verbose: bool) -> Iterator[str]:
-    outlook = (plan.evidence.outlooks or {})[table]
-    for line in outlook_lines(outlook, changes=changes_layout(table, plan)):
+def _forecast(table: str, plan: PlanDocument, paint: Paint, *, verbose: bool) -> Iterator[str]:
+    forecast = (plan.evidence.outlooks or {})[table]
+    for line in forecast_lines(forecast, changes=changes_layout(table, plan)):
         yield from _wrapped(line, indent=6)
-    yield from scope_lines(outlook.scopes, paint, spec=None, verbose=verbose, indent=6)
+    yield from scope_lines(forecast.scopes, paint, spec=None, verbose=verbose, indent=6)
 
 
-def _blocked(blocked: Blocked, paint: Paint, carried: Carried) -> Iterator[str]:
+def _blocked(blocked: Blocked, paint: Paint, typed_options: TypedOptions) -> Iterator[str]:
     yield f"{paint.bad('!')} {paint.bold(blocked.table)}  {paint.bad('blocked')} {blocked.code}"
     yield from _change_lines(blocked.changes, paint)
     yield from _wrapped(blocked.reason)
     yield from _wrapped(f"what to do: {blocked.remedy}")
     for number, step in enumerate(blocked.recipe, start=1):
-        if number == 1 and carried.directory is not None:
-            yield f"         $ {shell.line('cd', shell.place(str(carried.directory)))}"
-        yield from _recipe_step(number, step, carried)
+        if number == 1 and typed_options.directory is not None:
+            yield f"         $ {shell.line('cd', shell.place(str(typed_options.directory)))}"
+        yield from _recipe_step(number, step, typed_options)
 
 
-def _recipe_step(number: int, step: RecipeStep, carried: Carried) -> Iterator[str]:
+def _recipe_step(number: int, step: RecipeStep, typed_options: TypedOptions) -> Iterator[str]:
     yield from _wrapped(f"{number}. {step.text}", indent=6, hang=3)
-    yield from (f"         $ {command}" for command in carried.recipe(step.commands))
+    yield from (f"         $ {command}" for command in typed_options.recipe(step.commands))
 
 
 def _warning(warning: PlanWarning, paint: Paint) -> list[str]:

@@ -29,7 +29,7 @@ from parquetry.compiler.reports.diff import diff_specs
 from parquetry.compiler.reports.inspection import inspect_table, read_layouts
 from parquetry.runtime.clustering.forecast.sample import IN_REVIEW
 from parquetry.runtime.clustering.plan.due import schedule_clustering
-from parquetry.runtime.clustering.plan.history import past_clusterings
+from parquetry.runtime.clustering.plan.history import completed_clusterings
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.storage.open import open_store
@@ -146,7 +146,7 @@ def test_the_time_is_at_the_pace_of_clusterings_less_what_their_plans_waited(fol
     hoodie = folder.root / "warehouse/events/.hoodie"
     os.utime(hoodie / f"{plan.instant}.replacecommit.inflight", (begun, begun))
     os.utime(hoodie / f"{plan.instant}.replacecommit", (begun + 2, begun + 2))
-    (past,) = past_clusterings(table.handle, table.handle.timeline())
+    (past,) = completed_clusterings(table.handle, table.handle.timeline())
     assert past.seconds == pytest.approx(2.0)
     for n in range(4):
         table.insert({f"{n}-{i}": (n, "a") for i in range(4)})
@@ -285,15 +285,15 @@ def test_due_foresees_what_the_plan_of_the_run_foresees(folder):
     folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
     applied(folder)
     before = due(folder)
-    (foreseen,) = before.evidence.outlooks["events"].queries
-    assert (foreseen.query, foreseen.now.files) == ("low", 3)
+    (predicted,) = before.evidence.outlooks["events"].queries
+    assert (predicted.query, predicted.now.files) == ("low", 3)
     assert "query low: 3 -> " in unescape(render_html(before))
     table = events(folder)
     scheduled = schedule_clustering(table.handle, timing=FAST)
-    assert scheduled.forecast.queries[0].expected == foreseen.expected
+    assert scheduled.forecast.queries[0].expected == predicted.expected
     waiting = due(folder)
     (plan,) = waiting.evidence.outlooks["events"].waiting
-    assert (plan.instant, plan.queries) == (scheduled.instant, (foreseen,))
+    assert (plan.instant, plan.queries) == (scheduled.instant, (predicted,))
     assert waiting.evidence.outlooks["events"].queries == (), "nothing else is due"
     execute(OneProcessSpark(), table.handle, scheduled.instant, timing=FAST)
     for number in range(2):
@@ -384,20 +384,20 @@ def with_layout(folder, target, execution):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_queries_will_read_is_what_they_read_when_the_layout_was_changed(numbers, tmp_path, layout):
     folder = with_layout(numbers, tmp_path / "shop", LAYOUTS[layout])
-    foreseen = {query.query: query for query in due(folder).evidence.figures["events"].queries}
+    predicted = {query.query: query for query in due(folder).evidence.figures["events"].queries}
     applied(folder)
     cluster(OneProcessSpark(), events(folder).handle, timing=FAST)
     clustering = {"trigger": "async", "every_commits": 9, "execution": LAYOUTS[layout]}
     folder.write("tables/events.yml", SMALL_EVENTS | {"queries": ASKED, "clustering": clustering})
     gains = set()
     for read in due(folder).evidence.figures["events"].queries:
-        expected, now = foreseen[read.query].expected, read.now
-        assert foreseen[read.query].sampled
+        expected, now = predicted[read.query].expected, read.now
+        assert predicted[read.query].sampled
         assert abs(expected.rows - now.rows) <= max(MARGIN_ROWS, now.rows / 4), read.query
         share = (MARGIN_ROWS / 24_000 + 0.25) * sum(part.stat().st_size for part in data_files(folder))
         assert abs(expected.data_bytes - now.data_bytes) <= share, read.query
-        assert foreseen[read.query].rows == read.rows == 24_000
-        gains.add(now.rows < 0.7 * foreseen[read.query].now.rows)
+        assert predicted[read.query].rows == read.rows == 24_000
+        gains.add(now.rows < 0.7 * predicted[read.query].now.rows)
     # A sort is good for some queries and not for the others.
     assert gains == {True} | (set() if layout == "curve" else {False})
 

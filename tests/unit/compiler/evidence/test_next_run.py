@@ -15,7 +15,7 @@ from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.sources import ledger
-from parquetry.runtime.sources.due import find_due, look_for_due
+from parquetry.runtime.sources.due import find_due, preview_due
 from parquetry.runtime.sources.ledger import Consumption
 from parquetry.runtime.storage.open import open_store
 from parquetry.runtime.table.open import open_table
@@ -149,7 +149,7 @@ def test_a_long_ledger_is_folded_by_runs_and_not_by_plans(folder):
     assert not folded(store)
     handle = open_table(store)
     asked = {"directory": str(folder.root), "storage": {}}
-    seen = look_for_due(handle, handle.spec.sources[0], **asked)
+    seen = preview_due(handle, handle.spec.sources[0], **asked)
     assert not folded(store)
     assert seen == find_due(handle, handle.spec.sources[0], **asked)
     assert folded(store)

@@ -20,7 +20,7 @@ from parquetry.runtime.commit.claims import read_claim
 from parquetry.runtime.commit.transaction import begin
 from parquetry.runtime.commit.workload_profile import PartitionProfile, PlannedFile
 from parquetry.runtime.errors import ConflictError, CorruptTableError, InvalidDataError
-from parquetry.runtime.layout.clustering.model import Left, PlannedGroup
+from parquetry.runtime.layout.clustering.model import ExclusionReason, PlannedGroup
 from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spec.clustering import ExecutionPolicy, Existing
 from parquetry.runtime.spec.table_spec import TableSpec
@@ -108,7 +108,7 @@ def test_what_a_plan_names_is_not_planned_again(table):
     schedule(table.handle, groups_owed(table), timing=FAST)
     again = owed(table)
     assert not again.groups
-    assert {entry.reason for entry in again.excluded} == {Left.RESERVED}
+    assert {entry.reason for entry in again.excluded} == {ExclusionReason.RESERVED}
     assert all("pending clustering" in entry.words for entry in again.excluded)
 
 
@@ -138,7 +138,7 @@ def test_a_file_that_a_living_writer_has_announced_is_left_to_it(table):
         assert {group.partition for group in plan.groups} == {"p=b"}
         left = {entry.file.file_id: entry.words for entry in owed(table).excluded}
         assert left[file.file_id] == f"the write {writer.instant} is about to change it"
-        writer.undo()
+        writer.roll_back()
 
 
 def test_the_announcement_of_a_dead_writer_reserves_nothing(table):
@@ -159,7 +159,7 @@ def test_a_plan_outlives_its_maker_until_it_is_taken_up(table):
         assert transaction.instant == plan.instant
         assert transaction.timeline.requested_replace(plan.instant).is_clustering
         assert read_claim(table.store, plan.instant).owner == transaction.session.claim.owner
-        transaction.undo()
+        transaction.roll_back()
     assert not pending(table)
 
 
@@ -182,7 +182,7 @@ def test_a_plan_is_taken_up_by_one_process(table):
             take_up(table.handle, plan.instant, timing=FAST),
         ):
             pass
-        transaction.undo()
+        transaction.roll_back()
 
 
 def test_an_unknown_plan_is_refused_with_those_there_are(table):
@@ -244,7 +244,7 @@ def test_a_plan_of_hudi_can_be_taken_up(table):
     with take_up(table.handle, instant.time, timing=FAST) as transaction:
         assert execution_of(transaction.timeline.requested_replace(instant.time).plan) is None
         assert table.store.stat(claim_path(instant.time)) is not None
-        transaction.undo()
+        transaction.roll_back()
 
 
 def test_what_another_program_carries_out_is_refused(table):
@@ -278,7 +278,7 @@ def test_existing_keep_leaves_what_was_there_before_the_policy(path):
     table.insert({"new": (1, "a")})
     found = owed(table)
     assert [[file.partition for file in group.files] for group in found.groups] == [["p=a"]]
-    assert [entry.reason for entry in found.excluded] == [Left.KEPT] * 6
+    assert [entry.reason for entry in found.excluded] == [ExclusionReason.KEPT] * 6
 
 
 def test_a_group_that_lost_three_rounds_waits_twice_as_long_each_time(table):
@@ -288,7 +288,7 @@ def test_a_group_that_lost_three_rounds_waits_twice_as_long_each_time(table):
     for _ in range(3):
         assert lost.partition in {group.partition for group in groups_owed(table)}
         publish_without(table, lost)
-    waiting = [entry for entry in owed(table).excluded if entry.reason is Left.RESERVED]
+    waiting = [entry for entry in owed(table).excluded if entry.reason is ExclusionReason.RESERVED]
     assert {entry.file.key for entry in waiting} == {file.key for file in lost.files}
     assert {entry.words for entry in waiting} == {"left out 3 times; waits for 2 more commits"}
     table.insert({"x": (1, "b")})

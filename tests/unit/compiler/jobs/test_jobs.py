@@ -197,14 +197,14 @@ def test_instants_count_while_they_are_in_effect(tmp_path):
     table = make_table(tmp_path / "t")
     assert isinstance(table, SmallTable)
     kept = table.upsert({"a": (1, "x")}).instant
-    undone = table.upsert({"a": (2, "x")}).instant
+    rolled_back = table.upsert({"a": (2, "x")}).instant
     from parquetry.runtime.services.rollback import rollback
 
-    rollback(table.handle, undone, timing=FAST)
+    rollback(table.handle, rolled_back, timing=FAST)
     handle = open_table(table.store)
     effective = EffectiveWrites(handle.timeline(), handle.config.archive_folder)
-    assert effective.standing(kept) is WriteState.COMPLETED
-    assert effective.standing(undone) is WriteState.OPEN
+    assert effective.state_of(kept) is WriteState.COMPLETED
+    assert effective.state_of(rolled_back) is WriteState.OPEN
 
 
 def test_archived_instants_still_count(tmp_path):
@@ -222,5 +222,5 @@ def test_archived_instants_still_count(tmp_path):
     assert not timeline.contains(times[0])
     effective = EffectiveWrites(timeline, handle.config.archive_folder)
     assert all(effective.counts(time) for time in times)
-    assert effective.standing(times[0]) is WriteState.SETTLED
-    assert effective.standing(times[-1]) is WriteState.COMPLETED
+    assert effective.state_of(times[0]) is WriteState.SETTLED
+    assert effective.state_of(times[-1]) is WriteState.COMPLETED

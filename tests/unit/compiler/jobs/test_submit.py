@@ -13,7 +13,7 @@ import pytest
 
 from parquetry.cli.requests.progress import one_by_one
 from parquetry.cli.terminal.output import Output
-from parquetry.cli.terminal.typed_options import Carried
+from parquetry.cli.terminal.typed_options import TypedOptions
 from parquetry.compiler.errors import JobFailedError
 from parquetry.compiler.jobs.shipping import write_package
 from parquetry.compiler.jobs.submit import SparkSubmit
@@ -271,7 +271,7 @@ def test_commands_of_a_job_elsewhere_are_completed_here(folder, submit, monkeypa
     pretending(folder, monkeypatch, printed(_failure(CorruptTableError("it is", remedy))))
     with pytest.raises(JobFailedError) as caught:
         submit(ingest(folder))
-    caught.value.writer = Carried(target="prod").written
+    caught.value.writer = TypedOptions(target="prod").written
     assert str(caught.value) == (
         "it is; gone; run `parquetry apply --target prod`, see `parquetry timeline orders --target prod`"
     )

@@ -10,7 +10,7 @@ from parquetry.compiler.plan.changes import spec_changes
 from parquetry.compiler.plan.model import ChangeClass
 from parquetry.runtime.clustering.plan.survey import FurtherSteps, clustering_file
 from parquetry.runtime.layout.clustering.debt import debt
-from parquetry.runtime.layout.clustering.model import Left, Situation
+from parquetry.runtime.layout.clustering.model import ExclusionReason, Situation
 from parquetry.runtime.layout.clustering.strategies import BUILT_IN
 from parquetry.runtime.layout.model import FileSlice
 from parquetry.runtime.layout.skipping.statistics import ColumnStatistics, FileStatistics, RowGroupStatistics
@@ -111,8 +111,8 @@ def test_files_that_owe_a_step_are_due_whatever_is_kept():
         )
         return {entry.file.file_id: entry.reason for entry in owed.excluded}
 
-    assert kept(FurtherSteps()) == {"clear": Left.KEPT, "encrypted": Left.KEPT}
-    assert kept(FurtherSteps(encrypted=True)) == {"encrypted": Left.KEPT}
+    assert kept(FurtherSteps()) == {"clear": ExclusionReason.KEPT, "encrypted": ExclusionReason.KEPT}
+    assert kept(FurtherSteps(encrypted=True)) == {"encrypted": ExclusionReason.KEPT}
     assert kept(FurtherSteps(encrypted=True, unpruned_until="20260101000000000")) == {}
 
 

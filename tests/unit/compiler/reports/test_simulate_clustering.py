@@ -52,12 +52,12 @@ def tried(table, *arguments):
 
 def test_layouts_are_compared_on_what_the_query_reads(table):
     apply_queries(table, NARROW)
-    trials = try_layouts(table.store, columns=[("v",), ("v", "id")])
-    by_name = {trial.execution.strategy: trial for trial in trials.trials}
+    candidates = try_layouts(table.store, columns=[("v",), ("v", "id")])
+    by_name = {candidate.execution.strategy: candidate for candidate in candidates.candidates}
     assert list(by_name) == ["stitch", "sort", "zorder", "hilbert"]
-    (now,) = trials.now
+    (now,) = candidates.now
     assert (now.files, now.rows) == (8, 20_000)
-    (sort,) = (trial for trial in trials.trials if trial.execution.columns == ("v",))
+    (sort,) = (candidate for candidate in candidates.candidates if candidate.execution.columns == ("v",))
     assert sort.execution.strategy == "sort", "a curve over one column is a sort"
     (query,) = sort.queries
     assert (query.query, query.now) == ("narrow", now)
@@ -70,16 +70,16 @@ def test_layouts_are_compared_on_what_the_query_reads(table):
 
 def test_what_is_expected_is_what_the_plan_expects(table):
     apply_queries(table, NARROW)
-    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
+    (candidate,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).candidates
     applied = read_applied(table.store)
     section = ClusteringSpec(plan=PLAN, execution=ExecutionPolicy(strategy="sort", columns=("v",)))
     apply_clustering(table, section)
     apply_queries(table, *applied.spec.extra.queries)
     (measured,) = cluster(OneProcessSpark(), table.handle, timing=FAST).queries
-    (query,) = trial.queries
+    (query,) = candidate.queries
     assert query.expected.files == measured.after.files == 1
     assert query.expected == measured.expected, "the plan foresees the same"
-    (again,) = try_layouts(table.store, strategies=["sort"]).trials
+    (again,) = try_layouts(table.store, strategies=["sort"]).candidates
     assert again.seconds is not None, "there is a past run now"
 
 
@@ -100,7 +100,7 @@ def test_the_best_is_suggested_with_reasons(table):
     found = suggest(table.store)
     assert found.best is not None
     assert (found.best.execution.strategy, found.best.execution.columns) == ("sort", ("v",))
-    shares = [trial.share for trial in found.trials.trials]
+    shares = [candidate.share for candidate in found.candidates.candidates]
     assert shares == sorted(shares)
     assert found.reasons[0].startswith("narrow has conditions on v: it reads 1 instead of 8 files")
 
@@ -121,8 +121,10 @@ def test_the_layout_in_force_wins_ties_then_the_simplest(table, share, in_force,
     found = try_layouts(table.store, strategies=["sort"], columns=[("v",), ("v", "id")])
     shares = {("v",): share, ("v", "id"): 0.5}
     policy = ClusteringSpec(execution=ExecutionPolicy(strategy="sort", columns=in_force))
-    trials = [replace(trial, share=shares[trial.execution.columns]) for trial in found.trials]
-    best = suggestion_of(replace(found, trials=tuple(trials), policy=policy), tried=2).best
+    candidates = [
+        replace(candidate, share=shares[candidate.execution.columns]) for candidate in found.candidates
+    ]
+    best = suggestion_of(replace(found, candidates=tuple(candidates), policy=policy), tried=2).best
     assert best is not None
     assert best.execution.columns == chosen
 
@@ -131,12 +133,12 @@ def test_a_query_that_gets_worse_is_told_in_what_it_is_measured_by(table):
     """Fewer rows can take more bytes: pages and row groups are cut elsewhere."""
     apply_queries(table, NARROW, {"name": "by_key", "where": "id = 'k7'"})
     found = try_layouts(table.store, strategies=["sort"], columns=[("v",)])
-    (trial,) = (trial for trial in found.trials if trial.execution.columns)
-    narrow, by_key = trial.queries
+    (candidate,) = (candidate for candidate in found.candidates if candidate.execution.columns)
+    narrow, by_key = candidate.queries
     now = by_key.now
     heavier = replace(now, rows=now.rows - 1, data_bytes=2 * now.data_bytes)
-    trial = replace(trial, queries=(narrow, replace(by_key, expected=heavier)), share=0.5)
-    reasons = suggestion_of(replace(found, trials=(trial,)), tried=1).reasons
+    candidate = replace(candidate, queries=(narrow, replace(by_key, expected=heavier)), share=0.5)
+    reasons = suggestion_of(replace(found, candidates=(candidate,)), tried=1).reasons
     said = f"by_key gets worse: it reads {heavier.data_bytes:,} instead of {now.data_bytes:,} bytes"
     assert said in reasons
 
@@ -148,7 +150,7 @@ def test_weights_decide(table, heavy, column):
     found = suggest(table.store)
     assert found.best is not None
     assert found.best.execution.columns[0] == column
-    assert {("v",), ("id",)} <= {trial.execution.columns for trial in found.trials.trials}
+    assert {("v",), ("id",)} <= {candidate.execution.columns for candidate in found.candidates.candidates}
 
 
 @pytest.mark.parametrize(
@@ -231,13 +233,13 @@ def test_a_suggestion_keeps_what_else_the_policy_says(table):
     assert found.best is not None
     assert found.best.execution == policy
     assert json.loads(tried(table, "--format", "json", "--suggest")[1])["suggestion"]["then"] == ["prune"]
-    assert [trial.execution.strategy for trial in found.trials.trials] == ["sort", "stitch"]
+    assert [candidate.execution.strategy for candidate in found.candidates.candidates] == ["sort", "stitch"]
     _, text, _ = tried(table, "--suggest")
     block = ["strategy: sort", "scope: partition", "columns: [v]", "split_by: [p]", "then: [prune]"]
     assert "\n    ".join(["Keep it as it is declared:\n  execution:", *block]) + "\n" in text
     apply_clustering(table, ClusteringSpec(plan=PLAN, execution=replace(policy, strategy="zorder")))
     apply_queries(table, NARROW)
-    names = [trial.execution.strategy for trial in suggest(table.store).trials.trials]
+    names = [candidate.execution.strategy for candidate in suggest(table.store).candidates.candidates]
     assert sorted(names) == ["stitch", "zorder"], "over one column it is the sort"
 
 
@@ -249,8 +251,8 @@ def test_nothing_is_foreseen_of_encrypted_files(table, tmp_path):
     assert Kind.OPEN_INPUT not in store.counts()
     assert found.best is None
     assert [reason.partition(":")[0] for reason in found.reasons] == ["files are encrypted"]
-    assert not found.trials.queries
-    assert all(trial.files_after and trial.queries == () for trial in found.trials.trials)
+    assert not found.candidates.queries
+    assert all(candidate.files_after and candidate.queries == () for candidate in found.candidates.candidates)
     code, text, _ = tried(table, "--suggest")
     assert code == 0
     assert "no queries" not in text

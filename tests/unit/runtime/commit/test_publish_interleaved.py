@@ -186,14 +186,14 @@ def test_a_small_file_named_by_an_older_intent_is_left_out(path: Path) -> None:
     assert rows_of(path) == {**BASE, "m": (1, "b"), "n": (2, "b")}
 
 
-@pytest.mark.parametrize("undo", ["rollback", "restore"])
-def test_a_base_that_was_taken_back_is_noticed(undo: str, path: Path) -> None:
-    if undo == "restore":
+@pytest.mark.parametrize("roll_back", ["rollback", "restore"])
+def test_a_base_that_was_taken_back_is_noticed(roll_back: str, path: Path) -> None:
+    if roll_back == "restore":
         create_savepoint(writer(path).handle)
     latest = writer(path).upsert({"k1": (50, "b")}).instant
 
     def take_back(other: SmallTable) -> None:
-        if undo == "restore":
+        if roll_back == "restore":
             handle = other.handle
             restore(handle, handle.timeline().savepoints[0], timing=AT_ONCE)
             return

@@ -147,7 +147,7 @@ def test_a_write_that_claimed_its_instant_before_a_restore_and_began_after_it_is
     result = replace(table, store=store).upsert({"k2": (9, "a")})
     timeline = table.handle.timeline()
     # Once it is archived, what lies between a savepoint and its restore is taken for undone.
-    assert not timeline.was_undone(result.instant)
+    assert not timeline.was_rolled_back(result.instant)
     assert result.retries == 0
     assert timeline.of(Action.RESTORE)[0].time < result.instant
     assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a")}

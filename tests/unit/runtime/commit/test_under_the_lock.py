@@ -28,7 +28,7 @@ from parquetry.runtime.table.file_names import files_of_instant
 from parquetry.runtime.table.open import open_table
 from parquetry.runtime.timeline.active import Timeline
 from parquetry.runtime.timeline.instant import Action, Instant, State
-from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER, sample_path
+from parquetry.runtime.timeline.sidecars import ABANDONED_FOLDER, sample_path
 from tests.support.handmade import at
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
@@ -95,12 +95,12 @@ def before_the_lock(monkeypatch, action):
     pending = [action]
 
     def looked(transaction, outcome):
-        ahead = validation.look_ahead(transaction, outcome)
+        ahead = validation.read_ahead(transaction, outcome)
         if pending:
             pending.pop()()
         return ahead
 
-    monkeypatch.setattr(publish, "look_ahead", looked)
+    monkeypatch.setattr(publish, "read_ahead", looked)
 
 
 @pytest.mark.parametrize("inserts", [2, 5])
@@ -146,7 +146,7 @@ def test_what_writers_did_during_a_clustering_is_read_before_it_takes_the_lock(p
     }
     # Of the partition of the group that is lost, and of the one that is published.
     assert [p for kind, p in calls if kind is Kind.LIST] == [".hoodie", "p=a", "p=b", ".hoodie"]
-    given_up = (Kind.PUT, f"{GIVEN_UP_FOLDER}/{instant}.json")
+    given_up = (Kind.PUT, f"{ABANDONED_FOLDER}/{instant}.json")
     assert [call for call in calls if call[0] is Kind.PUT] == [given_up]
     assert calls.index(given_up) < calls.index((Kind.LIST, "p=a"))
     assert files_of_instant(table.store, "p=a", instant) == []
@@ -268,7 +268,7 @@ def test_a_write_that_was_pending_and_is_archived_by_now_may_have_been_completed
     table.store.put(pending.path, b"")
     before = Timeline.load(table.store)
     table.store.delete(pending.path)
-    reason = validation._undone_meanwhile(SimpleNamespace(timeline=before), before.reload())
+    reason = validation._rolled_back_meanwhile(SimpleNamespace(timeline=before), before.reload())
     assert f"{pending.time}, which was pending" in reason
 
 
@@ -315,9 +315,9 @@ def test_without_a_plan_there_is_no_sample(path, monkeypatch):
     put = []
     keep = clustering_plans.keep_samples
 
-    def kept(store, instant, foreseen):
+    def kept(store, instant, predicted):
         put.append(sample_path(instant))
-        return keep(store, instant, foreseen)
+        return keep(store, instant, predicted)
 
     monkeypatch.setattr(clustering_plans, "keep_samples", kept)
     assert schedule(table.handle, groups, timing=FAST) is None

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
-from parquetry.runtime.arrow.systematic_sample import EvenSample
+from parquetry.runtime.arrow.systematic_sample import SystematicSample
 from parquetry.runtime.parquet.column_reader import PIECE_BYTES, ColumnReader
 
 ROWS = 3000
@@ -83,7 +83,7 @@ def test_an_even_sample_does_not_depend_on_who_adds_rows_first():
         rnd = random.Random(seed)
         starts = list(range(0, ROWS, 100))
         rnd.shuffle(starts)
-        sample = EvenSample(rows.schema, most_bytes=20_000, stride=3)
+        sample = SystematicSample(rows.schema, most_bytes=20_000, stride=3)
         for start in starts:
             sample.add(np.arange(start, start + 100), rows.slice(start, 100))
         numbers, found = sample.found()

@@ -268,8 +268,8 @@ class TestReadsOfThePast:
         for n in range(3):
             table.upsert({"k1": (n, "a")})
         clean(table.handle, timing=FAST)
-        *_, older, left, undone = writes(table)
-        rollback(table.handle, undone, timing=FAST)
+        *_, older, left, rolled_back = writes(table)
+        rollback(table.handle, rolled_back, timing=FAST)
         for act in (read_as_of, lambda table, time: create_savepoint(table.handle, time, timing=FAST)):
             with pytest.raises(InvalidDataError, match=rf"versions before {left} were cleaned.*{left} or"):
                 act(table, older)
@@ -416,15 +416,15 @@ class TestWhatReadsOfThePastAskFor:
         """Hudi rolls back what uncovers a version that was cleaned."""
         table.upsert({"k1": (2, "a")})
         clean(table.handle, policy=BY_NUMBER, timing=FAST)
-        undone = writes(table)[-1]
+        rolled_back = writes(table)[-1]
         timeline = table.handle.timeline()
-        state = timeline.write_at(undone)
+        state = timeline.write_at(rolled_back)
         assert state is not None
         for step in State:
             table.store.delete(state.with_state(step).path)
-        next(path.glob(f"p=a/*_{undone}.parquet")).unlink()
+        next(path.glob(f"p=a/*_{rolled_back}.parquet")).unlink()
         table.upsert({"z": (2, "b")})
-        rollback_of(table, undone)
+        rollback_of(table, rolled_back)
         uncovered = writes(table)[-1]
         table.upsert({"z": (3, "b")})
         with pytest.raises(InvalidDataError, match="were cleaned"):
@@ -445,8 +445,8 @@ def test_what_a_restore_took_back_stays_away_behind_a_savepoint_that_begins_the_
 ) -> None:
     saved = create_savepoint(table.handle, timing=FAST).instant
     table.upsert({"k1": (2, "a")})
-    undone = writes(table)[-1]
-    late = next(path.glob(f"p=a/*_{undone}.parquet"))
+    rolled_back = writes(table)[-1]
+    late = next(path.glob(f"p=a/*_{rolled_back}.parquet"))
     kept = shutil.copy(late, path.parent / late.name)
     clean(table.handle, timing=FAST)
     archive(table.handle, policy=KEEP_ONE, timing=FAST)
@@ -454,7 +454,7 @@ def test_what_a_restore_took_back_stays_away_behind_a_savepoint_that_begins_the_
     table.upsert({"z": (3, "b")})
     assert writes(table)[0] == saved
     # A task of the write that was taken back wakes up; its group is one that readers do not know.
-    shutil.copy(kept, late.with_name(f"late-0_0-0-0_{undone}.parquet"))
+    shutil.copy(kept, late.with_name(f"late-0_0-0-0_{rolled_back}.parquet"))
     assert rows_of(path) == view_rows(path) == {**BASE, "z": (3, "b")}
     assert clean(table.handle, timing=FAST).orphans_deleted == 1
 
@@ -463,10 +463,10 @@ def test_what_was_rolled_back_stays_away_behind_a_savepoint_that_begins_the_time
     table = make_table(path)
     create_savepoint(table.handle, timing=FAST)
     table.upsert(BASE)
-    undone = writes(table)[-1]
-    file = next(path.glob(f"p=a/*_{undone}.parquet"))
+    rolled_back = writes(table)[-1]
+    file = next(path.glob(f"p=a/*_{rolled_back}.parquet"))
     kept = shutil.copy(file, path.parent / file.name)
-    rollback(table.handle, undone, timing=FAST)
+    rollback(table.handle, rolled_back, timing=FAST)
     table.upsert(BASE)
     shutil.copy(kept, file)
     assert rows_of(path) == view_rows(path) == BASE

@@ -224,7 +224,7 @@ def test_a_restore_takes_every_later_write_back(table: SmallTable) -> None:
     rewrite(table, 3)
     table.overwrite({"z": (1, "a"), "y": (1, "e")})
     result = restore(table.handle, saved, timing=FAST)
-    assert len(result.undone) == 4
+    assert len(result.rolled_back) == 4
     assert rows_of(root(table)) == view_rows(root(table)) == BASE
     timeline = table.handle.timeline()
     assert timeline.of(Action.ROLLBACK) == ()

@@ -43,7 +43,7 @@ class Rule:
     def __init__(self, rule):
         self.rule = rule
 
-    def standing(self, instant):
+    def state_of(self, instant):
         return WriteState.COMPLETED if self.rule(instant) else WriteState.OPEN
 
     def counts(self, instant, *, is_settled=False):

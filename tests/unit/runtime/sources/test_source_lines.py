@@ -111,8 +111,8 @@ class Counted(io.BytesIO):
 
 @pytest.mark.parametrize("text", ["id\n" + "1\n" * 50_000 + "x\n", "id\n" + "1" * 100_000])
 def test_no_more_is_read_than_is_allowed(text, monkeypatch):
-    monkeypatch.setattr(lines, "LOOKED_THROUGH_BYTES", 20_000)
+    monkeypatch.setattr(lines, "SEARCHED_BYTES", 20_000)
     file = Counted(text.encode())
     fault = find_fault(file, number("x"), kind="csv", options={}, columns=COLUMNS)
-    assert fault == LineFault(value="x", is_cut=True)
+    assert fault == LineFault(value="x", is_truncated=True)
     assert file.taken <= 40_000

@@ -9,8 +9,8 @@ import pytest
 from parquetry.runtime.base_file.encoding import RowGroupEncoder
 from parquetry.runtime.clustering.forecast import compression_ratio
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster
-from parquetry.runtime.clustering.forecast.compression_ratio import Shrinkage, TriedRows
-from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_cuts
+from parquetry.runtime.clustering.forecast.compression_ratio import CompressionRatio, TriedRows
+from parquetry.runtime.clustering.forecast.file_boundaries import RowSizes, expected_row_groups
 from parquetry.runtime.clustering.forecast.pages import PageShape
 from parquetry.runtime.clustering.forecast.predicted_files import arranged_files, stitched_files
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, draw
@@ -26,7 +26,7 @@ from parquetry.runtime.spec.clustering import ExecutionPolicy
 from parquetry.runtime.spec.table_spec import Column, Extra, FilesPolicy, Query, TableSpec
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.base_files import FIRST, MIB, Incoming, bucket, context, write
-from tests.support.predicted import KIB, KINDS, Kind, foreseen
+from tests.support.predicted import KIB, KINDS, Kind, predicted
 from tests.support.stores import CountingStore
 from tests.support.stores import Kind as Operation
 
@@ -50,7 +50,7 @@ def test_predicates_drawn_by_row_read_what_was_foreseen(tmp_path):
     found = [
         one
         for kind in KINDS
-        for one in foreseen(
+        for one in predicted(
             tmp_path / kind.name,
             kind,
             rows=100_000,
@@ -108,7 +108,7 @@ def test_what_is_rare_is_foreseen_too(tmp_path):
         "user = 1",
         "NOT failed AND event >= 0",
     ]
-    found = foreseen(
+    found = predicted(
         tmp_path,
         EVENTS,
         rows=60_000,
@@ -133,7 +133,7 @@ def test_predicates_on_large_tables_read_what_was_foreseen(tmp_path, seed):
     found = [
         one
         for kind in KINDS
-        for one in foreseen(
+        for one in predicted(
             tmp_path / kind.name,
             kind,
             rows=2_000_000,
@@ -228,10 +228,12 @@ def test_row_groups_beyond_a_size_are_not_decoded_to_try_them(small_files):
         for size in (1000, 2**20)
     }
     found = {
-        size: rows.shrinkage(None, WANTED.empty_table(), FilesPolicy(), target_bytes=2**20, of_rows=3000)
+        size: rows.compression_ratio(
+            None, WANTED.empty_table(), FilesPolicy(), target_bytes=2**20, of_rows=3000
+        )
         for size, rows in tried.items()
     }
-    assert found[1000] == Shrinkage(pages=PageShape(usual_rows=USUAL_PAGE_ROWS))
+    assert found[1000] == CompressionRatio(pages=PageShape(usual_rows=USUAL_PAGE_ROWS))
     assert found[2**20].data != 1.0
 
 
@@ -255,7 +257,7 @@ def test_row_groups_are_tried_as_large_as_the_writer_makes_them(tmp_path, monkey
     ]
     (file,) = write(ctx, bucket(ctx), rows).files
     tried = TriedRows(ctx.store, [file.statistics], ctx.schema, SampleLimits())
-    tried.shrinkage(
+    tried.compression_ratio(
         RowOrder(strategy="sort", columns=("g",)),
         pa.table({"g": [1]}),
         FilesPolicy(row_group_size_bytes=32 * KIB),
@@ -278,7 +280,7 @@ def test_of_all_rows_bounds_are_exact(small_files):
         target_bytes=size // 3,
         most_bytes=size // 3,
         row_group_size_bytes=size // 6,
-        shrinkage=Shrinkage(),
+        compression_ratio=CompressionRatio(),
     )
     bounds = [(g.columns["n"].minimum, g.columns["n"].maximum) for file in made for g in file.row_groups]
     assert [low for low, _ in bounds[1:]] == [high + 1 for _, high in bounds[:-1]]
@@ -304,7 +306,7 @@ def test_pages_are_foreseen_where_a_query_may_look(every, rows):
         target_bytes=100_000,
         most_bytes=100_000,
         row_group_size_bytes=25_000,
-        shrinkage=Shrinkage(pages=PageShape(usual_rows=100, dictionary_bytes=5000)),
+        compression_ratio=CompressionRatio(pages=PageShape(usual_rows=100, dictionary_bytes=5000)),
         predicates=[at(150)],
     )
     assert [group.pages is not None for group in made.row_groups] == [True, False, False, False]
@@ -326,7 +328,7 @@ def test_row_groups_that_grow_together_have_pages_of_several():
         target_bytes=10_000,
         most_bytes=10_000,
         row_group_size_bytes=1000,
-        shrinkage=Shrinkage(pages=PageShape(usual_rows=50)),
+        compression_ratio=CompressionRatio(pages=PageShape(usual_rows=50)),
     )
     (whole,) = made.row_groups
     pages = whole.pages.columns["n"]
@@ -357,7 +359,7 @@ def test_a_thin_sample_is_taken_to_lie_within_what_it_is_of():
         target_bytes=10_000,
         most_bytes=10_000,
         row_group_size_bytes=2_500,
-        shrinkage=Shrinkage(),
+        compression_ratio=CompressionRatio(),
     )
     first, *_, last = [group.columns["n"] for group in made.row_groups]
     assert (first.minimum, last.maximum) == (0, 996)
@@ -378,7 +380,7 @@ def test_row_groups_of_infinities_have_them_as_bounds(value):
         target_bytes=10_000,
         most_bytes=10_000,
         row_group_size_bytes=2_500,
-        shrinkage=Shrinkage(),
+        compression_ratio=CompressionRatio(),
     )
     assert {(group.columns["x"].minimum, group.columns["x"].maximum) for group in made.row_groups} == {
         (value, value)
@@ -397,7 +399,7 @@ def test_stitched_files_keep_large_row_groups_and_merge_small_ones():
         target_bytes=3000,
         most_bytes=3000,
         row_group_size_bytes=1000,
-        shrinkage=Shrinkage(data=0.5, written=0.5),
+        compression_ratio=CompressionRatio(data=0.5, written=0.5),
     )
     found = [(g.columns["n"].minimum, g.columns["n"].maximum, g.data_bytes) for g in made.row_groups]
     assert found == [(0, 99, 1000), (100, 119, 100), (120, 219, 1000)]
@@ -405,17 +407,17 @@ def test_stitched_files_keep_large_row_groups_and_merge_small_ones():
 
 def test_cuts_are_those_of_the_writer():
     """Files of a target that the rows are a multiple of, and row groups of the size that was asked for."""
-    cuts = expected_cuts(
+    row_groups = expected_row_groups(
         [1000],
         RowSizes(before=100, after=100),
         target_bytes=50_000,
         most_bytes=50_000,
         row_group_size_bytes=12_500,
     )
-    assert [(cut.file, cut.first, cut.end) for cut in cuts] == [
+    assert [(cut.file, cut.first, cut.end) for cut in row_groups] == [
         (number // 4, first, first + 125) for number, first in enumerate(range(0, 1000, 125))
     ]
-    apart = expected_cuts(
+    apart = expected_row_groups(
         [300, 700],
         RowSizes(before=100, after=100),
         target_bytes=200_000,

@@ -15,7 +15,7 @@ from parquetry.compiler.reports.suggestion import try_layouts
 from parquetry.runtime.clustering.forecast.by_sample import Forecaster
 from parquetry.runtime.clustering.forecast.records import read_prediction
 from parquetry.runtime.clustering.forecast.sample import GroupSample, SampleLimits, regrouped
-from parquetry.runtime.clustering.plan.due import due_clustering, is_due, outlook, schedule_clustering
+from parquetry.runtime.clustering.plan.due import due_clustering, forecast_due, is_due, schedule_clustering
 from parquetry.runtime.layout.clustering.model import ChosenBy
 from parquetry.runtime.layout.clustering.scope import better_scope
 from parquetry.runtime.layout.skipping.statistics import FileStatistics, RowGroupStatistics
@@ -145,7 +145,7 @@ def test_the_sample_is_drawn_once_for_the_choice_and_the_plan(table, tmp_path):
     found = due_clustering(handle, timing=FAST)
     read = store.counts()[Kind.OPEN_INPUT]
     assert read <= 2 * 8 + 1, "a sample, tried rows, and a footer"
-    (query,) = outlook(handle, found).queries
+    (query,) = forecast_due(handle, found).queries
     assert store.counts()[Kind.OPEN_INPUT] == read
     assert query.expected == found.debt.choices[0].whole.queries["narrow"]
 
@@ -271,13 +271,13 @@ def test_the_plan_shows_both_scopes_and_what_was_gone_by(table):
 
 def test_layouts_that_are_tried_choose_alike(table):
     declare(table, NARROW)
-    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
+    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).candidates
     assert trial.queries[0].expected.files == 1, "one order"
     declare(table, WIDE)
-    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).trials
+    (trial,) = try_layouts(table.store, strategies=["sort"], columns=[("v",)]).candidates
     (group,) = try_layouts(
         table.store, strategies=["sort"], columns=[("v",)], scopes=[ClusteringScope.GROUP]
-    ).trials
+    ).candidates
     assert trial.files_after == group.files_after
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from parquetry.runtime.clustering.rewrite.task import rewrite_group
-from parquetry.runtime.commit.abandoned_buckets import is_given_up
+from parquetry.runtime.commit.abandoned_buckets import is_abandoned
 from parquetry.runtime.commit.transaction import TaskGuard
 from parquetry.runtime.errors import ConflictError, CorruptTableError
 from parquetry.runtime.services.archive import archive
@@ -16,7 +16,7 @@ from parquetry.runtime.services.rollback import rollback
 from parquetry.runtime.spark import cluster
 from parquetry.runtime.spec.table_spec import RetentionPolicy
 from parquetry.runtime.table.file_names import files_of_instant
-from parquetry.runtime.timeline.sidecars import GIVEN_UP_FOLDER
+from parquetry.runtime.timeline.sidecars import ABANDONED_FOLDER
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import table_in_debt
@@ -57,12 +57,12 @@ def overtaken(table, monkeypatch, *, by_clean=False):
 
 def before_the_note(monkeypatch, asked):
     """Of a late task's questions so many are answered as before the clustering gave anything up."""
-    answers, ask = [False] * asked, TaskGuard.has_given_up
+    answers, ask = [False] * asked, TaskGuard.is_abandoned
 
-    def has_given_up(guard, store, bucket):
+    def is_abandoned(guard, store, bucket):
         return answers.pop() if answers else ask(guard, store, bucket)
 
-    monkeypatch.setattr(TaskGuard, "has_given_up", has_given_up)
+    monkeypatch.setattr(TaskGuard, "is_abandoned", is_abandoned)
 
 
 @pytest.mark.parametrize("asked", [0, 1])
@@ -110,7 +110,7 @@ def test_what_a_late_task_leaves_that_dies_before_it_asks_again_goes_with_a_clea
 
 def test_the_note_stays_as_long_as_the_clustering(table, path, monkeypatch):
     instant, _ = overtaken(table, monkeypatch, by_clean=True)
-    (note,) = (path / GIVEN_UP_FOLDER).iterdir()
+    (note,) = (path / ABANDONED_FOLDER).iterdir()
     clean(table.handle)
     assert note.is_file()
     rollback(table.handle, instant, timing=FAST)
@@ -121,12 +121,12 @@ def test_the_note_stays_as_long_as_the_clustering(table, path, monkeypatch):
 
 def test_a_clustering_that_loses_nothing_leaves_no_note(table, path):
     assert cluster.cluster(OneProcessSpark(), table.handle, timing=FAST).groups == 2
-    assert not (path / GIVEN_UP_FOLDER).exists()
+    assert not (path / ABANDONED_FOLDER).exists()
 
 
 def test_a_note_that_is_none_is_named(table, path, monkeypatch):
     instant, _ = overtaken(table, monkeypatch)
-    (note,) = (path / GIVEN_UP_FOLDER).iterdir()
+    (note,) = (path / ABANDONED_FOLDER).iterdir()
     note.write_text("[1]")
     with pytest.raises(CorruptTableError, match=rf"given_up/{instant}\.json: .*remove the file"):
-        is_given_up(table.store, instant, 0)
+        is_abandoned(table.store, instant, 0)

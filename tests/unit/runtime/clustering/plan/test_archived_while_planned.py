@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parquetry.runtime.clustering.plan.due import due_clustering, is_due
-from parquetry.runtime.clustering.plan.history import lost_rounds
+from parquetry.runtime.clustering.plan.history import unpublished_rounds
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
 from parquetry.runtime.errors import StaleTimelineError
@@ -60,7 +60,9 @@ def begun(handle, groups):
 
 def rewritten_or_lost(handle):
     """The groups of a run; a plan that is overtaken after it was put is noted as lost, and due again."""
-    return cluster(OneProcessSpark(), handle, timing=FAST).groups or list(lost_rounds(handle.timeline()))
+    return cluster(OneProcessSpark(), handle, timing=FAST).groups or list(
+        unpublished_rounds(handle.timeline())
+    )
 
 
 WAYS = {

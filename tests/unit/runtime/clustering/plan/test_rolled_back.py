@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from parquetry.runtime.clustering.plan.history import lost_rounds
+from parquetry.runtime.clustering.plan.history import unpublished_rounds
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.services.archive import archive
 from parquetry.runtime.services.clean import clean
@@ -17,7 +17,7 @@ from parquetry.runtime.services.savepoint import create_savepoint
 from parquetry.runtime.spark import cluster as clustering
 from parquetry.runtime.spark.cluster import cluster, execute
 from parquetry.runtime.spec.table_spec import RetentionPolicy
-from parquetry.runtime.timeline.sidecars import LOST_FOLDER
+from parquetry.runtime.timeline.sidecars import UNPUBLISHED_FOLDER
 from tests.support.one_process_spark import OneProcessSpark
 from tests.support.orphans import leftovers
 from tests.support.planned_clustering import SORTED, groups_owed, owed, table_in_debt
@@ -177,12 +177,12 @@ def test_rounds_that_were_lost_are_forgotten_with_the_timeline(table, path, monk
         return results
 
     monkeypatch.setattr(clustering, "_rewrite", overtaken)
-    old = path / LOST_FOLDER / "20200101000000000.json"
+    old = path / UNPUBLISHED_FOLDER / "20200101000000000.json"
     old.parent.mkdir(parents=True)
     old.write_text('[["p=a","f"]]')
-    assert [*lost_rounds(table.handle.timeline())] == []
+    assert [*unpublished_rounds(table.handle.timeline())] == []
     clustered(table)
-    (kept,) = (path / LOST_FOLDER).iterdir()
+    (kept,) = (path / UNPUBLISHED_FOLDER).iterdir()
     assert kept != old
-    ((time, groups),) = lost_rounds(table.handle.timeline())
+    ((time, groups),) = unpublished_rounds(table.handle.timeline())
     assert (time, len(groups)) == (kept.stem, 6)

@@ -17,7 +17,7 @@ from parquetry.runtime.errors import InvalidDataError
 from parquetry.runtime.layout.clustering import strategies
 from parquetry.runtime.layout.clustering.debt import debt, within
 from parquetry.runtime.layout.clustering.depth import depths_of, value_order
-from parquetry.runtime.layout.clustering.model import DueReason, Left, PlannedGroup
+from parquetry.runtime.layout.clustering.model import DueReason, ExclusionReason, PlannedGroup
 from parquetry.runtime.layout.clustering.sizes import SizeLimits
 from parquetry.runtime.quoting import of_library
 from parquetry.runtime.spec.clustering import (
@@ -101,7 +101,7 @@ def test_small_and_oversize_files_are_picked_by_size():
     files = [file("s1", 10 * MIB), file("s2", 20 * MIB), file("ok", HEALTHY), file("big", 300 * MIB)]
     reasons, left = due(spec, files)
     assert reasons == {"s1": DueReason.SMALL, "s2": DueReason.SMALL, "big": DueReason.OVERSIZE}
-    assert left == {"ok": Left.HEALTHY}
+    assert left == {"ok": ExclusionReason.HEALTHY}
 
 
 def test_oversize_is_above_the_larger_of_both_ceilings():
@@ -113,7 +113,7 @@ def test_oversize_is_above_the_larger_of_both_ceilings():
 
 
 def test_a_lone_small_file_has_nothing_to_be_merged_with():
-    assert due(policy(columns=()), [file("s", MIB), file("ok", HEALTHY)])[1]["s"] is Left.NO_GAIN
+    assert due(policy(columns=()), [file("s", MIB), file("ok", HEALTHY)])[1]["s"] is ExclusionReason.NO_GAIN
 
 
 def test_files_that_the_policy_made_become_fewer_where_whole_ones_fit_into_one():
@@ -148,7 +148,7 @@ def test_a_single_row_is_not_rewritten_for_its_size(monkeypatch):
     files = [file("row", 300 * MIB, rows=1), file("s1", MIB, rows=1), file("s2", MIB, rows=1)]
     assert due(policy(columns=()), files) == (
         {"s1": DueReason.SMALL, "s2": DueReason.SMALL},
-        {"row": Left.NOT_PICKED},
+        {"row": ExclusionReason.NOT_PICKED},
     )
     pick_all = {"all": lambda members, _: {f.file_id: "all" for f in members}}
     monkeypatch.setattr(strategies, "BUILT_IN", pick_all)
@@ -162,7 +162,10 @@ def test_another_policys_digest_makes_a_file_due_whatever_its_size():
         file("older", HEALTHY, digest="other"),
         file("new", HEALTHY),
     ]
-    assert due(spec, files) == ({"older": DueReason.POLICY, "new": DueReason.NEW}, {"applied": Left.HEALTHY})
+    assert due(spec, files) == (
+        {"older": DueReason.POLICY, "new": DueReason.NEW},
+        {"applied": ExclusionReason.HEALTHY},
+    )
 
 
 def test_where_rows_are_not_arranged_a_digest_does_not_matter():
@@ -175,7 +178,7 @@ def test_keep_leaves_files_of_before_and_takes_those_born_since():
     files = [file("old", MIB, instant="1"), file("new", MIB, instant="3")]
     reasons, left = due(spec, files, kept_until="2")
     assert reasons == {"new": DueReason.SMALL}
-    assert left == {"old": Left.KEPT}
+    assert left == {"old": ExclusionReason.KEPT}
 
 
 def test_reserved_files_are_left_with_the_reason():
@@ -190,7 +193,7 @@ def test_partitions_that_are_not_chosen_are_left():
     spec = replace(policy(), plan=PlanPolicy(partitions=PartitionFilter(regex="p=1")))
     reasons, left = due(spec, [file("x", MIB, partition="p=1"), file("y", MIB, partition="p=2")])
     assert reasons == {"x": DueReason.SMALL}
-    assert left == {"y": Left.PARTITION}
+    assert left == {"y": ExclusionReason.PARTITION}
 
 
 def spread(count, *, width=None, **settings):
@@ -373,7 +376,7 @@ def test_values_that_may_not_be_mixed_are_grouped_apart():
         frozenset({"x1", "x2"}),
         frozenset({"y1", "y2"}),
     }
-    assert [(e.file.file_id, e.reason) for e in owed.excluded] == [("z", Left.NO_GAIN)]
+    assert [(e.file.file_id, e.reason) for e in owed.excluded] == [("z", ExclusionReason.NO_GAIN)]
     # Which value these have cannot be seen.
     text = {"s": column("v" * 32, "v" * 32, kind="string")}
     assert not debt(spec, [replace(f, columns=text) for f in files], situation()).groups
@@ -398,8 +401,8 @@ def test_commits_takes_what_was_written_since_and_late_partitions_too():
     late = [file("late", MIB, partition="p=1", instant="4"), file("new", MIB, partition="p=3", instant="6")]
     reasons, left = due(spec, [*clustered, small, *late])
     assert reasons == {"late": DueReason.NEW, "new": DueReason.NEW}
-    assert left.pop("merged before") is Left.NOT_PICKED
-    assert set(left.values()) == {Left.HEALTHY}
+    assert left.pop("merged before") is ExclusionReason.NOT_PICKED
+    assert set(left.values()) == {ExclusionReason.HEALTHY}
 
 
 def test_commits_without_an_order_mends_the_size_of_what_is_new():
@@ -458,7 +461,7 @@ def test_a_plug_in_cannot_have_the_same_run_rewritten_again_and_again(monkeypatc
     assert due(spec, run)[0] == {}
     # Of several runs, too: in order they are, and what statistics do not say is no reason.
     several = [replace(f, instant=f.file_id) for f in run]
-    assert set(due(spec, several)[1].values()) == {Left.NO_GAIN}
+    assert set(due(spec, several)[1].values()) == {ExclusionReason.NO_GAIN}
     assert due(spec, [replace(f, columns={}) for f in several])[0] == {}
 
 
@@ -470,10 +473,12 @@ def test_merging_the_smallest_files_comes_first_and_a_run_stays_in_its_budget():
     assert [group.partition for group in owed.groups] == ["p=1", "p=2"]
     one = within(owed, budget_bytes=60 * MIB, max_groups=30)
     assert [group.partition for group in one.groups] == ["p=1"]
-    assert {entry.reason for entry in one.excluded} == {Left.BUDGET}
-    assert {entry.reason for entry in within(owed, budget_bytes=None, max_groups=1).excluded} == {Left.GROUPS}
+    assert {entry.reason for entry in one.excluded} == {ExclusionReason.BUDGET}
+    assert {entry.reason for entry in within(owed, budget_bytes=None, max_groups=1).excluded} == {
+        ExclusionReason.GROUPS
+    }
     few = within(owed, budget_bytes=None, max_groups=30, max_files=50)
-    assert {entry.reason for entry in few.excluded} == {Left.FILES}
+    assert {entry.reason for entry in few.excluded} == {ExclusionReason.FILES}
 
 
 def test_groups_are_made_small_enough_for_the_budget():

@@ -234,10 +234,10 @@ def test_the_number_of_ranges_does_not_hang_on_which_file_comes_first(tmp_path, 
         for rows, width in [(5000, 200), (200, 25_000), (200, 25_000)]
     ]
     divided_again = []
-    again = runs.KeyMarks
+    again = runs.KeyQuantiles
     monkeypatch.setattr(
         runs,
-        "KeyMarks",
+        "KeyQuantiles",
         lambda keys, **limit: divided_again.append(limit) or again(keys, **limit),
     )
     group = group_of(tmp_path, parts)
