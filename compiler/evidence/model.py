@@ -23,7 +23,7 @@ class RunForecast:
     """What the next run rewrites of a table, and what that is good for.
 
     ``queries`` are of the ``files`` it rewrites, from a bounded sample of their rows; ``scopes`` are what
-    ``scope: auto`` chose, with personal partitions masked. ``hindsight`` is how good such predictions were
+    ``scope: auto`` chose, with personal partitions masked. ``forecast_error`` is how good such predictions were
     before, None when none was made.
     """
 
@@ -31,8 +31,8 @@ class RunForecast:
     rewrite_bytes: int = 0
     queries: tuple[QueryForecast, ...] = ()
     scopes: tuple[ScopeChoice, ...] = ()
-    waiting: tuple[PendingPlan, ...] = ()
-    hindsight: ForecastErrorSummary | None = None
+    pending: tuple[PendingPlan, ...] = ()
+    forecast_error: ForecastErrorSummary | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,8 +68,8 @@ def next_clustering(
         rewrite_bytes=due.debt.rewritten_bytes,
         queries=expected.queries,
         scopes=tuple(masked_choice(choice, shown_by) for choice in due.debt.choices),
-        waiting=_pending(handle),
-        hindsight=expected.hindsight,
+        pending=_pending(handle),
+        forecast_error=expected.forecast_error,
     )
     return NextClustering(forecast=forecast, excluded=_excluded(due.debt.excluded, shown_by))
 

@@ -56,7 +56,7 @@ def action(
         changes=changes,
         requirements=replace(_requirements(observation), no_pending_clustering=rewrites),
         spec=table.spec,
-        byte_ceiling=context.byte_ceiling if rewrites else 0,
+        max_rewrite_bytes=context.max_rewrite_bytes if rewrites else 0,
         jobs=table.jobs(),
     )
 

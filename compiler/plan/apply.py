@@ -178,8 +178,12 @@ def _rewrite(
     )
     table = workspace.table(action.table)
     cluster = job(workspace, table, action.spec, kind=JobKind.CLUSTER, requirements=requirements)
-    while action.byte_ceiling is None or result.rewritten.size_bytes < action.byte_ceiling:
-        left = None if action.byte_ceiling is None else action.byte_ceiling - result.rewritten.size_bytes
+    while action.max_rewrite_bytes is None or result.rewritten.size_bytes < action.max_rewrite_bytes:
+        left = (
+            None
+            if action.max_rewrite_bytes is None
+            else action.max_rewrite_bytes - result.rewritten.size_bytes
+        )
         try:
             done = launch(replace(cluster, budget_bytes=left, plan_id=plan.plan_id))
         except ParquetryError as error:

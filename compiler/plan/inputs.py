@@ -63,7 +63,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonPlanInputs:
-    """What all tables of a plan have in common; ``byte_ceiling`` None is no limit to what is rewritten.
+    """What all tables of a plan have in common; ``max_rewrite_bytes`` None is no limit to what is rewritten.
 
     ``is_declared_since`` is asked where the applied spec comes from a commit that the checked-out one does
     not contain: whether one that it contains declares the same.
@@ -78,7 +78,7 @@ class CommonPlanInputs:
     now_ms: int
     is_declared_since: Callable[[Observation], bool]
     owner_of: Callable[[Observation], TableOwner]
-    byte_ceiling: int | None = None
+    max_rewrite_bytes: int | None = None
     signing_keys: tuple[str, ...] = ()
     checks_signatures: bool = True
     settings: TargetSettings = NO_SETTINGS
@@ -110,12 +110,12 @@ class TableReader:
 class DueWork:
     """What a run would do, by table: the debt it would pay, and what it would take from sources.
 
-    ``outlooks`` say what its clustering would be good for. ``excluded`` are the files that it would leave,
+    ``forecasts`` say what its clustering would be good for. ``excluded`` are the files that it would leave,
     None where that was not asked for. ``damage`` is why a table could not be measured.
     """
 
     debts: Mapping[str, DueFigures]
-    outlooks: Mapping[str, RunForecast]
+    forecasts: Mapping[str, RunForecast]
     ingest: Mapping[str, tuple[DueSource, ...]]
     excluded: Mapping[str, ExcludedFiles] | None = None
     damage: Mapping[str, str] = field(default_factory=dict)

@@ -98,7 +98,7 @@ class TableAction:
     """What is to be done to one table. ``spec`` is recorded whole, so that applying never plans again.
 
     ``steps`` is the one list that applying walks and every view shows. A table that is forgotten
-    keeps the spec it was last applied with. ``byte_ceiling`` is the most that the action may
+    keeps the spec it was last applied with. ``max_rewrite_bytes`` is the most that the action may
     rewrite, from the target's budget; None is no limit.
     """
 
@@ -110,7 +110,7 @@ class TableAction:
     changes: tuple[Change, ...]
     requirements: Requirements
     spec: TableSpec
-    byte_ceiling: int | None = 0
+    max_rewrite_bytes: int | None = 0
     jobs: tuple[JobReference, ...] = ()
 
     @property
@@ -195,7 +195,7 @@ class Evidence:
     """What was seen, and when (milliseconds since 1970, UTC).
 
     ``figures`` are of the tables that change; ``due``, where it was asked for, says what every table
-    owes the policy that is applied to it, ``outlooks`` what the next run's clustering would be good for,
+    owes the policy that is applied to it, ``forecasts`` what the next run's clustering would be good for,
     ``ingest`` what it would take from its sources, and ``excluded`` (asked for by itself) which files
     its clustering would leave. ``unchecked_sql`` names, by table, the SQL of changing tables that no
     ``run`` has read yet: whether its functions exist and its types fit only Spark knows. ``options`` are what
@@ -206,7 +206,7 @@ class Evidence:
     tables: int
     figures: Mapping[str, TableFigures] = field(default_factory=dict)
     due: Mapping[str, DueFigures] | None = None
-    outlooks: Mapping[str, RunForecast] | None = None
+    forecasts: Mapping[str, RunForecast] | None = None
     ingest: Mapping[str, tuple[DueSource, ...]] | None = None
     excluded: Mapping[str, ExcludedFiles] | None = None
     unchecked_sql: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

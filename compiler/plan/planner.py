@@ -109,7 +109,7 @@ def make_plan(
         tables=len(tables) + len(gone),
         figures=figures,
         due=None if due is None else due.debts,
-        outlooks=None if due is None else due.outlooks,
+        forecasts=None if due is None else due.forecasts,
         ingest=None if due is None else due.ingest,
         excluded=None if due is None else due.excluded,
         unchecked_sql=unchecked_sql,

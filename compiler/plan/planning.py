@@ -63,7 +63,7 @@ def plan_workspace(
         now_ms=now_ms,
         is_declared_since=partial(is_declared_since, workspace),
         owner_of=workspace.owner_of,
-        byte_ceiling=target.budget.per_apply_bytes,
+        max_rewrite_bytes=target.budget.per_apply_bytes,
         signing_keys=workspace.signing_keys,
         checks_signatures=workspace.base is None,
         settings=target.declared,
@@ -198,7 +198,7 @@ def _due(
     )
     return DueWork(
         debts=debts,
-        outlooks={name: one.forecast for name, one in clusterings.items()},
+        forecasts={name: one.forecast for name, one in clusterings.items()},
         ingest={name: found for name, found in zip(applied, ingest, strict=True) if found},
         excluded={name: one.excluded for name, one in clusterings.items()} if excluded else None,
         damage={name: _shown(error, applied[name], specs[name]) for name, error in measuring.damage.items()},

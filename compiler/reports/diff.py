@@ -62,7 +62,7 @@ class TableDiff:
 
     table: str
     file: str
-    fate: DiffStatus
+    status: DiffStatus
     change_class: ChangeClass
     changes: tuple[Change, ...] = ()
     never_in_place: bool = False
@@ -76,7 +76,7 @@ class TargetDiff:
     """One target whose settings differ. ``unallowed`` are those that execute and that it does not allow."""
 
     target: str
-    fate: DiffStatus
+    status: DiffStatus
     change_class: ChangeClass
     changes: tuple[Change, ...] = ()
     unallowed: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ def _target_diffs(before: Mapping[str, TargetSettings], now: ResolvedProject) ->
     for name in sorted(before.keys() | now.settings.keys()):
         old, new = before.get(name), now.settings.get(name)
         if new is None:
-            yield TargetDiff(target=name, fate=DiffStatus.REMOVED, change_class=ChangeClass.METADATA)
+            yield TargetDiff(target=name, status=DiffStatus.REMOVED, change_class=ChangeClass.METADATA)
             continue
         differences = setting_differences(recorded_settings(new), recorded_settings(old) if old else None)
         changes = [setting_change(difference, new) for difference in differences]
@@ -162,7 +162,7 @@ def _target_diffs(before: Mapping[str, TargetSettings], now: ResolvedProject) ->
         if changes or old is None:
             yield TargetDiff(
                 target=name,
-                fate=DiffStatus.ADDED if old is None else DiffStatus.CHANGED,
+                status=DiffStatus.ADDED if old is None else DiffStatus.CHANGED,
                 change_class=highest(changes),
                 changes=tuple(changes),
                 unallowed=tuple(sorted({c.path for c in changes if c.needs_leave and c.allowed is None})),
@@ -214,10 +214,10 @@ def _diff(
     if new is None:
         assert old is not None, "a name comes from one of the sides"
         return TableDiff(
-            table=name, file=old.file, fate=DiffStatus.REMOVED, change_class=ChangeClass.METADATA
+            table=name, file=old.file, status=DiffStatus.REMOVED, change_class=ChangeClass.METADATA
         )
     if old is None:
-        return TableDiff(table=name, file=new.file, fate=DiffStatus.ADDED, change_class=ChangeClass.CREATE)
+        return TableDiff(table=name, file=new.file, status=DiffStatus.ADDED, change_class=ChangeClass.CREATE)
     changes = (*_move(old, new), *_changes(old, new))
     if not changes:
         return None
@@ -229,7 +229,7 @@ def _diff(
     return TableDiff(
         table=name,
         file=new.file,
-        fate=DiffStatus.CHANGED,
+        status=DiffStatus.CHANGED,
         change_class=highest(changes),
         changes=changes,
         never_in_place=bool(never),

@@ -21,7 +21,7 @@ from parquetry.runtime.clustering.plan.history import (
     CompletedClustering,
     ForecastErrorSummary,
     completed_clusterings,
-    hindsight,
+    forecast_error,
 )
 from parquetry.runtime.commit.damaged_files import damage_warnings, damaged_files, refuse_damage
 from parquetry.runtime.layout.clustering.depth import overlap_depth
@@ -107,7 +107,7 @@ class LayoutReport(Brief):
 
     ``overlap`` has the columns that the applied clustering policy orders by. ``debt`` is what the
     files owe the applied policies, None where nothing is applied. ``clustering`` is the newest one that
-    measured queries, ``hindsight`` how good the predictions of the newest ones were. ``damaged_files`` are
+    measured queries, ``forecast_error`` how good the predictions of the newest ones were. ``damaged_files`` are
     those that commits wrote and that are gone.
     """
 
@@ -118,7 +118,7 @@ class LayoutReport(Brief):
     overlap: tuple[OverlapReport, ...] = ()
     debt: DueFigures | None = None
     clustering: CompletedClustering | None = None
-    hindsight: ForecastErrorSummary | None = None
+    forecast_error: ForecastErrorSummary | None = None
     warnings: tuple[str, ...] = ()
     damaged_files: int = 0
 
@@ -195,7 +195,7 @@ def inspect_table(store: ObjectStore, *, declared: TableSpec | None = None) -> L
         # How many runs it takes is a matter of the target's budget.
         debt=due_figures(handle, spec, budget_bytes=0) if handle.applied else None,
         clustering=next((one for one in reversed(past) if one.queries), None),
-        hindsight=hindsight(past),
+        forecast_error=forecast_error(past),
         warnings=(
             *((str(handle.fault),) if handle.fault is not None else ()),
             *property_warnings(store),

@@ -22,11 +22,11 @@ REPORTS_FOLDER: Final = f"{SIDECAR_FOLDER}/reports"
 """Where jobs leave their results for launchers, which take them away as soon as the job has ended."""
 
 CLEAN_PROGRESS_PATH: Final = f"{SIDECAR_FOLDER}/cleaned.json"
-CLUSTERING_CHECK_PATH: Final = f"{SIDECAR_FOLDER}/clustering_look.json"
-ABANDONED_FOLDER: Final = f"{SIDECAR_FOLDER}/given_up"
+CLUSTERING_CHECK_PATH: Final = f"{SIDECAR_FOLDER}/clustering_check.json"
+ABANDONED_FOLDER: Final = f"{SIDECAR_FOLDER}/abandoned"
 """A file for each clustering, named by its instant; it stays as long as the instant is on the timeline."""
 
-UNPUBLISHED_FOLDER: Final = f"{SIDECAR_FOLDER}/lost"
+UNPUBLISHED_FOLDER: Final = f"{SIDECAR_FOLDER}/unpublished"
 """A file for each round, named by its instant; it goes when the active timeline begins behind it."""
 
 FOLDED: Final = ".folded"

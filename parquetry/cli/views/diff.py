@@ -55,7 +55,7 @@ def _json(table: TableDiff | TargetDiff) -> dict[str, Any]:
 
 def _target(target: TargetDiff, paint: Paint) -> Iterator[str]:
     name = paint.bold(target_name(target.target))
-    match target.fate:
+    match target.status:
         case DiffStatus.ADDED:
             yield f"{paint.good('+')} {name}  new target"
         case DiffStatus.REMOVED:
@@ -68,7 +68,7 @@ def _target(target: TargetDiff, paint: Paint) -> Iterator[str]:
 
 
 def _table(table: TableDiff, target: str, paint: Paint, typed_options: TypedOptions) -> Iterator[str]:
-    match table.fate:
+    match table.status:
         case DiffStatus.ADDED:
             yield f"{paint.good('+')} {paint.bold(table.table)}  create"
             yield f"    {table.file}"
@@ -120,7 +120,7 @@ def _summary(diff: SpecDiff) -> str:
         return f"No differences{tables}."
     words = {DiffStatus.ADDED: "create", DiffStatus.REMOVED: "forget"}
     kinds = Counter(
-        words.get(table.fate) or classes_text(table.change_class, table.changes) for table in diff.tables
+        words.get(table.status) or classes_text(table.change_class, table.changes) for table in diff.tables
     )
     parts = [count(len(diff.targets), "target")] if diff.targets else []
     parts += ["default target"] if diff.default_target is not None else []

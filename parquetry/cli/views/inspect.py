@@ -45,8 +45,8 @@ class InspectView:
         if outcome.clustering is not None:
             head = f"clustered by {outcome.clustering.instant}, of the files that it rewrote"
             blocks.append(f"{paint.bold(head)}\n{measured_table(outcome.clustering.queries, paint)}")
-        if outcome.hindsight is not None:
-            blocks.append(forecast_error_lines(outcome.hindsight))
+        if outcome.forecast_error is not None:
+            blocks.append(forecast_error_lines(outcome.forecast_error))
         if outcome.debt is not None and not outcome.debt.is_paid:
             blocks.append(f"debt: {_debt(outcome.debt)}")
         blocks.append(_summary(totals))
@@ -77,7 +77,7 @@ class InspectView:
             "overlap": [asdict(overlap) for overlap in outcome.overlap],
             "debt": None if outcome.debt is None else {key: getattr(outcome.debt, key) for key in _DEBT},
             "clustering": None if outcome.clustering is None else asdict(outcome.clustering),
-            "hindsight": None if outcome.hindsight is None else asdict(outcome.hindsight),
+            "forecast_error": None if outcome.forecast_error is None else asdict(outcome.forecast_error),
             "warnings": list(outcome.warnings),
         }
 

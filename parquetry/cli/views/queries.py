@@ -55,14 +55,16 @@ def forecast_table(queries: Iterable[QueryForecast], paint: Paint) -> str:
 def forecast_lines(forecast: ClusteringForecast, paint: Paint) -> list[str]:
     """What queries will read, below an empty line, and the error of past forecasts; nothing of nothing."""
     lines = [f"\n{forecast_table(forecast.queries, paint)}"] if forecast.queries else []
-    return lines if forecast.hindsight is None else [*lines, forecast_error_lines(forecast.hindsight)]
+    return (
+        lines if forecast.forecast_error is None else [*lines, forecast_error_lines(forecast.forecast_error)]
+    )
 
 
 def forecast_json(forecast: ClusteringForecast) -> dict[str, Any]:
     """The same figures."""
     return {
         "queries": [asdict(query) for query in forecast.queries],
-        "hindsight": None if forecast.hindsight is None else asdict(forecast.hindsight),
+        "forecast_error": None if forecast.forecast_error is None else asdict(forecast.forecast_error),
     }
 
 

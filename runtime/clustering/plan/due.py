@@ -14,7 +14,11 @@ from parquetry.runtime.clustering.forecast.queries import QueryForecast, added_u
 from parquetry.runtime.clustering.forecast.sample import SampleLimits
 from parquetry.runtime.clustering.forecast.scope import ScopeBySample
 from parquetry.runtime.clustering.plan.forecast import predict_groups
-from parquetry.runtime.clustering.plan.history import ForecastErrorSummary, completed_clusterings, hindsight
+from parquetry.runtime.clustering.plan.history import (
+    ForecastErrorSummary,
+    completed_clusterings,
+    forecast_error,
+)
 from parquetry.runtime.clustering.plan.schedule import schedule
 from parquetry.runtime.clustering.plan.survey import commits_since_clustering, survey
 from parquetry.runtime.errors import NotFoundError
@@ -74,12 +78,12 @@ def is_due(table: TableHandle, *, budget_bytes: int | None = None, timing: Timin
 class ClusteringForecast:
     """What a run or a plan rewrites (``debt``), and what its ``queries`` read of these files then.
 
-    ``hindsight`` is how good such predictions were before, None when none was made.
+    ``forecast_error`` is how good such predictions were before, None when none was made.
     """
 
     debt: Debt = field(default_factory=Debt)
     queries: tuple[QueryForecast, ...] = ()
-    hindsight: ForecastErrorSummary | None = None
+    forecast_error: ForecastErrorSummary | None = None
 
 
 def forecast_due(
@@ -93,8 +97,8 @@ def forecast_due(
 
 
 def _forecast(table: TableHandle, debt: Debt, queries: tuple[QueryForecast, ...]) -> ClusteringForecast:
-    past = hindsight(completed_clusterings(table, table.timeline())) if queries else None
-    return ClusteringForecast(debt=debt, queries=queries, hindsight=past)
+    past = forecast_error(completed_clusterings(table, table.timeline())) if queries else None
+    return ClusteringForecast(debt=debt, queries=queries, forecast_error=past)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ class ForecastErrorSummary:
     error: Deviation
 
 
-def hindsight(past: Iterable[CompletedClustering]) -> ForecastErrorSummary | None:
+def forecast_error(past: Iterable[CompletedClustering]) -> ForecastErrorSummary | None:
     """How good predictions were; None when none was made."""
     predicted = [one for one in past if any(query.error is not None for query in one.queries)]
     errors = [query.error for one in predicted for query in one.queries if query.error is not None]

@@ -99,7 +99,7 @@ def test_existing_now_is_paid_by_apply(folder, spark):
     plan, result, _ = applied(folder, spark)
     (action,) = plan.intent.actions
     assert (action.change_class, [*action.steps]) == ("rewrite", ["record", "rewrite"])
-    assert (action.byte_ceiling, action.requirements.no_pending_clustering) == (None, True)
+    assert (action.max_rewrite_bytes, action.requirements.no_pending_clustering) == (None, True)
     expected = plan.evidence.figures["orders"].debt
     assert result.failure is None
     (done,) = result.results
@@ -124,7 +124,7 @@ def test_no_more_is_rewritten_than_the_ceiling(folder, spark):
     folder.project(targets={"dev": target})
     folder.orders(sizing=SIZES, clustering=CLUSTERING)
     plan, result, jobs = applied(folder, spark)
-    assert plan.intent.actions[0].byte_ceiling == half
+    assert plan.intent.actions[0].max_rewrite_bytes == half
     (done,) = result.results
     assert 0 < done.rewritten.size_bytes <= half
     assert jobs[0].budget_bytes == half

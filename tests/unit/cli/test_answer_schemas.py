@@ -179,7 +179,7 @@ def test_every_answer_of_a_run_fits_the_schema_and_is_named_in_it(part):
 def test_the_schema_of_a_difference_names_every_key():
     definitions = answer_schema("diff")["$defs"]
     tables = [table for document in recorded("diff") for table in document["tables"]]
-    assert {table["fate"] for table in tables} == set(definitions["table"]["properties"]["fate"]["enum"])
+    assert {table["status"] for table in tables} == set(definitions["table"]["properties"]["status"]["enum"])
     for table in tables:
         assert set(table) == set(definitions["table"]["properties"])
         for change in table["changes"]:

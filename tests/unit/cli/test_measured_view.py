@@ -11,7 +11,7 @@ from jsonschema import validate
 from parquetry.cli.main import command_line
 from parquetry.cli.terminal.schema import answer_schema
 from parquetry.runtime.clustering.forecast.queries import Deviation, MeasuredQuery
-from parquetry.runtime.clustering.plan.history import CompletedClustering, bytes_per_second, hindsight
+from parquetry.runtime.clustering.plan.history import CompletedClustering, bytes_per_second, forecast_error
 from parquetry.runtime.layout.skipping.files import NOTHING, Touched
 from parquetry.runtime.spark.cluster import cluster
 from tests.support.one_process_spark import OneProcessSpark
@@ -45,7 +45,7 @@ def test_the_plan_shows_what_it_is_good_for_and_how_good_such_predictions_were(t
     assert "2 past predictions of 1 clustering, off by in the median:\n  files 0 %, row groups 0 %" in text
     answer = json.loads(shown(table, "service", "cluster", "TABLE", "--plan-only", "--format", "json"))
     assert [query["query"] for query in answer["queries"]] == ["few", "a_name_that_is_much_too_long"]
-    assert answer["hindsight"]["error"]["files"] == 0
+    assert answer["forecast_error"]["error"]["files"] == 0
 
 
 def test_what_is_foreseen_has_the_keys_that_it_has_in_plans_and_trials(table):
@@ -76,7 +76,7 @@ def test_inspect_shows_the_newest_measure(table):
     answer = json.loads(shown(table, "inspect", "TABLE", "--format", "json"))
     validate(answer, answer_schema("inspect"))
     assert answer["clustering"]["queries"][0]["query"] == "few"
-    assert answer["hindsight"]["predictions"] == 2
+    assert answer["forecast_error"]["predictions"] == 2
 
 
 def test_the_page_shows_it_too(table, tmp_path):
@@ -102,11 +102,11 @@ def test_hindsight_is_the_median_distance():
             instant="3", written_bytes=300, seconds=2.0, queries=(measured(5, 10), measured(10, 10))
         ),
     ]
-    found = hindsight(past)
+    found = forecast_error(past)
     assert (found.clusterings, found.predictions) == (2, 3)
     assert found.error == Deviation(files=0.0, row_groups=0.0, rows=0.1, data_bytes=0.1)
     assert bytes_per_second(past) == 100
-    assert hindsight(past[1:2]) is None
+    assert forecast_error(past[1:2]) is None
     assert bytes_per_second(past[1:2]) is None
 
 

@@ -245,7 +245,7 @@ EVERY_CLASS = plan(
     ],
     figures={"kept": FIGURES},
     due={"kept": DEBT},
-    outlooks={
+    forecasts={
         "kept": RunForecast(
             files=6,
             scopes=(
@@ -323,11 +323,11 @@ def test_reasons_for_a_scope_hang_below_their_beginning(monkeypatch):
 
 
 def test_more_partitions_than_a_few_are_shown_where_more_is_asked_for():
-    (choice,) = EVERY_CLASS.evidence.outlooks["kept"].scopes
+    (choice,) = EVERY_CLASS.evidence.forecasts["kept"].scopes
     many = RunForecast(
         scopes=tuple(dataclasses.replace(choice, partition=f"p={number}") for number in range(5))
     )
-    made = plan(due={"kept": DEBT}, outlooks={"kept": many})
+    made = plan(due={"kept": DEBT}, forecasts={"kept": many})
     short, long = (PlanView(verbose=more).text(made, Paint(enabled=False)) for more in (False, True))
     assert "p=3" not in short
     assert "and 2 partitions more; -v shows them" in short

@@ -31,22 +31,22 @@ def forecast_lines(forecast: RunForecast, *, changes: bool = False) -> list[str]
         until = ", by the spec that is applied until now" if changes else ""
         lines.append(f"of the {count(forecast.files, 'file')} that the next run rewrites{until}:")
         lines += _query_lines(forecast.queries)
-    for plan in forecast.waiting:
+    for plan in forecast.pending:
         lines.append(f"of the files of the waiting plan {plan.instant}:")
         lines += _query_lines(plan.queries)
-    if forecast.hindsight is not None:
-        lines.append(" ".join(forecast_error_lines(forecast.hindsight).split()))
+    if forecast.forecast_error is not None:
+        lines.append(" ".join(forecast_error_lines(forecast.forecast_error).split()))
     return lines
 
 
 def due_entries(plan: PlanDocument) -> list[tuple[str, str]]:
     """All that is due, as table and text: what the next run does, what that is good for, what it leaves."""
     lines = due_lines(plan)
-    outlooks, excluded = plan.evidence.outlooks or {}, plan.evidence.excluded or {}
+    forecasts, excluded = plan.evidence.forecasts or {}, plan.evidence.excluded or {}
     entries: list[tuple[str, str]] = []
     for table in dict.fromkeys(name for name, _ in lines):
         entries += [line for line in lines if line[0] == table]
-        if (forecast := outlooks.get(table)) is not None:
+        if (forecast := forecasts.get(table)) is not None:
             lines_of = forecast_lines(forecast, changes=changes_layout(table, plan))
             entries += [(table, text) for text in lines_of]
             entries += [(table, text) for text in scope_sentences(forecast.scopes)]

@@ -149,12 +149,12 @@ def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbo
     """What tables owe the policies that are applied to them, and what their sources have for them."""
     yield paint.bold("due")
     lines = due_lines(plan)
-    excluded, outlooks = plan.evidence.excluded or {}, plan.evidence.outlooks or {}
+    excluded, forecasts = plan.evidence.excluded or {}, plan.evidence.forecasts or {}
     width = max((len(name) for name, _ in lines), default=0)
     for place, (name, text) in enumerate(lines):
         yield from _wrapped(f"{name.ljust(width)}  {text}")
         is_last = place + 1 == len(lines) or lines[place + 1][0] != name
-        if is_last and name in outlooks:
+        if is_last and name in forecasts:
             yield from _forecast(name, plan, paint, verbose=verbose)
         if is_last and name in excluded and excluded[name].total:
             yield "      left as they are:"
@@ -165,7 +165,7 @@ def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbo
 
 
 def _forecast(table: str, plan: PlanDocument, paint: Paint, *, verbose: bool) -> Iterator[str]:
-    forecast = (plan.evidence.outlooks or {})[table]
+    forecast = (plan.evidence.forecasts or {})[table]
     for line in forecast_lines(forecast, changes=changes_layout(table, plan)):
         yield from _wrapped(line, indent=6)
     yield from scope_lines(forecast.scopes, paint, spec=None, verbose=verbose, indent=6)

@@ -162,7 +162,7 @@ def cost_text(action: TableAction, debt: DueFigures | None) -> str:
     owed = "" if debt is None else f"; debt {debt_text(debt)}"
     if Step.REWRITE not in action.steps:
         return f"now 0 B{owed}"
-    ceiling = action.byte_ceiling
+    ceiling = action.max_rewrite_bytes
     limit = "" if ceiling is None else f", at most {format_size(ceiling)}"
     due = human_size(debt.rewrite_bytes) if debt is not None else "what is due"
     if debt is None or ceiling is None or debt.rewrite_bytes <= ceiling:

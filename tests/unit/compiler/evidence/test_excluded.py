@@ -117,7 +117,7 @@ def test_a_plan_that_makes_a_partition_personal_does_not_show_it(folder):
     folder.write("tables/events.yml", EVENTS | events | {"columns": columns})
     plan = planned(folder, excluded=True)
     assert [change.path for action in plan.intent.actions for change in action.changes] == ["columns.p.pii"]
-    assert plan.evidence.outlooks["events"].scopes
+    assert plan.evidence.forecasts["events"].scopes
     for said in (encode(plan), shown(plan)):
         assert "p=***" in said
         assert not [city for city in ("Oslo", "Rome") if city in said]
@@ -138,11 +138,11 @@ def test_the_plan_leaves_what_the_run_leaves_where_a_sample_chooses_the_scope(fo
     for n in range(6):
         table.insert({f"y{n}-{v}": (v, "Oslo") for v in range(6)})
     evidence = planned(folder, excluded=True).evidence
-    (choice,) = evidence.outlooks["events"].scopes
+    (choice,) = evidence.forecasts["events"].scopes
     assert choice.chosen_by == "sample"
     run_leaves = cluster(OneProcessSpark(), table.handle, timing=FAST)
     assert evidence.excluded["events"].total == run_leaves.excluded_files
-    assert evidence.outlooks["events"].files == run_leaves.files_before
+    assert evidence.forecasts["events"].files == run_leaves.files_before
 
 
 def test_of_many_files_the_first_are_named_and_the_rest_counted(folder, monkeypatch):

@@ -259,7 +259,7 @@ def test_with_due_rows_are_looked_at_within_limits(folder, tmp_path, monkeypatch
     workspace, logs = counted(folder, tmp_path)
     found = plan_workspace(workspace, now_ms=NOW, due=True).evidence
     assert found.figures == {}, "nothing changes"
-    assert found.outlooks["events"].files > 20
+    assert found.forecasts["events"].files > 20
     read = data_files_read(logs)
     assert 0 < len(read) <= limits.openings
     # A table that changes is measured for the change too.
@@ -285,27 +285,27 @@ def test_due_foresees_what_the_plan_of_the_run_foresees(folder):
     folder.write("tables/events.yml", EVENTS | {"clustering": CLUSTERING})
     applied(folder)
     before = due(folder)
-    (predicted,) = before.evidence.outlooks["events"].queries
+    (predicted,) = before.evidence.forecasts["events"].queries
     assert (predicted.query, predicted.now.files) == ("low", 3)
     assert "query low: 3 -> " in unescape(render_html(before))
     table = events(folder)
     scheduled = schedule_clustering(table.handle, timing=FAST)
     assert scheduled.forecast.queries[0].expected == predicted.expected
-    waiting = due(folder)
-    (plan,) = waiting.evidence.outlooks["events"].waiting
+    pending = due(folder)
+    (plan,) = pending.evidence.forecasts["events"].pending
     assert (plan.instant, plan.queries) == (scheduled.instant, (predicted,))
-    assert waiting.evidence.outlooks["events"].queries == (), "nothing else is due"
+    assert pending.evidence.forecasts["events"].queries == (), "nothing else is due"
     execute(OneProcessSpark(), table.handle, scheduled.instant, timing=FAST)
     for number in range(2):
         table.insert({f"n{number}": (number, "a")})
     after = due(folder)
-    hindsight = after.evidence.outlooks["events"].hindsight
-    assert (hindsight.clusterings, hindsight.predictions) == (1, 1)
+    forecast_error = after.evidence.forecasts["events"].forecast_error
+    assert (forecast_error.clusterings, forecast_error.predictions) == (1, 1)
     assert decode(encode(after), name="plan.json") == after
     validate(json.loads(encode(after)), answer_schema("plan"))
     for plan, words in (
         (before, "query low: 3 -> "),
-        (waiting, f"of the files of the waiting plan {scheduled.instant}: query low: 3 -> "),
+        (pending, f"of the files of the waiting plan {scheduled.instant}: query low: 3 -> "),
         (after, "1 past prediction of 1 clustering, off by in the median: files "),
     ):
         assert words in " ".join(PlanView().text(plan, Paint(enabled=False)).split())
@@ -319,7 +319,7 @@ def test_due_says_which_scope_is_chosen_and_what_both_are_good_for(folder):
     for number in range(6):
         events(folder).insert({f"y{number}-{v}": (v, "a") for v in range(6)})
     found = due(folder)
-    (choice,) = found.evidence.outlooks["events"].scopes
+    (choice,) = found.evidence.forecasts["events"].scopes
     assert choice.chosen_by == "sample"
     assert choice.group.groups > choice.whole.groups == 1
     assert decode(encode(found), name="plan.json") == found

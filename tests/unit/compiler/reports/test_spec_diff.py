@@ -101,7 +101,7 @@ def test_a_summary_counts_what_there_is_and_no_zeros(folder):
 def test_every_class_names_the_field_and_its_place(folder, change, kind, path, code):
     folder.orders(**change)
     table = only(folder)
-    assert (table["fate"], table["class"]) == ("changed", kind)
+    assert (table["status"], table["class"]) == ("changed", kind)
     found = next(change for change in table["changes"] if change["path"] == path)
     assert found["code"] == code
     assert found["origin"].startswith("tables/orders.yml:")
@@ -132,7 +132,7 @@ def test_tables_come_and_go(folder):
     (folder.root / "tables" / "orders.yml").rename(folder.root / "tables" / "sales.yml")
     text = (folder.root / "tables" / "sales.yml").read_text()
     (folder.root / "tables" / "sales.yml").write_text(text.replace("name: orders", "name: sales"))
-    assert [(t["table"], t["fate"], t["class"]) for t in diff(folder)["tables"]] == [
+    assert [(t["table"], t["status"], t["class"]) for t in diff(folder)["tables"]] == [
         ("orders", "removed", "metadata"),
         ("sales", "added", "create"),
     ]
@@ -190,13 +190,13 @@ def test_a_revision_that_is_not_there_and_one_without_a_project(folder):
     git(folder, "checkout", "-q", "--orphan", "empty")
     git(folder, "rm", "-rfq", "--cached", ".")
     git(folder, "commit", "-q", "--allow-empty", "-m", "empty")
-    assert [t["fate"] for t in diff(folder, base="empty")["tables"]] == ["added"]
+    assert [t["status"] for t in diff(folder, base="empty")["tables"]] == ["added"]
 
 
 def test_a_target_that_the_revision_did_not_have_yet(folder):
     targets = {**PROJECT["targets"], "new": {"warehouse": "./elsewhere"}}
     folder.project(targets=targets)
-    assert [t["fate"] for t in diff(folder, "--target", "new")["tables"]] == ["added"]
+    assert [t["status"] for t in diff(folder, "--target", "new")["tables"]] == ["added"]
 
 
 def test_a_revision_that_was_invalid_is_named_with_its_files(folder):

@@ -128,5 +128,5 @@ def test_a_note_that_is_none_is_named(table, path, monkeypatch):
     instant, _ = overtaken(table, monkeypatch)
     (note,) = (path / ABANDONED_FOLDER).iterdir()
     note.write_text("[1]")
-    with pytest.raises(CorruptTableError, match=rf"given_up/{instant}\.json: .*remove the file"):
+    with pytest.raises(CorruptTableError, match=rf"abandoned/{instant}\.json: .*remove the file"):
         is_abandoned(table.store, instant, 0)
