@@ -36,7 +36,7 @@ def first_insert(bench: Bench) -> None:
             bench.write(
                 workload, case, peer, table, "base.parquet", operation, expect=base, fresh=True, **more
             )
-    # A bulk insert is held against the same write of plain Spark.
+    # A bulk insert is compared with the same write of plain Spark.
     bench.rows += [row | {"workload": "W1b"} for row in bench.rows if row["case"] == PLAIN]
     bench.copy("hudi", "t", "bloom")
     bench.held = base

@@ -134,7 +134,7 @@ class Project:
 
         UnknownTableError, which names the nearest one, when the project declares no such table, and
         UnappliedError while nothing is applied at its location, or settings of the target are not allowed and
-        applied that can have other code carried out or rows sent elsewhere. ForeignTableError, now or by
+        applied that can have other code executed or rows sent elsewhere. ForeignTableError, now or by
         any method of the table, when the one there is another project's, or applied for another target.
         """
         with worded():
@@ -161,7 +161,7 @@ class Project:
 
         ``only`` is ``ingest`` or ``services``, UsageError for any other. A table to which another spec is
         applied than is declared is left alone, unless ``applied`` says to go by the record. ``spark``
-        carries out what reads rows; without it a session is started, or spark-submit called, as the target
+        executes what reads rows; without it a session is started, or spark-submit called, as the target
         asks. The result has one outcome per job, in order. When a job fails the other tables go on; then its
         error is raised, PartialFailureError where something was committed. With ``check=False`` the result
         is given back instead, and its ``failure`` is that error.
@@ -233,7 +233,7 @@ class _Silent:
 
 
 def _bug(failure: Exception) -> ParquetryError:
-    """The error of a job that ended in what nobody foresaw; that is its cause."""
+    """The error of a job that ended in what nobody expected; that is its cause."""
     if (ended := spark_ended()) is not None:
         ended.__cause__ = failure
         return ended

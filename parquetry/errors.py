@@ -64,7 +64,7 @@ def failures_declared(path: str | None) -> Iterator[None]:
 
 
 class UsageError(ParquetryError):
-    """The values given do not make a request that can be carried out."""
+    """The values given do not make a request that can be executed."""
 
     exit_code: ClassVar[int] = 2
 

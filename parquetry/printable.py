@@ -32,7 +32,7 @@ def one_line(text: str) -> str:
 
 
 def without_commands(text: str) -> str:
-    """The text with nothing that GitHub Actions would carry out where it reads it in a log."""
+    """The text with nothing that GitHub Actions would execute where it reads it in a log."""
     return _WORKFLOW_COMMAND.sub(lambda found: r"#\x23" if found[1] is None else rf"{found[1]}\x3a", text)
 
 

@@ -1,6 +1,6 @@
 """What SQL of specs may name: one list, for the check without Spark and for that on Spark's own plan.
 
-A spec is written by anybody who can open a pull request, and is carried out with the credentials of the
+A spec is written by anybody who can open a pull request, and is executed with the credentials of the
 table. So its SQL computes with the rows that it is given: it reads no other relation, and calls nothing that
 runs code or opens files.
 """

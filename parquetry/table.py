@@ -265,8 +265,8 @@ class Table:
         """Rewrite files as the clustering section of the applied spec asks; what was done.
 
         Rows keep their commit times, so incremental readers do not see them again. ``budget_bytes``
-        limits the bytes that are rewritten. With ``instant`` the pending plan of that time is carried
-        out instead, also one that Hudi has scheduled. Files that writers changed meanwhile are left out.
+        limits the bytes that are rewritten. With ``instant`` the pending plan of that time is executed
+        instead, also one that Hudi has scheduled. Files that writers changed meanwhile are left out.
 
         When a part of it cannot be done, a PartialFailureError says what of it stands; when nothing could
         be, the failure itself is raised.

@@ -1,4 +1,4 @@
-"""`python -m parquetry.runtime JOB.json`: carry out one job."""
+"""`python -m parquetry.runtime JOB.json`: execute one job."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class TableNotFoundError(ParquetryError):
 
 
 class UnsupportedTableError(ParquetryError):
-    """The table uses a feature with which the request cannot be carried out safely."""
+    """The table uses a feature with which the request cannot be executed safely."""
 
 
 class ForeignTableError(ParquetryError):

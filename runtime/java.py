@@ -29,7 +29,7 @@ class Java:
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     """The Java that Spark's launcher takes: ``JAVA_HOME`` first, then the path.
 
-    Raises MissingJavaError, which says what was found instead and how to mend it.
+    Raises MissingJavaError, which says what was found instead and how to fix it.
     """
     home = environment.get("JAVA_HOME")
     where = f"JAVA_HOME={home}" if home else "PATH"

@@ -1,4 +1,4 @@
-"""One job carried out: the last step of `run`, of a compiled script, and of `python -m parquetry.runtime`.
+"""One job executed: the last step of `run`, of a compiled script, and of `python -m parquetry.runtime`.
 
 Beside it a clustering by hand, in a Spark session that is started for it.
 """

@@ -22,7 +22,7 @@ class Timing:
     ``live_lock_seconds``; an older writer that is about to change the same files is given way
     for ``give_way_seconds``. A write that lost is repeated up to ``retries`` times, after a
     pause that doubles from ``backoff_seconds`` to ``longest_backoff_seconds``, with jitter.
-    A clustering plan that nobody has begun to carry out is given up after ``plan_expires_seconds``.
+    A clustering plan that nobody has begun to execute is given up after ``plan_expires_seconds``.
     """
 
     heartbeat_seconds: float = 20.0

@@ -1,4 +1,4 @@
-"""A live table in numbers: its files, what its queries read, and what it owes a policy.
+"""A live table in numbers: its files, what its queries read, and its debt under a policy.
 
 Everything is read from listings, commits and recorded statistics, and where that is asked for from a
 bounded sample of rows; nothing is written.
@@ -51,7 +51,7 @@ def figures_of(
     """The table under the spec that is in force and the one that would be.
 
     ``debt`` is what it would owe ``after``; one run may rewrite ``budget_bytes``. What queries will read
-    is estimated by statistics, or where it ``looks_at_rows`` foreseen from a bounded sample of them.
+    is estimated by statistics, or where it ``looks_at_rows`` predicted from a bounded sample of them.
     """
     timeline = handle.timeline()
     view = handle.view(timeline)
@@ -156,7 +156,7 @@ def _queries(
         path: file for path, file in statistics.items() if path not in sampled
     }
     if sample is not None:
-        # Those that are foreseen are counted by pages, too.
+        # Those that are predicted are counted by pages, too.
         known = sample.with_pages(known, queries)
     others = [group for group in clustering.groups if group.files[0].key not in predicted]
     estimated = [
@@ -188,7 +188,7 @@ def _queries(
 
 
 class _Sample:
-    """What is foreseen of a policy from a bounded sample of the rows, instead of by statistics alone."""
+    """What is predicted of a policy from a bounded sample of the rows, instead of by statistics alone."""
 
     def __init__(self, store: ObjectStore, spec: TableSpec, policy: ClusteringSpec) -> None:
         self._store = store

@@ -12,7 +12,7 @@ from parquetry.runtime.layout.clustering.model import ScopeChoice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPlan:
-    """A clustering plan that waits to be carried out; ``queries`` is what was foreseen when it was made."""
+    """A clustering plan that waits to be executed; ``queries`` is what was predicted when it was made."""
 
     instant: str
     queries: tuple[QueryForecast, ...]
@@ -23,8 +23,8 @@ class RunForecast:
     """What the next run rewrites of a table, and what that is good for.
 
     ``queries`` are of the ``files`` it rewrites, from a bounded sample of their rows; ``scopes`` are what
-    ``scope: auto`` chose, with personal partitions masked. ``forecast_error`` is how good such predictions were
-    before, None when none was made.
+    ``scope: auto`` chose, with personal partitions masked. ``forecast_error`` is that of earlier
+    predictions, None when none was made.
     """
 
     files: int = 0
@@ -51,7 +51,7 @@ class QueryFigures(QueryForecast):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueFigures:
-    """What the live files owe a policy.
+    """What is due for the live files under a policy.
 
     ``rewrite_bytes`` of ``rewrite_files`` are clustering's, in about ``runs`` runs of at most
     ``budget_bytes`` and the policy's ``max_groups``, after which the table has ``files_after`` files;

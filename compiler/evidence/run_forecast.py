@@ -92,7 +92,7 @@ def _excluded(left: Sequence[ExcludedFile], shown_by: TableSpec) -> ExcludedFile
 
 
 def _pending(handle: TableHandle) -> tuple[PendingPlan, ...]:
-    """The plans on the timeline of which something was foreseen."""
+    """The plans on the timeline of which something was predicted."""
     found = []
     for instant, request in sorted(handle.timeline().pending_clusterings.items()):
         groups = () if request.plan is None else request.plan.groups

@@ -1,4 +1,4 @@
-"""What is done to one table: its steps, and what has to hold when they are carried out."""
+"""What is done to one table: its steps, and what has to hold when they are executed."""
 
 from __future__ import annotations
 

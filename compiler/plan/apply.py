@@ -123,7 +123,7 @@ def apply_plan(
 ) -> ApplyResult:
     """Carry the plan out; nothing is planned again and nothing asked.
 
-    Tables are independent: one that fails does not stop the others. ``launch`` carries out the jobs
+    Tables are independent: one that fails does not stop the others. ``launch`` executes the jobs
     that rewrite data, by default in this process. Raises BlockedPlanError, without doing anything,
     for a plan that holds blocked changes.
     """
@@ -170,7 +170,7 @@ def _rewrite(
 ) -> ActionResult:
     """Rewrite what the policy makes due, until nothing is left or the ceiling is met."""
     action, applied = result.action, result.applied
-    assert applied is not None, "only what is applied is carried out"
+    assert applied is not None, "only what is applied is executed"
     requirements = replace(
         action.requirements,
         applied_number=applied.applied_number,

@@ -152,7 +152,7 @@ def is_of_layout(change: Change, declared: TableSpec) -> bool:
 
 
 def plugin_changes(declared: TableSpec, *, origin: Callable[[str], str | None]) -> tuple[Change, ...]:
-    """The fields of a new table that name a plug-in, whose code is carried out."""
+    """The fields of a new table that name a plug-in, whose code is executed."""
     values = ((path, _rules(declared).get(path)) for path in _PLUGGED)
     changes = (_rule_change(path, None, value) for path, value in values if value is not None)
     return tuple(_located(c, origin) for c in changes if c.change_class is ChangeClass.EXECUTES)

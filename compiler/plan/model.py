@@ -35,7 +35,7 @@ class ChangeClass(StrEnum):
 
 
 class Step(StrEnum):
-    """What applying does to a table; the steps of an action are carried out in their order."""
+    """What applying does to a table; the steps of an action are executed in their order."""
 
     CREATE = "create"
     RESTORE = "restore"
@@ -194,8 +194,8 @@ class PlanOptions:
 class Evidence:
     """What was seen, and when (milliseconds since 1970, UTC).
 
-    ``figures`` are of the tables that change; ``due``, where it was asked for, says what every table
-    owes the policy that is applied to it, ``forecasts`` what the next run's clustering would be good for,
+    ``figures`` are of the tables that change; ``due``, where it was asked for, says what is due for
+    every table under its applied policy, ``forecasts`` what the next run's clustering would be good for,
     ``ingest`` what it would take from its sources, and ``excluded`` (asked for by itself) which files
     its clustering would leave. ``unchecked_sql`` names, by table, the SQL of changing tables that no
     ``run`` has read yet: whether its functions exist and its types fit only Spark knows. ``options`` are what

@@ -39,7 +39,7 @@ def plan_workspace(
     """The plan for the selected tables; raises what reading their stores raises.
 
     With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
-    what paying that is good for is foreseen from a bounded sample of rows, and its sources are listed;
+    what paying that is good for is predicted from a bounded sample of rows, and its sources are listed;
     with ``excluded`` besides, the files that clustering would leave. Of an untrusted branch nothing is
     looked at that its base does not name; of storage options that are not allowed the plan says so alone.
     """

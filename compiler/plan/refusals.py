@@ -153,7 +153,7 @@ def refuse_breaking(
 
 
 def refuse_unallowed(table: DeclaredTable, changes: tuple[Change, ...]) -> Blocked | None:
-    """SC702 where a change can have other code carried out and nobody allowed it; else None."""
+    """SC702 where a change can have other code executed and nobody allowed it; else None."""
     found = [c for c in changes if c.change_class is ChangeClass.EXECUTES and c.allowed is None]
     if not found:
         return None

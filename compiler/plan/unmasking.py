@@ -1,4 +1,4 @@
-"""The values that a saved plan does not show, put back before it is carried out.
+"""The values that a saved plan does not show, put back before it is executed.
 
 A plan's specs hide literals that may be personal data. They are taken from the project, or for a
 table that is forgotten from its applied record, and only when they are the ones that were planned:

@@ -1,4 +1,4 @@
-"""What works on this machine and for this project, and how to mend what does not."""
+"""What works on this machine and for this project, and how to fix what does not."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PROBE_FOLDER = ".parquetry-doctor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at: what was found, or what is wrong and how to mend it."""
+    """One thing that was looked at: what was found, or what is wrong and how to fix it."""
 
     name: str
     ok: bool

@@ -105,9 +105,9 @@ class OverlapReport:
 class LayoutReport(Brief):
     """A table as of its newest completed write; ``warnings`` are what rows may be, or are, lost by.
 
-    ``overlap`` has the columns that the applied clustering policy orders by. ``debt`` is what the
-    files owe the applied policies, None where nothing is applied. ``clustering`` is the newest one that
-    measured queries, ``forecast_error`` how good the predictions of the newest ones were. ``damaged_files`` are
+    ``overlap`` has the columns that the applied clustering policy orders by. ``debt`` is what is
+    due under the applied policies, None where nothing is applied. ``clustering`` is the newest one that
+    measured queries, ``forecast_error`` that of the newest ones. ``damaged_files`` are
     those that commits wrote and that are gone.
     """
 

@@ -1,7 +1,7 @@
 """Clustering tried on a live table without writing: what declared queries would read under each layout.
 
 Files are chosen and grouped by the functions that plans are made by, and what becomes of them is
-foreseen from one bounded sample by the functions that execution uses.
+predicted from one bounded sample by the functions that execution uses.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CandidateLayouts:
     """All layouts that were tried on a table as of its newest completed write.
 
     ``now`` is what the declared ``queries`` read of the whole table.
-    Of a table whose files are to be ``encrypted`` nothing is foreseen: it is as if there were no queries.
+    Of a table whose files are to be ``encrypted`` nothing is predicted: it is as if there were no queries.
     """
 
     table: str
@@ -117,7 +117,7 @@ class SimulatedTable:
     ) -> CandidateLayouts:
         """What each layout would be good for; InvalidDataError for one that is not known, or its columns.
 
-        Foreseen from a sample of every group, by ``limits`` or those of a plan; or ``dry_run``: the whole
+        Predicted from a sample of every group, by ``limits`` or those of a plan; or ``dry_run``: the whole
         table is written in memory, by each layout. StaleTimelineError when a file is gone.
         """
         listed = list(dict.fromkeys(layouts))

@@ -26,10 +26,10 @@ _CROSSED: Final = 5
 
 _MIB: Final = 1024 * 1024
 _DRY_RUN_BYTES: Final = 256 * _MIB
-"""About so many bytes are rewritten in memory for all layouts of a table that are rehearsed."""
+"""About so many bytes are rewritten in memory for all layouts of a table that are run in memory."""
 
 _LARGEST_BYTES: Final = 32 * _MIB
-"""The layouts of a larger table are not rehearsed: it would be held in memory, three times over."""
+"""The layouts of a larger table are not run in memory: it would be held in memory, three times over."""
 
 _FINALISTS: Final = 8
 _SHOWN: Final = 10
@@ -183,7 +183,7 @@ def _finalists(
 ) -> CandidateLayouts:
     """The best of the first round, those that serve a query best, and ``always``, looked at more closely.
 
-    They are rehearsed where the table is small, else foreseen from as large a sample as a plan's.
+    They are run in memory where the table is small, else predicted from as large a sample as a plan's.
     """
     ranked = sorted(candidates.candidates, key=lambda candidate: candidate.share)
     is_small = table.size_bytes <= _LARGEST_BYTES

@@ -97,7 +97,7 @@ def observe(store: ObjectStore) -> Observation | None:
 
     Writes nothing: a table whose creation was interrupted is left to `apply`. Raises
     UnsupportedTableError for what is no copy-on-write table of version 6, CorruptTableError for what lost
-    or spoilt a file of its own.
+    or damaged a file of its own.
     """
     identity = read_identity(store)
     try:

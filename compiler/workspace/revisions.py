@@ -1,6 +1,6 @@
 """The project's spec files as they were at a git revision: read from git's objects, never checked out.
 
-A tree may have been written by hand. What it names is held against the rules of paths before anything is
+A tree may have been written by hand. What it names is compared with the rules of paths before anything is
 read, and nothing is written anywhere.
 """
 

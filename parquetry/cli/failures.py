@@ -69,7 +69,7 @@ def guarded(body: Callable[[], Any], *, arguments: Sequence[str] | None = None) 
 
 
 def diagnosed(failure: Exception) -> ParquetryError:
-    """What to tell of a failure that nobody foresaw: a disk's refusal, or a bug, whose report is written."""
+    """What to report of an unexpected failure: a disk's refusal, or a bug, whose report is written."""
     from parquetry.cli.bug_report import report_bug
     from parquetry.compiler.errors import UnexpectedError
     from parquetry.runtime.main import spark_ended

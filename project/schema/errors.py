@@ -95,7 +95,7 @@ def violations(kind: Kind, value: Any, *, node: Node, source: SourceText) -> lis
         found.append(Violation(path=message.path, diagnostic=made, of_structure=_wants_structure(failure)))
     if next(messages, None) is not None:
         summary = f"only the first {MOST_VIOLATIONS} findings of this file are shown"
-        note = diagnostic("PQ015", summary, source=source, hint="mend those first")
+        note = diagnostic("PQ015", summary, source=source, hint="fix those first")
         found.append(Violation(path=(), diagnostic=note))
     return found
 

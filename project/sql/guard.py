@@ -96,7 +96,7 @@ def _check_grammar(found: Sequence[Token], effort: Effort | None, *, query: bool
     raise SqlProblem(
         "PQ601",
         f"{_shown(found[wrong])} does not fit{before}",
-        "mend the SQL: an operator or a comma may be missing",
+        "fix the SQL: an operator or a comma may be missing",
     )
 
 

@@ -317,13 +317,13 @@ class _Composer:
 def _syntax(error: yaml.MarkedYAMLError, source: SourceText) -> tuple[str, str, Span, str | None]:
     """Code, summary, place and hint for what stopped the parser."""
     problem = " ".join(part for part in (error.context, error.problem) if part)
-    # What is opened and not closed is found at the end of the file, but mended where it begins.
+    # What is opened and not closed is found at the end of the file, but fixed where it begins.
     unclosed = any(sign in (error.context or "") for sign in ("flow", "quoted")) and error.context_mark
     mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
     place = Position(mark.line + 1, mark.column + 1) if mark else Position(1, 1)
     lines = source.lines
     line = lines[place.line - 1] if place.line <= len(lines) else ""
-    hint = "close what begins here" if unclosed else "mend this line, or the one before it"
+    hint = "close what begins here" if unclosed else "fix this line, or the one before it"
     if "\t" in line[: place.column] and line[: place.column].lstrip(" ").startswith("\t"):
         hint = "indent with blanks, not with tabs"
     elif "mapping values are not allowed" in problem:

@@ -1,4 +1,4 @@
-"""What ``hoodie.properties`` should say of a table under its applied spec, what it says, and mending it."""
+"""What ``hoodie.properties`` should say of a table under its applied spec, what it says, and fixing it."""
 
 from __future__ import annotations
 

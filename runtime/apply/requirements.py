@@ -38,8 +38,8 @@ def check_requirements(
     ForeignTableError, before anything else is asked of a table, where it is not the ``owner``'s.
 
     The message says what changed and, where that is recorded, by which plan and commit. ``plan_id``
-    is the plan that is being carried out: a second use of it is told as such. ``settings`` are those of the
-    target that it is carried out with: what of them executes is to be what is applied.
+    is the plan that is being executed: a second use of it is told as such. ``settings`` are those of the
+    target that it is executed with: what of them executes is to be what is applied.
     """
     _check_installed(requirements)
     raw = _properties(store)

@@ -34,7 +34,7 @@ def bucket_writer(
 
     Within a partition rows are sorted by bucket, then position with nulls last, then arrival. Columns
     are those of :func:`~parquetry.runtime.base_file.task.write_bucket` and ``__bucket``. Failures that
-    another attempt cannot mend come back as rows; storage failures are raised, so that Spark tries
+    another attempt cannot fix come back as rows; storage failures are raised, so that Spark tries
     the task again.
     """
 

@@ -3,7 +3,7 @@
 Readers list folders, as Hudi's do: a file that was deleted is missing from every read, or its last version
 but one is read in its place, and Spark passes over files without a byte. So whoever reads or writes holds
 what it has listed against what the commits of the active timeline wrote. What archived commits wrote is not
-known any more; archiving waits for whoever mends the table.
+known any more; archiving waits for whoever fixes the table.
 """
 
 from __future__ import annotations

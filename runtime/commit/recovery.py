@@ -28,7 +28,7 @@ from parquetry.runtime.timing import Timing
 _LOG = logging.getLogger(__name__)
 
 SCHEDULED: Final = "clustering plan"
-"""The purpose of a claim on an instant whose plan is left for another process to carry out."""
+"""The purpose of a claim on an instant whose plan is left for another process to execute."""
 
 _HUDI_HEARTBEAT_SECONDS = 180.0
 
@@ -160,7 +160,7 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
         if group in groups and time in unclaimed:
             return (
                 f"file group {group[1]} of partition {group[0]!r} waits for the clustering {time}; let Hudi "
-                f"carry that out, or undo it with {_rollback(time)}"
+                f"execute that, or roll it back with {_rollback(time)}"
             )
     return None
 
@@ -183,7 +183,7 @@ def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *,
 def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Timing) -> None:
     """Raise ConflictError for another program's write that has begun and shows no sign of life.
 
-    One that is only requested has written nothing; pending clustering is Hudi's to carry out.
+    One that is only requested has written nothing; pending clustering is Hudi's to execute.
     """
     if not foreign:
         return
@@ -201,7 +201,7 @@ def _refuse_silent(timeline: Timeline, foreign: tuple[Instant, ...], timing: Tim
         if beat is None or store.now_ms() - beat.modified_ms > longest_ms:
             raise ConflictError(
                 f"{store.uri}: another program began the write {instant.time} and shows no sign of life; "
-                "when it has ended, undo it with " + _rollback(instant.time)
+                "when it has ended, roll it back with " + _rollback(instant.time)
             )
 
 

@@ -41,7 +41,7 @@ class RestoreRollback:
 def finish_restore(
     session: Session, timeline: Timeline, restore: Instant, *, zone: Timezone, partitions: Iterable[str]
 ) -> int:
-    """Carry out a restore that was requested; answers how many files went. The session holds the lock.
+    """Execute a restore that was requested; answers how many files went. The session holds the lock.
 
     Every step may be repeated. ``partitions`` are all those of the table.
     """

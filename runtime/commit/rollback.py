@@ -99,7 +99,7 @@ def withdraw(store: ObjectStore, requested: Instant) -> bool:
 
 
 def finish_rollback(store: ObjectStore, timeline: Timeline, rollback: Instant) -> RollbackResult:
-    """Carry out a rollback that was requested and not completed."""
+    """Execute a rollback that was requested and not completed."""
     return _execute(store, rollback, timeline.rollback_plan(rollback.time))
 
 

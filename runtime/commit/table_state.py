@@ -58,7 +58,7 @@ class TableState:
         return dict(zip(listed, map_each(listed, self.view.slices), strict=True))
 
     def whole_slices(self, partitions: Iterable[str]) -> Mapping[str, Sequence[FileSlice]]:
-        """The same for a write that builds on them; CorruptTableError when files are gone or spoilt."""
+        """The same for a write that builds on them; CorruptTableError when files are gone or damaged."""
         slices = self.slices(partitions)
         check_partitions(self.handle, self.view, slices.keys())
         return slices

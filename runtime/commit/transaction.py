@@ -234,7 +234,7 @@ class Transaction:
     def _changed_since(self, now: Timeline, mine: Work, footprint: Footprint) -> set[str]:
         """The ids of the file groups that others changed meanwhile.
 
-        RetryWrite when the profile cannot be carried out after what they did.
+        RetryWrite when the profile cannot be executed after what they did.
         """
         changed: set[str] = set()
         for completed in now.completed_writes:

@@ -95,7 +95,7 @@ def validate(transaction: Transaction, outcome: WriteOutcome, ahead: Ahead, now:
     """Why the write may not be published, to be called while the lock is held; ``now`` was read under it.
 
     Raises UnsupportedTableError when the table may not be written to any more, CorruptTableError when files
-    of the partitions that it writes to are gone or spoilt, ForeignTableError when it was applied for
+    of the partitions that it writes to are gone or damaged, ForeignTableError when it was applied for
     another target.
     """
     before = transaction.timeline
@@ -131,7 +131,7 @@ def revalidate(transaction: Transaction, outcome: WriteOutcome, validated: Timel
     if reason is None and completed.file_name not in now.files:
         reason = f"another writer has rolled {transaction.instant} back after it was published"
     if reason is None and transaction.instant in completed_being_rolled_back(now):
-        reason = f"{transaction.instant} is being taken back"
+        reason = f"{transaction.instant} is being rolled back"
     if reason is not None:
         return Conflict(verdict=Verdict.RETRY, reason=reason)
     visible_ms = now.files[completed.file_name].modified_ms
@@ -219,7 +219,7 @@ def _rolled_back_meanwhile(transaction: Transaction, now: Timeline) -> str | Non
         ):
             return f"{transaction.instant} is being rolled back by {rollback.time}"
     if victims := completed_being_rolled_back(now):
-        return f"{victims[0]} is being taken back"
+        return f"{victims[0]} is being rolled back"
     first = now.completed_writes[0].time if now.completed_writes else None
     for instant in before.completed_writes:
         # What left the timeline at its old end was archived, anything else was undone.

@@ -29,7 +29,7 @@ OVERSIZE: Final = 1.8
 """A file above the maximum times this is to be split; the factor is Iceberg's. No writer makes one."""
 
 UNCERTAIN: Final = 1.1
-"""Bytes that a rewrite makes may be so much more than foreseen, or the writer may take them to be."""
+"""Bytes that a rewrite makes may be so much more than predicted, or the writer may take them to be."""
 
 NEAR: Final = 0.1
 """A file whose size is off the target by this share of it is near enough."""

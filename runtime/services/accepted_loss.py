@@ -1,4 +1,4 @@
-"""Giving up the rows of base files that are gone or spoilt: their file groups are replaced by nothing."""
+"""Giving up the rows of base files that are gone or damaged: their file groups are replaced by nothing."""
 
 from __future__ import annotations
 

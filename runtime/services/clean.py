@@ -1,6 +1,6 @@
 """The clean service: expired versions and orphaned files go.
 
-The plan is made without the lock, confirmed under it, and carried out without it: the files of a
+The plan is made without the lock, confirmed under it, and executed without it: the files of a
 plan that was requested are never needed again, except by a savepoint or a restore, and both finish
 pending cleans first.
 """

@@ -42,7 +42,7 @@ def clean_horizon(
 ) -> Horizon | None:
     """The limits that the policy sets now; None when nothing may be deleted.
 
-    Where versions are kept by number, clustering plans that nobody carries out yet hold nothing back:
+    Where versions are kept by number, clustering plans that nobody executes yet hold nothing back:
     they name newest versions, which stay. Elsewhere every pending write does, as with Hudi. No request
     is made but to read such plans.
     """
@@ -145,7 +145,7 @@ def execute_clean(table: TableHandle, clean: Instant, plan: CleanerPlan) -> int:
 
 
 def finish_cleans(table: TableHandle, timeline: Timeline) -> int:
-    """Carry out every clean of this project that was requested and not completed; counts the files.
+    """Execute every clean of this project that was requested and not completed; counts the files.
 
     For the holder of the lock: a clean that another writer is executing at the same time is only
     done twice. What another program began is left to it, it may be alive.

@@ -73,7 +73,7 @@ def _check_savepoint(table: TableHandle, timeline: Timeline, savepoint: str) -> 
     later = [time for time in timeline.savepoints if time > savepoint]
     if later:
         raise InvalidDataError(
-            f"{uri}: the later savepoint {later[-1]} would be undone; delete it first with "
+            f"{uri}: the later savepoint {later[-1]} would be rolled back; delete it first with "
             + command("service", "savepoint", "TABLE", "--delete", later[-1])
         )
     view = table.view(timeline)

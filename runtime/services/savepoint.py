@@ -132,7 +132,7 @@ def _checked(table: TableHandle, timeline: Timeline, instant: str | None) -> str
     for pending in timeline.pending_writes:
         if pending.time < time and not _gives_way(timeline, pending.time):
             before = [write.time for write in timeline.completed_writes if write.time < pending.time]
-            older = f"or choose {before[-1]}" if before else "or undo it when its program has ended"
+            older = f"or choose {before[-1]}" if before else "or roll it back when its program has ended"
             raise ConflictError(
                 f"{uri}: {time} cannot be savepointed while the older write {pending.time} is unfinished, "
                 f"whose rows it would not protect; try again when that has ended, {older}"

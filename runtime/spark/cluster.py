@@ -1,4 +1,4 @@
-"""Clustering on Spark: plans made and carried out, each group by one task, or by several by ranges."""
+"""Clustering on Spark: plans made and executed, each group by one task, or by several by ranges."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def cluster(
 ) -> ClusteringResult:
     """Pay clustering debt by the applied spec, best benefit per byte first; what was done.
 
-    ``budget_bytes`` limits the bytes that are rewritten. A run is carried out in a few batches, each a
+    ``budget_bytes`` limits the bytes that are rewritten. A run is executed in a few batches, each a
     replacecommit of its own: what was published stands when the run is stopped. Groups that writers
     changed meanwhile are left out, and no error.
 
@@ -92,7 +92,7 @@ def cluster(
 def execute(
     spark: SparkSession, table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMING
 ) -> ClusteringResult:
-    """Carry out the pending clustering plan of an instant, of this project or of Hudi; what was done.
+    """Execute the pending clustering plan of an instant, of this project or of Hudi; what was done.
 
     Errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.take_up`, and for groups that
     cannot be rewritten those of :func:`cluster`.

@@ -62,7 +62,7 @@ def cluster_inline(
 
 
 def _said(table: TableHandle, failure: Exception) -> str:
-    """The warning, which is logged too; what nobody foresaw is named by its class."""
+    """The warning, which is logged too; what nobody expected is named by its class."""
     text = message_of(failure)
     if not isinstance(failure, (ParquetryError, PySparkException, Py4JJavaError)):
         text = f"{type(failure).__name__}: {text}"

@@ -55,7 +55,7 @@ class TableOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What must hold for a job or an action to be carried out; None means "not asked".
+    """What must hold for a job or an action to be executed; None means "not asked".
 
     ``exists`` False asks that there be no table yet. ``table_version`` is Hudi's;
     ``no_metadata_table`` and ``no_pending_clustering`` (of ours) ask that there be none.

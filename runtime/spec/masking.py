@@ -80,7 +80,7 @@ def failures_masked(spec: TableSpec | None, *, location: str = "") -> Iterator[N
     """Failures of the block, about a table, say nothing of values of columns that hold personal data.
 
     What they were raised from, whose words are a library's, goes where the table has such columns. What
-    nobody foresaw is then told by its class, and by where it was raised.
+    nobody expected is then told by its class, and by where it was raised.
     """
     try:
         yield

@@ -94,7 +94,7 @@ _READ_WHOLE: Final = re.compile(
 
 
 def executes(path: str, value: Any) -> bool:
-    """Whether the setting at a path has other code carried out, or something sent elsewhere; None is none."""
+    """Whether the setting at a path has other code executed, or something sent elsewhere; None is none."""
     if value is None or path.startswith(("budget.", "protect")) or _CREDENTIAL.fullmatch(path):
         return False
     text = _text(value)
@@ -136,7 +136,7 @@ class SettingDifference:
 
     @property
     def executes(self) -> bool:
-        """Whether the change of it may have other code carried out, or something sent elsewhere."""
+        """Whether the change of it may have other code executed, or something sent elsewhere."""
         return executes(self.path, self.declared) or executes(self.path, self.applied)
 
 

@@ -147,7 +147,7 @@ class AppliedRecord:
     """An applied record: the reference, the spec itself, and when it was applied.
 
     ``document`` is the record as it is written. ``fault`` is why nobody is to act by it: those who read say
-    so and go on, those who write or carry out stop.
+    so and go on, those who write or execute stop.
     """
 
     ref: AppliedRef

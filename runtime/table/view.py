@@ -153,7 +153,7 @@ class FileSystemView:
         """Refuses a time of which files may have been cleaned already, naming the next one that is whole.
 
         The last clean says so. What is savepointed, and what cleans took that kept versions by number
-        or kept less, is held against the commits of the time.
+        or kept less, is compared with the commits of the time.
         """
         times, timeline = self._commit_times, self._timeline
         if as_of >= self.newest:

@@ -189,7 +189,7 @@ class Timeline:
 
     @cached_property
     def pending_clusterings(self) -> Mapping[str, RequestedReplace]:
-        """The clustering plans that were scheduled and not carried out, by time."""
+        """The clustering plans that were scheduled and not executed, by time."""
         pending = (instant.time for instant in self.pending_writes if instant.action is Action.REPLACECOMMIT)
         requests = {time: self.requested_replace(time) for time in pending}
         return {time: request for time, request in requests.items() if request.is_clustering}

@@ -74,7 +74,7 @@ def test_doctor_marks_java_and_exits_1(folder, tmp_path):
     )
     assert done.returncode == 1
     (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "java"]
-    assert line.startswith("mend")
+    assert line.startswith("fix")
     assert REMEDY in line
 
 

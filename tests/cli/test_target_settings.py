@@ -1,4 +1,4 @@
-"""Settings of targets are planned, shown, allowed and applied: a branch cannot change unseen what runs carry out."""
+"""Settings of targets are planned, shown, allowed and applied: a branch cannot change unseen what runs execute."""
 
 from __future__ import annotations
 

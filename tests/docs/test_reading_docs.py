@@ -1,4 +1,4 @@
-"""What the page on reading says, carried out: the rows, and the files an engine is given."""
+"""What the page on reading says, executed: the rows, and the files an engine is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clustering plans across: ours read and carried out by real Hudi, Hudi's by us."""
+"""Clustering plans across: ours read and executed by real Hudi, Hudi's by us."""
 
 from __future__ import annotations
 

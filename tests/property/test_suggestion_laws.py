@@ -41,7 +41,7 @@ def weighted_now(candidates: CandidateLayouts) -> float:
 
 
 def check(seed: int, *, rows: int, columns: int) -> tuple[float, float]:
-    """By which factor the suggestion reads more than the best, and how far off it was foreseen."""
+    """By which factor the suggestion reads more than the best, and how far off it was predicted."""
     with TemporaryDirectory() as folder:
         table = random_table(Path(folder), seed, rows=rows, columns=columns)
         found = suggest(table.store)

@@ -1,4 +1,4 @@
-"""Clustering carried out on paper: what the files of a table are after a plan, without any file."""
+"""Clustering executed on paper: what the files of a table are after a plan, without any file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def file(name, size, *, partition="", instant="1", digest=None, rows=1000, **bou
 
 
 def rewritten(files, groups, spec, around, *, instant, shrink=1.0):
-    """The files after the groups were carried out in one replacecommit, cut by the writer's sizer.
+    """The files after the groups were executed in one replacecommit, cut by the writer's sizer.
 
     ``shrink`` is how large the rows, all of one size, are afterwards. Columns are cut into ranges that touch.
     """

@@ -1,4 +1,4 @@
-"""Clustering carried out on rows in memory: files are points that are put in order and cut by the writer's sizer."""
+"""Clustering executed on rows in memory: files are points that are put in order and cut by the writer's sizer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def put_in_order(points, strategy):
 
 
 def cluster_points(content, spec, around, *, budget):
-    """Plans and carries out until nothing is due: the instants it took, bytes rewritten and bytes there are."""
+    """Plans and executes until nothing is due: the instants it took, bytes rewritten and bytes there are."""
     row_bytes = spec.plan.target_file_size_bytes // ROWS_OF_A_TARGET
     points = {}
 

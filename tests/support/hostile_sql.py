@@ -1,4 +1,4 @@
-"""SQL that a stranger would put into a spec, and SQL beside it that is ordinary: what each check is held against."""
+"""SQL that a stranger would put into a spec, and SQL beside it that is ordinary: what each check is compared with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers that are not ours, asked the same questions and held against the model."""
+"""Readers that are not ours, asked the same questions and compared with the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of the kinds that clustering is for, and how well what it is good for is foreseen."""
+"""Tables of the kinds that clustering is for, and how well what it is good for is predicted."""
 
 from __future__ import annotations
 

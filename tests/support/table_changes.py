@@ -266,7 +266,7 @@ CASES = {
         leaves=True,
         stands=(Kind.PUT_IF_ABSENT, r"\.replacecommit\.requested$"),
     ),
-    "scheduled clustering carried out": Case(
+    "scheduled clustering executed": Case(
         prepare=_in_debt,
         act=_schedule_and_carry_out,
         after=lambda old: old,

@@ -1,4 +1,4 @@
-"""Which plan is carried out, and that somebody wants it."""
+"""Which plan is executed, and that somebody wants it."""
 
 from __future__ import annotations
 

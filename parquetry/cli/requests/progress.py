@@ -129,7 +129,7 @@ def _bar() -> Progress:
 
 
 def one_by_one(prepare: Callable[[tuple[JobPlan, ...]], Launch], output: Output) -> Launch:
-    """What carries out jobs that are not known beforehand, each shown while it runs."""
+    """What executes jobs that are not known beforehand, each shown while it runs."""
 
     def launch(job: JobPlan) -> JobResult:
         with working(output, f"{job.table} {job.name}"):

@@ -13,7 +13,7 @@ from parquetry.runtime.clustering.plan.due import ClusteringForecast
 from parquetry.runtime.clustering.plan.history import ForecastErrorSummary
 from parquetry.runtime.layout.skipping.files import Touched
 
-MEASURED_HEADER = ("query", "reads", "before", "expected", "after", "off by")
+MEASURED_HEADER = ("query", "reads", "before", "expected", "after", "error")
 _FORECAST_HEADER = ("query", "reads", "now", "expected")
 _LONGEST_NAME = 24
 
@@ -72,8 +72,8 @@ def forecast_error_lines(past: ForecastErrorSummary) -> str:
     """How good predictions were."""
     shares = zip(_KINDS, _errors(past.error), strict=True)
     said = ", ".join(f"{kind} {share.lstrip('+-')}" for kind, share in shares if share)
-    predictions = count(past.predictions, "past prediction")
-    return f"{predictions} of {count(past.clusterings, 'clustering')}, off by in the median:\n  {said}"
+    predictions = count(past.predictions, "prediction")
+    return f"median forecast error of {predictions} ({count(past.clusterings, 'clustering')}):\n  {said}"
 
 
 _KINDS = ("files", "row groups", "rows", "bytes")

@@ -46,7 +46,7 @@ class DoctorView:
     def text(self, outcome: Sequence[Check], paint: Paint) -> str:
         """What was found, bad things marked."""
         width = max(len(check.name) for check in outcome)
-        marks = {True: paint.good("ok  "), False: paint.bad("mend")}
+        marks = {True: paint.good("ok  "), False: paint.bad("fix ")}
         return "\n".join(f"{marks[c.ok]}  {c.name.ljust(width)}  {c.found}" for c in outcome)
 
     def json(self, outcome: Sequence[Check]) -> Any:

@@ -33,7 +33,7 @@ from parquetry.runtime.table.statistics import look_up
 _LOG = logging.getLogger(__name__)
 
 PredictedGroups = Mapping[frozenset[FileKey], GroupForecast]
-"""What is foreseen of groups, by the files they have."""
+"""What is predicted of groups, by the files they have."""
 
 
 class Forecaster:
@@ -75,7 +75,7 @@ class Forecaster:
         self._tried: TriedRows | None = None
 
     def forecast(self, execution: ExecutionPolicy, *, target_bytes: int) -> list[GroupForecast]:
-        """What is foreseen for each group when it is written like that, in their order."""
+        """What is predicted for each group when it is written like that, in their order."""
         order = row_order(execution)
         target_bytes = min(target_bytes, self._spec.sizing.max_file_size_bytes)
         compression_ratio = (
@@ -91,7 +91,7 @@ class Forecaster:
     def whole(
         self, kept: Iterable[ClusteringFile], forecasts: Iterable[GroupForecast]
     ) -> tuple[QueryForecast, ...]:
-        """What is foreseen for groups and for some of the files that stay as they are, together."""
+        """What is predicted for groups and for some of the files that stay as they are, together."""
         return self._queries.whole([self._known[file.path] for file in kept], forecasts)
 
     def regrouped(self, groups: Sequence[Sequence[ClusteringFile]]) -> Forecaster:
@@ -187,7 +187,7 @@ def predict(
     known: PredictedGroups | None = None,
     limits: SampleLimits | None,
 ) -> Mapping[FileKey, GroupForecast]:
-    """What is foreseen for the groups of a plan under a spec, by their first file.
+    """What is predicted for the groups of a plan under a spec, by their first file.
 
     No row is read of groups that are ``known``. There is no forecast if no query is declared and rows are not
     ranked by a sample, and none of encrypted files: the sample would lie beside the timeline in the clear.

@@ -1,4 +1,4 @@
-"""A clustering of a small table carried out in memory: what its files will be, but for their names.
+"""A clustering of a small table executed in memory: what its files will be, but for their names.
 
 The task that rewrites groups is run on a store that reads the table and keeps what is written to itself.
 Nothing is written to the table or to a disk.
@@ -85,7 +85,7 @@ class DryRun:
 
 
 class _Wanted:
-    """What is rehearsed is given up by nobody."""
+    """What is run in memory is given up by nobody."""
 
     def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         del store, bucket

@@ -1,6 +1,6 @@
 """Which pages row groups will have that clustering encodes: by its own encoder, tried on some rows.
 
-What a reader skips by is the bounds of these pages, foreseen from the sample as those of row groups are.
+What a reader skips by is the bounds of these pages, predicted from the sample as those of row groups are.
 """
 
 from __future__ import annotations

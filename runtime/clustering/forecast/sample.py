@@ -88,7 +88,7 @@ class GroupSample:
 
     @property
     def ranks(self) -> pa.Table:
-        """Some of them, evenly: enough to rank rows by along a curve, foreseen and written."""
+        """Some of them, evenly: enough to rank rows by along a curve, predicted and written."""
         step = -(-self.rows.num_rows // SAMPLE_ROWS)
         if step <= 1:
             return self.rows

@@ -1,7 +1,7 @@
 """What ``scope: auto`` chooses by: what declared queries are expected to read under either scope.
 
-Both are foreseen from one bounded sample, by the functions that forecast and execution use; what is
-foreseen of the groups that are chosen is kept, so that no row is read twice for a plan.
+Both are predicted from one bounded sample, by the functions that forecast and execution use; what is
+predicted of the groups that are chosen is kept, so that no row is read twice for a plan.
 """
 
 from __future__ import annotations

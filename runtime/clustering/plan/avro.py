@@ -1,4 +1,4 @@
-"""A clustering plan as the timeline keeps it: Hudi's Avro, which Hudi can carry out too.
+"""A clustering plan as the timeline keeps it: Hudi's Avro, which Hudi can execute too.
 
 Source: ClusteringPlanStrategy.buildClusteringPlan and ClusteringUtils of Hudi 0.15.
 """
@@ -59,7 +59,7 @@ def avro_plan(store: ObjectStore, groups: Iterable[PlannedGroup], spec: Clusteri
 
 
 def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
-    """How a plan of this project is to be carried out; None for another program's.
+    """How a plan of this project is to be executed; None for another program's.
 
     CorruptTableError when the plan says so in a way that is not understood.
     """
@@ -76,7 +76,7 @@ def execution_of(plan: ClusteringPlan) -> PlannedExecution | None:
         )
     except (ValueError, KeyError) as error:
         raise CorruptTableError(
-            f"a clustering plan does not say how it is to be carried out ({error!r}); roll it back"
+            f"a clustering plan does not say how it is to be executed ({error!r}); roll it back"
         ) from error
 
 

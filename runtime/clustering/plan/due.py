@@ -1,4 +1,4 @@
-"""What clustering a table owes, and whether it is time to pay.
+"""Which clustering of a table is due, and whether it is time for it.
 
 A write that looks and finds that nothing can be done notes it. Without that note every write behind
 the first due one would look again: lists all partitions, reads statistics.
@@ -37,7 +37,7 @@ from parquetry.runtime.timing import DEFAULT_TIMING, Timing
 class DueClustering:
     """What one run would do: ``debt.groups``; every other file is among ``debt.excluded``, with a reason.
 
-    ``predicted`` is what was foreseen to choose the scope of groups.
+    ``predicted`` is what was predicted to choose the scope of groups.
     """
 
     debt: Debt
@@ -89,7 +89,7 @@ class ClusteringForecast:
 def forecast_due(
     table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None
 ) -> ClusteringForecast:
-    """What is foreseen of a run, of as many groups as a sample within the ``limits`` suffices for."""
+    """What is predicted of a run, of as many groups as a sample within the ``limits`` suffices for."""
     if not table.effective_spec(table.timeline()).extra.queries:
         return ClusteringForecast(debt=due.debt)
     predicted = predict_groups(table, due.debt.groups, known=due.predicted, limits=limits)
@@ -112,7 +112,7 @@ class ScheduledClustering:
 def schedule_clustering(
     table: TableHandle, *, budget_bytes: int | None = None, timing: Timing = DEFAULT_TIMING
 ) -> ScheduledClustering:
-    """What was planned for another process to carry out, as one plan: what a run would do now.
+    """What was planned for another process to execute, as one plan: what a run would do now.
 
     The errors are those of :func:`~parquetry.runtime.clustering.plan.schedule.schedule`.
     """

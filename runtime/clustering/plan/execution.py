@@ -109,7 +109,7 @@ class PartlyClusteredError(PartialFailureError):
         done = (
             f"{place}: clustering {', '.join(result.instants)} stands, but not all of the run could be done"
         )
-        super().__init__(joined("", (done, ": ", reason, more)), "run again when that is mended")
+        super().__init__(joined("", (done, ": ", reason, more)), "run again when that is fixed")
         self.result = result
 
 

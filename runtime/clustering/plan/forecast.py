@@ -1,4 +1,4 @@
-"""What is foreseen of a clustering plan, and how it travels with the plan."""
+"""What is predicted of a clustering plan, and how it travels with the plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def predict_groups(
 def keep_samples(
     store: ObjectStore, instant: str, predicted: Mapping[FileKey, GroupForecast]
 ) -> Mapping[FileKey, int]:
-    """Put the samples of what is foreseen beside the timeline; the number of each, by first file.
+    """Put the samples of what is predicted beside the timeline; the number of each, by first file.
 
     That is done before anything is locked, so some groups of the file may not come into the plan.
     """
@@ -57,7 +57,7 @@ def with_forecast(
     predicted: Mapping[FileKey, GroupForecast],
     samples: Mapping[FileKey, int],
 ) -> ClusteringPlan:
-    """The plan with what is foreseen of each group, and where its sample is."""
+    """The plan with what is predicted of each group, and where its sample is."""
     extra = {**plan.extra, SAMPLE_KEY: sample_path(instant)} if samples else plan.extra
     groups = tuple(_predicted_group(group, predicted, samples) for group in plan.groups)
     return replace(plan, extra=extra, groups=groups)

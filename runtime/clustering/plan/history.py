@@ -1,4 +1,4 @@
-"""The clusterings that a table's active timeline remembers: what they cost, and how they were foreseen.
+"""The clusterings that a table's active timeline remembers: what they cost, and how they were predicted.
 
 Rounds that published nothing leave no instant: writers won every group of the plan, or a group failed.
 Their groups are in files of their own; what was lost beside something that was published is in the

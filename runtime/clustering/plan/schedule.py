@@ -1,4 +1,4 @@
-"""Clustering plans on the timeline: made under the lock, taken up by whoever carries them out.
+"""Clustering plans on the timeline: made under the lock, taken up by whoever executes them.
 
 A plan is the file ``T.replacecommit.requested``. From then on no writer of this project fills the
 small files it names; writers that change rows of them go on, and win.
@@ -44,7 +44,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledPlan:
-    """A plan that waits on the timeline: its instant, its groups, and what is foreseen of them."""
+    """A plan that waits on the timeline: its instant, its groups, and what is predicted of them."""
 
     instant: str
     groups: tuple[PlannedGroup, ...]
@@ -59,7 +59,7 @@ def begin_clustering(
     predicted: PredictedGroups | None = None,
     timing: Timing,
 ) -> Iterator[Transaction | None]:
-    """A transaction whose plan is on the timeline, to be carried out by this process.
+    """A transaction whose plan is on the timeline, to be executed by this process.
 
     Groups that have changed since they were planned, or that a living writer has announced, are not
     in it; None when none is left. When the process dies, the next writer rolls the plan back.
@@ -216,9 +216,9 @@ def _publishable(
 
 
 def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
-    """Return when a plan of that instant waits to be carried out, and nobody is at it.
+    """Return when a plan of that instant waits to be executed, and nobody is at it.
 
-    InvalidDataError when none waits there, ConflictError when somebody carries it out already.
+    InvalidDataError when none waits there, ConflictError when somebody executes it already.
     """
     store = table.store
     now = Timeline.load(store)
@@ -233,6 +233,6 @@ def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
     if has_begun or (claim is not None and claim.purpose != SCHEDULED and is_alive(store, claim, timing)):
         who = "another program" if claim is None else str(claim.owner)
         raise ConflictError(
-            f"{store.uri}: {who} is carrying out the clustering {instant}; wait for its end, or undo it with "
-            + command("service", "rollback", "TABLE", instant)
+            f"{store.uri}: {who} is executing the clustering {instant}; wait for its end, or roll it "
+            "back with " + command("service", "rollback", "TABLE", instant)
         )

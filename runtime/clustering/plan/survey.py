@@ -47,7 +47,7 @@ def survey(
 
     One listing per partition, one sidecar per instant of a slice, and footers only of files that no
     sidecar has; every commit of the timeline. InvalidDataError when the applied spec is not understood,
-    CorruptTableError when files are gone or spoilt.
+    CorruptTableError when files are gone or damaged.
     """
     spec = table.effective_spec(timeline)
     policy = spec.clustering
@@ -122,7 +122,7 @@ def _last_drop(table: TableHandle) -> str | None:
 def clustering_file(part: FileSlice, known: FileStatistics | None, steps: FurtherSteps) -> ClusteringFile:
     """A slice with what its statistics say, None when nothing is known.
 
-    One that owes one of the ``steps`` counts as one of another policy.
+    One for which one of the ``steps`` is due counts as one of another policy.
     """
     digest = None if known is None else known.clustering
     if steps.are_due(part, known):

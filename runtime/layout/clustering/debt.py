@@ -1,4 +1,4 @@
-"""What a table owes its clustering policy, and which part of it a run takes on.
+"""The debt of a table under its clustering policy, and which part of it a run takes on.
 
 Pure: it looks at what is known of files, and predicts by the functions that execution goes by.
 """

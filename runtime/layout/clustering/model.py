@@ -17,7 +17,7 @@ from parquetry.runtime.spec.clustering import ClusteringScope, ExecutionPolicy, 
 FileKey = tuple[str, str]
 """A file group: partition and file id."""
 
-STEPS_DUE: Final = "owes steps"
+STEPS_DUE: Final = "steps due"
 """The digest of a file that is to be rewritten for its content, such as to be encrypted."""
 
 
@@ -194,7 +194,7 @@ class ScopeFigures:
 
     ``shuffled_bytes`` of the ``rewritten_bytes`` go through Spark's shuffle, and its local disk, too.
     ``queries`` is what declared queries are expected to read of these files, by name; ``expected_rows`` and
-    ``expected_bytes`` are that in all, each query as often as its weight says, None where it is not foreseen.
+    ``expected_bytes`` are that in all, each query as often as its weight says, None without a forecast.
     """
 
     groups: int
@@ -223,7 +223,7 @@ class ScopeChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debt:
-    """What a table owes its clustering policy.
+    """What is due under the clustering policy of a table.
 
     ``groups`` is all that a run without limits would rewrite, the best benefit per byte first; when
     it is empty nothing is due. ``excluded`` has every other file with its reason, in their order.

@@ -62,7 +62,7 @@ def is_in_order(files: Sequence[ClusteringFile], context: PlanContext) -> bool:
 def by_commits(files: Sequence[ClusteringFile], context: PlanContext, /) -> Mapping[str, str]:
     """Files written since the last clustering, in whichever partition: no clustering wrote them.
 
-    Where rows are not arranged only their size can be mended.
+    Where rows are not arranged only their size can be fixed.
     """
     new = {file.file_id: DueReason.NEW for file in files if file.digest is None}
     if context.execution.arranges_rows:

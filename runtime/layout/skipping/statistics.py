@@ -73,7 +73,7 @@ class RowGroupPages:
 class RowGroupStatistics:
     """A row group; ``data_bytes`` are compressed. Columns within structs have dotted names.
 
-    ``pages`` None is not known: they are in no record, but in the file, or foreseen.
+    ``pages`` None is not known: they are in no record, but in the file, or predicted.
     """
 
     rows: int

@@ -9,7 +9,7 @@ from tests.support.project_folder import ProjectFolder
 def test_a_module_in_the_project_is_not_carried_out(tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
     folder.deliver("a.csv", "order_id,city,amount,items,revision\n1,Oslo,1.5,1,1\n")
-    mark = tmp_path / "carried out"
+    mark = tmp_path / "executed"
     for module in ("socket", "queue"):
         (folder.root / f"{module}.py").write_text(f"open({str(mark)!r}, 'w')\nraise ImportError\n")
     assert parquetry("apply", "--auto-approve", cwd=folder.root).returncode == 0

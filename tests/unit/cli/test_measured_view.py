@@ -1,4 +1,4 @@
-"""What clustering was foreseen to be good for and was good for, wherever it is shown."""
+"""What clustering was predicted to be good for and was good for, wherever it is shown."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def shown(table, *arguments):
 def test_the_plan_shows_what_it_is_good_for_and_how_good_such_predictions_were(table):
     text = shown(table, "service", "cluster", "TABLE", "--plan-only")
     assert "expected" in text
-    assert "past prediction" not in text
+    assert "forecast error" not in text
     cluster(OneProcessSpark(), table.handle, timing=FAST)
     table.insert({f"n{n}": (n, "a") for n in range(10)})
     text = shown(table, "service", "cluster", "TABLE", "--plan-only")
-    assert "2 past predictions of 1 clustering, off by in the median:\n  files 0 %, row groups 0 %" in text
+    assert "median forecast error of 2 predictions (1 clustering):\n  files 0 %, row groups 0 %" in text
     answer = json.loads(shown(table, "service", "cluster", "TABLE", "--plan-only", "--format", "json"))
     assert [query["query"] for query in answer["queries"]] == ["few", "a_name_that_is_much_too_long"]
     assert answer["forecast_error"]["error"]["files"] == 0
@@ -58,7 +58,7 @@ def test_the_timeline_shows_what_was_measured(table):
     assert "expected" not in shown(table, "timeline", "TABLE")
     for arguments in (("-v",), (instant,)):
         text = shown(table, "timeline", "TABLE", *arguments)
-        assert "off by" in text
+        assert "error" in text
         assert max(len(line) for line in text.splitlines() if "{" not in line and '"' not in line) <= 80
     answer = json.loads(shown(table, "timeline", "TABLE", "--format", "json"))
     validate(answer, answer_schema("timeline"))
@@ -67,7 +67,7 @@ def test_the_timeline_shows_what_was_measured(table):
 
 
 def test_inspect_shows_the_newest_measure(table):
-    assert "off by" not in shown(table, "inspect", "TABLE")
+    assert "expected" not in shown(table, "inspect", "TABLE")
     cluster(OneProcessSpark(), table.handle, timing=FAST)
     text = shown(table, "inspect", "TABLE")
     assert "of the files that it rewrote" in text

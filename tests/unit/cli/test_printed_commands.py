@@ -144,7 +144,7 @@ def test_remedies_that_name_what_was_given_are_quoted(tmp_path, monkeypatch):
 def test_python_is_told_calls_with_the_word_as_a_literal():
     for time, call in (("2026", "'2026'"), ("20 26;id", "'20 26;id'"), ("it's", '"it\'s"')):
         named = command("service", "rollback", "TABLE", time)
-        assert in_python("undo it with " + named) == f"undo it with Table.rollback({call})"
+        assert in_python("roll it back with " + named) == f"roll it back with Table.rollback({call})"
 
 
 def test_nothing_is_completed_that_a_shell_takes_for_more_than_a_word(tmp_path, monkeypatch):

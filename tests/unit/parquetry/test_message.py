@@ -21,8 +21,8 @@ from parquetry.message import (
     written,
 )
 
-MESSAGE = "t: undo it with " + command("service", "rollback", "t", "a b") + ", or " + run("apply")
-TEXT = "t: undo it with `parquetry service rollback t 'a b'`, or run `parquetry apply`"
+MESSAGE = "t: roll it back with " + command("service", "rollback", "t", "a b") + ", or " + run("apply")
+TEXT = "t: roll it back with `parquetry service rollback t 'a b'`, or run `parquetry apply`"
 
 
 def shout(part):
@@ -36,7 +36,7 @@ def test_a_message_is_its_text():
 
 
 def test_sums_and_joined_texts_know_their_commands():
-    expected = "t; t: undo it with `PARQUETRY SERVICE ROLLBACK T 'A B'`, or RUN `PARQUETRY APPLY`"
+    expected = "t; t: roll it back with `PARQUETRY SERVICE ROLLBACK T 'A B'`, or RUN `PARQUETRY APPLY`"
     assert written(joined("; ", ("t", MESSAGE)), shout) == expected
     assert written(Message("t", "; ", MESSAGE), shout) == expected
     assert type(joined("; ", ("a", "b"))) is str
@@ -50,8 +50,8 @@ def test_copies_know_their_commands(again):
 
 def test_a_change_reaches_texts_and_words():
     masked = changed(MESSAGE, lambda text: text.replace("t", "*"))
-    assert masked == "*: undo i* wi*h `parquetry service rollback '*' 'a b'`, or run `parquetry apply`"
-    assert written(masked, lambda _: "X") == "*: undo i* wi*h X, or X"
+    assert masked == "*: roll i* back wi*h `parquetry service rollback '*' 'a b'`, or run `parquetry apply`"
+    assert written(masked, lambda _: "X") == "*: roll i* back wi*h X, or X"
 
 
 def test_commands_find_their_texts_again_after_json():

@@ -159,8 +159,8 @@ def test_several_targets_without_a_choice_are_told_for_python(folder):
         (run("apply", "--target", "dev"), "call plan().apply() on the project"),
         (run("service", "clean", "TABLE"), "call Table.clean()"),
         (
-            "undo it with " + command("service", "rollback", "TABLE", "2026"),
-            "undo it with Table.rollback('2026')",
+            "roll it back with " + command("service", "rollback", "TABLE", "2026"),
+            "roll it back with Table.rollback('2026')",
         ),
         (
             "or plan with " + phrase("--exclude", called="exclude= of load()"),

@@ -15,7 +15,7 @@ from parquetry.runtime.clustering.forecast.queries import QueryForecast
 
 
 def changes_layout(table: str, plan: PlanDocument) -> bool:
-    """Whether the plan has figures of what the table owes once it is applied, besides what is due now."""
+    """Whether the plan has figures of what is due once it is applied, besides what is due now."""
     figures = plan.evidence.figures.get(table)
     return figures is not None and bool(figures.queries)
 
@@ -32,7 +32,7 @@ def forecast_lines(forecast: RunForecast, *, changes: bool = False) -> list[str]
         lines.append(f"of the {count(forecast.files, 'file')} that the next run rewrites{until}:")
         lines += _query_lines(forecast.queries)
     for plan in forecast.pending:
-        lines.append(f"of the files of the waiting plan {plan.instant}:")
+        lines.append(f"of the files of the pending plan {plan.instant}:")
         lines += _query_lines(plan.queries)
     if forecast.forecast_error is not None:
         lines.append(" ".join(forecast_error_lines(forecast.forecast_error).split()))

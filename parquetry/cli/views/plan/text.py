@@ -106,7 +106,7 @@ class PlanView:
 
 def _headline(plan: PlanDocument, paint: Paint) -> str:
     base = plan.evidence.options.base
-    against = "" if base is None else f"untrusted, held against {base or 'the default branch of origin'}"
+    against = "" if base is None else f"untrusted, compared with {base or 'the default branch of origin'}"
     words = (f"project {plan.intent.project}", f"target {plan.intent.target}", commit_text(plan), against)
     made = paint.dim(", ".join(word for word in words if word))
     blocked = blocked_text(plan)
@@ -146,7 +146,7 @@ def _figures(action: TableAction, figures: TableFigures) -> Iterator[str]:
 
 
 def _due(plan: PlanDocument, paint: Paint, typed_options: TypedOptions, *, verbose: bool) -> Iterator[str]:
-    """What tables owe the policies that are applied to them, and what their sources have for them."""
+    """What is due for tables under their applied policies, and what their sources have for them."""
     yield paint.bold("due")
     lines = due_lines(plan)
     excluded, forecasts = plan.evidence.excluded or {}, plan.evidence.forecasts or {}

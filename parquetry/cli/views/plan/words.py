@@ -106,7 +106,7 @@ def value_text(value: Any) -> str:
 
 
 def debt_text(debt: DueFigures) -> str:
-    """What a table owes, such as ``2.1 GB to rewrite, about 3 runs at 1GiB``, or ``none``."""
+    """What is due for a table, such as ``2.1 GB to rewrite, about 3 runs at 1GiB``, or ``none``."""
     parts = []
     if debt.rewrite_bytes:
         runs = f"about {count(debt.runs, 'run')} at {format_size(debt.budget_bytes)}"

@@ -305,8 +305,8 @@ def test_due_foresees_what_the_plan_of_the_run_foresees(folder):
     validate(json.loads(encode(after)), answer_schema("plan"))
     for plan, words in (
         (before, "query low: 3 -> "),
-        (pending, f"of the files of the waiting plan {scheduled.instant}: query low: 3 -> "),
-        (after, "1 past prediction of 1 clustering, off by in the median: files "),
+        (pending, f"of the files of the pending plan {scheduled.instant}: query low: 3 -> "),
+        (after, "median forecast error of 1 prediction (1 clustering): files "),
     ):
         assert words in " ".join(PlanView().text(plan, Paint(enabled=False)).split())
     assert "query low: 3 -> " in unescape(render_markdown(before, max_bytes=60_000)).replace("\\", "")
@@ -351,7 +351,7 @@ ASKED = [
     {"name": "text", "where": "id < 'k02000'"},
 ]
 MARGIN_ROWS = 2 * 2048
-"""What is foreseen may lie beside the truth by two pages or a quarter."""
+"""What is predicted may lie beside the truth by two pages or a quarter."""
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def test_what_is_expected_is_what_the_plan_expects(table):
     (measured,) = cluster(OneProcessSpark(), table.handle, timing=FAST).queries
     (query,) = candidate.queries
     assert query.expected.files == measured.after.files == 1
-    assert query.expected == measured.expected, "the plan foresees the same"
+    assert query.expected == measured.expected, "the plan predicts the same"
     (again,) = try_layouts(table.store, strategies=["sort"]).candidates
     assert again.seconds is not None, "there is a past run now"
 

@@ -558,9 +558,9 @@ def test_failures_of_personal_tables_have_no_cause_and_no_words_of_libraries():
     personal = TableSpec(name="t", columns=(Column(name="id", type="string", pii=True),))
     public = replace(personal, columns=(Column(name="id", type="string"),))
     quoted = of_library("[X_Y] value 'Ada'")
-    for spec, said in ((personal, "rows: [X_Y] ***; mend"), (public, "rows: [X_Y] value 'Ada'; mend")):
+    for spec, said in ((personal, "rows: [X_Y] ***; fix"), (public, "rows: [X_Y] value 'Ada'; fix")):
         with pytest.raises(InvalidDataError) as failure, failures_masked(spec):
-            raise InvalidDataError(f"rows: {quoted}; mend") from ValueError("Ada")
+            raise InvalidDataError(f"rows: {quoted}; fix") from ValueError("Ada")
         assert str(failure.value) == said
         assert (failure.value.__cause__ is None) is (spec is personal)
 
@@ -569,6 +569,6 @@ def test_failures_of_personal_tables_have_no_cause_and_no_words_of_libraries():
 @pytest.mark.parametrize("name", ["{0}a.csv", "a{0}.csv", "{0}{0}.csv", "{0}[UNRESOLVED_X] a.csv"])
 def test_no_mark_in_the_name_of_a_file_brings_back_what_a_library_says(name, mark):
     personal = TableSpec(name="t", columns=(Column(name="id", type="string", pii=True),))
-    said = masked_message(f"{name.format(mark)} cannot be read: {of_library('row Ada')}; mend", personal)
+    said = masked_message(f"{name.format(mark)} cannot be read: {of_library('row Ada')}; fix", personal)
     assert "Ada" not in said
     assert mark not in said

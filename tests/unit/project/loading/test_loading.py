@@ -448,7 +448,7 @@ def test_allow_entries_do_not_accept_errors(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "hint", "mended"),
+    ("wrong", "hint", "fixed"),
     [
         ("retention: {clean: {max_age: 25}}", "write 25d", "retention: {clean: {max_age: 25d}}"),
         ('retention: {clean: {max_age: "25"}}', "write 25d", "retention: {clean: {max_age: 25d}}"),
@@ -514,7 +514,7 @@ def test_the_remedy_of_a_wrong_value_works(tmp_path, wrong, hint, mended):
         return [entry.hint for entry in project.load(root).diagnostics]
 
     assert found("wrong", wrong) == [hint]
-    assert found("mended", mended) == []
+    assert found("fixed", mended) == []
 
 
 def test_a_key_that_has_one_value_is_given_it(tmp_path):

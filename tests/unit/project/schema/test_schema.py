@@ -276,7 +276,7 @@ def test_built_in_layer_has_every_default():
     ids=lambda case: f"{case.kind}/{case.path.stem}",
 )
 def test_specs_are_what_the_runtime_records(case, tmp_path):
-    # Tests are recorded, and the warning says that nothing carries them out.
+    # Tests are recorded, and the warning says that nothing executes them.
     assert {found.code for found in diagnostics_of(case, tmp_path)} <= {"PQ709"}
     for table in project.load(tmp_path).project.tables:
         fields = table.spec.to_json()

@@ -217,7 +217,7 @@ def test_no_write_builds_on_what_is_left_of_a_partition(crowded, write, content)
         crowded.store.delete(lost.path)
         crowded.before_publish = lambda _: None
     else:
-        # After the keys were looked up: what is published is held against the listing once more.
+        # After the keys were looked up: what is published is compared with the listing once more.
         crowded.before_publish = lambda _: crowded.store.put(lost.path, content)
     before = [instant.time for instant in crowded.handle.timeline().completed_writes]
     with pytest.raises(CorruptTableError, match=lost.path):

@@ -1,4 +1,4 @@
-"""A write that is being taken back: what others do at that moment neither builds on it nor buries it."""
+"""A write that is being rolled back: what others do at that moment neither builds on it nor buries it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class TestBesideARollbackThatItsExecutorLeft:
             {"k2": (9, "a")}
         )
         assert result.retries == 1
-        assert "is being taken back" in result.retry_reasons[0]
+        assert "is being rolled back" in result.retry_reasons[0]
         assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a")}
         table.upsert({"x": (1, "d")})
         assert rows_of(path) == view_rows(path) == {**BASE, "k2": (9, "a"), "x": (1, "d")}

@@ -1,4 +1,4 @@
-"""What the cleaner keeps: held against Hudi's rules written down naively, and against what readers see."""
+"""What the cleaner keeps: compared with Hudi's rules written down naively, and against what readers see."""
 
 from __future__ import annotations
 

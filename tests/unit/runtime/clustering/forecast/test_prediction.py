@@ -1,4 +1,4 @@
-"""What clustering is good for, foreseen from a sample and held against what it was good for."""
+"""What clustering is good for, predicted from a sample and compared with what it was good for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sample of a plan: kept beside it, used by who carries it out, gone with it."""
+"""The sample of a plan: kept beside it, used by who executes it, gone with it."""
 
 from __future__ import annotations
 
