@@ -41,7 +41,7 @@ ENVIRONMENT = {
     "PARQUETRY_SECRET_KEY": "hunter2",
     "REGION": "eu",
     "PER_RUN": "5GiB",
-    "SIZE_TOLERANCE": "256MiB",
+    "CEILING": "256MiB",
 }
 
 
@@ -330,7 +330,7 @@ def test_what_the_environment_lacks(tmp_path):
     root = write_project(tmp_path, {"parquetry.yml": TARGETS, "tables/flights.yml": TABLE})
     assert [code for code, _ in codes(root, target="prod", environment={})] == ["PQ204"] * 6
     assert codes(root, target="dev", environment={}) == []
-    wrong = ENVIRONMENT | {"SIZE_TOLERANCE": "big", "PARQUETRY_SECRET_KEY": "{{ x }}"}
+    wrong = ENVIRONMENT | {"CEILING": "big", "PARQUETRY_SECRET_KEY": "{{ x }}"}
     result = project.load(root, target="prod", environment=wrong)
     assert [found.code for found in result.diagnostics] == ["PQ206", "PQ206", "PQ103"]
     assert "hunter2" not in "".join(map(repr, result.diagnostics))
@@ -448,7 +448,7 @@ def test_allow_entries_do_not_accept_errors(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "hint", "fixed"),
+    ("wrong", "hint", "mended"),
     [
         ("retention: {clean: {max_age: 25}}", "write 25d", "retention: {clean: {max_age: 25d}}"),
         ('retention: {clean: {max_age: "25"}}', "write 25d", "retention: {clean: {max_age: 25d}}"),
