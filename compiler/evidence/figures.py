@@ -50,7 +50,7 @@ def figures_of(
 ) -> TableFigures:
     """The table under the spec that is in force and the one that would be.
 
-    ``debt`` is what it would owe ``after``; one run may rewrite ``budget_bytes``. What queries will read
+    ``debt`` is that of ``after``; one run may rewrite ``budget_bytes``. What queries will read
     is estimated by statistics, or where it ``looks_at_rows`` predicted from a bounded sample of them.
     """
     timeline = handle.timeline()
@@ -78,7 +78,7 @@ def figures_of(
 
 
 def due_figures(handle: TableHandle, spec: TableSpec, *, budget_bytes: int) -> DueFigures:
-    """What the table owes a spec; one run may rewrite ``budget_bytes``. No row is read."""
+    """The debt of the table under a spec; one run may rewrite ``budget_bytes``. No row is read."""
     timeline = handle.timeline()
     view = handle.view(timeline)
     slices = view.all_slices()

@@ -325,7 +325,7 @@ def _save(root: Path, result: RunResult) -> ParquetryError | None:
     except (OSError, LinkInTheWayError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         return UnsavedResultsError(
-            f"{file} cannot be written: {why}; what the run committed stands, "
+            f"{file} cannot be written: {why}; what the run committed is kept, "
             + command("timeline")
             + " shows it: make room, or make the folder writable, before the next run"
         )

@@ -129,7 +129,7 @@ def _with_commands(document: Mapping[str, Any]) -> Mapping[str, Any]:
     texts = {key: value for key, value in document.items() if key != "commands"}
     try:
         completed: Mapping[str, Any] = with_commands(texts, document.get("commands", ()))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InvalidDataError(f"result of spark-submit: {error}") from error
     return completed
 

@@ -1,4 +1,4 @@
-"""Carrying out a plan: one change per table, each checked again before it is done."""
+"""Executing a plan: one change per table, each checked again before it is done."""
 
 from __future__ import annotations
 

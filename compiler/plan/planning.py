@@ -38,7 +38,7 @@ def plan_workspace(
 ) -> PlanDocument:
     """The plan for the selected tables; raises what reading their stores raises.
 
-    With ``due`` every applied table is measured, for what it owes the policy that is applied to it,
+    With ``due`` the debt of every applied table under its applied policy is measured,
     what paying that is good for is predicted from a bounded sample of rows, and its sources are listed;
     with ``excluded`` besides, the files that clustering would leave. Of an untrusted branch nothing is
     looked at that its base does not name; of storage options that are not allowed the plan says so alone.
@@ -217,7 +217,7 @@ def _shown(error: CorruptTableError, observation: Observation, declared: TableSp
 
 
 def _debt(observation: Observation, budget_bytes: int) -> DueFigures | None:
-    """What the table owes the policy that is applied to it."""
+    """The debt of the table under its applied policy."""
     spec = observation.spec
     if spec is None:
         return None

@@ -26,10 +26,10 @@ _CROSSED: Final = 5
 
 _MIB: Final = 1024 * 1024
 _DRY_RUN_BYTES: Final = 256 * _MIB
-"""About so many bytes are rewritten in memory for all layouts of a table that are run in memory."""
+"""About so many bytes are rewritten in memory for all layouts of a table that are tried in memory."""
 
 _LARGEST_BYTES: Final = 32 * _MIB
-"""The layouts of a larger table are not run in memory: it would be held in memory, three times over."""
+"""The layouts of a larger table are not tried in memory: it would be held in memory, three times over."""
 
 _FINALISTS: Final = 8
 _SHOWN: Final = 10

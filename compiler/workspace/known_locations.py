@@ -38,7 +38,9 @@ def remember(root: Path, target: str, locations: Mapping[str, str | None]) -> No
         ConfinedFolder(root).write(_FILE, json.dumps(known, indent=2, sort_keys=True) + "\n")
     except (OSError, LinkInTheWayError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        _LOG.warning("cannot note in %s where the tables are: %s; the tables stand", root / _FILE, why)
+        _LOG.warning(
+            "cannot note in %s where the tables are: %s; the tables are not affected", root / _FILE, why
+        )
 
 
 def _read(root: Path) -> dict[str, dict[str, str]]:

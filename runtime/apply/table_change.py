@@ -1,4 +1,4 @@
-"""Carrying out what a plan decided for one table: create it, evolve its schema, record its spec.
+"""Executing what a plan decided for one table: create it, evolve its schema, record its spec.
 
 The order makes every interruption harmless. The schema is committed first and the record put
 last; the number of a record can be taken once. So whoever is interrupted, or loses to somebody

@@ -68,7 +68,7 @@ def unlock(table: TableHandle, *, timing: Timing = DEFAULT_TIMING) -> LockInfo:
         )
         session.acknowledge()
     if not removed:
-        raise LockHeldError(f"{store.uri}/{place} has changed hands meanwhile; look again")
+        raise LockHeldError(f"{store.uri}/{place} has changed hands meanwhile; run the command again")
     return found
 
 

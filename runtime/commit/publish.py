@@ -113,7 +113,8 @@ def run_write(
                 retry_reasons=tuple(reasons),
             )
         if conflict.verdict is Verdict.REFUSED:
-            raise ConflictError(f"{table.store.uri}: {conflict.reason}; nothing was written")
+            text = joined("", (f"{table.store.uri}: ", conflict.reason, "; nothing was written"))
+            raise ConflictError(text)
         if attempt >= timing.retries:
             raise ConflictError(
                 f"{table.store.uri}: lost {attempt + 1} times to other writers, at last because "
@@ -188,8 +189,8 @@ def _publish(
 ) -> tuple[WriteOutcome | None, tuple[str, ...]]:
     """Make the write a commit; answers what was published and what could not be tidied up.
 
-    Raises _Lost when it may not be. Nothing is published, and the write undone, when ``narrow`` leaves
-    nothing of it.
+    Raises _ConflictFound when it may not be. Nothing is published, and the write rolled back, when ``narrow``
+    leaves nothing of it.
     """
     publication = _Publication(transaction, outcome)
     try:
@@ -233,7 +234,7 @@ class _Publication:
     def publish(self, narrow: Narrow | None) -> WriteOutcome | None:
         """What was published; None when ``narrow`` leaves nothing, and the write was undone.
 
-        Raises _Lost when the write may not be a commit, after it was undone.
+        Raises _ConflictFound when the write may not be a commit, after it was undone.
         """
         transaction = self._transaction
         ahead = read_ahead(transaction, self.outcome)
@@ -287,7 +288,7 @@ class _Publication:
         return narrowed is not None
 
     def _reject_for(self, conflict: Conflict | None) -> None:
-        """Undo the write and raise _Lost if there is a conflict; to be called while the lock is held.
+        """Roll the write back and raise _ConflictFound if there is a conflict; the lock is held.
 
         If undoing fails the next writer does it. Unless the write was published: nobody takes that back, so
         the error is raised.
@@ -371,7 +372,7 @@ def _roll_back_after(
         if transaction.store.stat(transaction.state(State.COMPLETED).path) is None:
             transaction.roll_back(also=_paths(outcome))
         elif not _was_rolled_back(transaction):
-            error.add_note(f"the commit {transaction.instant} stands")
+            error.add_note(f"the commit {transaction.instant} is complete")
     except FAILURES as failure:
         error.add_note(f"{transaction.instant} is left pending, the next write rolls it back: {failure}")
 

@@ -160,7 +160,7 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
         if group in groups and time in unclaimed:
             return (
                 f"file group {group[1]} of partition {group[0]!r} waits for the clustering {time}; let Hudi "
-                f"execute that, or roll it back with {_rollback(time)}"
+                "execute that, or roll it back with " + _rollback(time)
             )
     return None
 
@@ -168,7 +168,7 @@ def clustered_by_hudi(groups: Collection[tuple[str, str]], timeline: Timeline) -
 def withdraw_pending(groups: Collection[tuple[str, str]], timeline: Timeline, *, but: str) -> None:
     """Take back the clustering plans that wait for a process and name one of the groups; the lock is held.
 
-    Whoever carries such a plan out from its files alone, as Hudi does, would undo the change of them.
+    Whoever executes such a plan from its files alone, as Hudi does, would undo the change of them.
     ``but`` is the instant that changes them.
     """
     plans = {time for group, time in timeline.groups_in_pending_clustering.items() if group in groups}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from parquetry.message import joined
 from parquetry.runtime.commit.abandoned_buckets import is_abandoned
 from parquetry.runtime.commit.claims import Claim, Session, is_alive, open_session, read_claim
 from parquetry.runtime.commit.conflicts import Work, find_conflict, work_of_commit
@@ -159,7 +160,7 @@ class Transaction:
         while True:
             now = self.timeline.reload()
             if reason := clustered_by_hudi(mine.merged, now):
-                raise ConflictError(f"{self.store.uri}: {reason}; nothing was written")
+                raise ConflictError(joined("", (f"{self.store.uri}: ", reason, "; nothing was written")))
             changed = self._changed_since(now, mine, footprint)
             older = [n for n in self._living_neighbours(now) if n.is_older_than(self.session.claim)]
             announced = {n.instant.time: now.profile(n.instant.time) for n in older}

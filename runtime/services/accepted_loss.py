@@ -66,7 +66,7 @@ def accept_loss(
         found = damaged_files(table)
         if more := [file.path for file in found if paths is not None and file.path not in paths]:
             raise StalePlanError(
-                f"{table.store.uri}/{more[0]} is lost too, which was not approved; look again at what is lost"
+                f"{table.store.uri}/{more[0]} is lost too, which was not approved; check again what is lost"
             )
         if not found:
             return None

@@ -108,7 +108,7 @@ def _clean_with_room(
         except FAILURES as error:
             if not is_full(error):
                 raise
-            # Once: an attempt that fails leaves something to sweep itself.
+            # Once: an attempt that fails leaves orphans itself.
             freed = 0 if has_swept else _clean_up_without_room(table, timing)
             has_swept = True
             if not freed and not drop_statistics(table.store):
@@ -119,7 +119,7 @@ def _clean_up_without_room(table: TableHandle, timing: Timing) -> int:
     """How many orphans and leftovers went, as far as nothing has to be written for that."""
     table.confirm_owner()
     shown = partial(masked_message, spec=table.spec, location=table.store.uri)
-    with tidying(table.store.uri, "a part of the sweep waits for room on the disk", shown=shown):
+    with tidying(table.store.uri, "some orphans are left until the disk has room", shown=shown):
         return sum(_clean_up(table, Timeline.load(table.store), timing=timing, whole_table=True))
     return 0
 
@@ -154,7 +154,7 @@ def _clean(table: TableHandle, *, policy: RetentionPolicy, timing: Timing, whole
         if instant is None:
             raise
         reason = masked_message(str(error), table.spec, location=store.uri)
-        _LOG.warning("%s: the clean %s stands, orphans are left behind: %s", store.uri, instant, reason)
+        _LOG.warning("%s: the clean %s is committed, orphans are left behind: %s", store.uri, instant, reason)
     return CleanResult(
         instant=instant, files_deleted=deleted, orphans_deleted=orphans, leftovers_deleted=leftovers
     )

@@ -47,7 +47,10 @@ def rollback(table: TableHandle, instant: str, *, timing: Timing = DEFAULT_TIMIN
         partitions = table.view(timeline).partitions()
         result = roll_back(session, timeline, victim, zone=zone, lock=lock, partitions=partitions)
     if result is None:
-        raise ConflictError(f"{store.uri}: other writers went on meanwhile, {instant} stands; look again")
+        raise ConflictError(
+            f"{store.uri}: other writers went on meanwhile, {instant} was not rolled back; "
+            "run the command again"
+        )
     return result
 
 

@@ -280,8 +280,9 @@ class _AvroReader:
     def _union(self, branches: list[object], namespace: str) -> tuple[ColumnType, bool]:
         types = [self.read(branch, namespace)[0] for branch in branches if branch != "null"]
         nullable = len(types) < len(branches)
-        if self._declared and len(types) != 1:
-            raise AvroSchemaError("a column is no union but of null and one type")
+        is_nested = any(isinstance(branch, list) for branch in branches)
+        if self._declared and (len(types) != 1 or branches.count("null") > 1 or is_nested):
+            raise AvroSchemaError("a column can be a union of null and one type only")
         if not types:
             return Primitive(name="string"), True
         if len(types) == 1:
@@ -317,7 +318,7 @@ class _AvroReader:
 
     def _decimal(self, schema: Mapping[str, Any]) -> Decimal:
         precision, scale = schema.get("precision"), schema.get("scale", 0)
-        if not isinstance(precision, int) or not isinstance(scale, int):
+        if type(precision) is not int or type(scale) is not int:
             raise AvroSchemaError(f"decimal without precision: {json.dumps(schema)}")
         return Decimal(precision=precision, scale=scale)
 

@@ -86,7 +86,7 @@ def decode_statistics(
         by_path = groupby(numbered, key=lambda pair: str(pair[1]["path"]))
         return tuple(_file([(row, indexed.get(number, {})) for number, row in rows]) for _, rows in by_path)
     except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        # One byte that the disk has damaged, or a stranger, makes any of them: names, types, values.
+        # One byte that the disk or somebody else has changed raises any of them: names, types, values.
         msg = (
             f"{place} is not a whole parquet file of statistics: {error}; delete it, the footers say the same"
         )

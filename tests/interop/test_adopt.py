@@ -59,9 +59,13 @@ def test_a_table_with_every_operation_and_type_is_adopted_and_both_write_on(
     ours = copied(spark, folder, all_operations)
     theirs = newest_write(str(ours.path))
     table = do_adopt(folder, ours.path)
-    assert (table.record_key, table.ordering, table.partition_by) == (("id",), "version", ("region",))
-    assert (table.hive_style, table.url_encode) == (True, True)
-    assert [column.name for column in table.columns] == all_operations.schema.names
+    assert (table.spec.record_key, table.spec.ordering, table.spec.partition_by) == (
+        ("id",),
+        "version",
+        ("region",),
+    )
+    assert (table.spec.hive_style, table.spec.url_encode) == (True, True)
+    assert [column.name for column in table.spec.columns] == all_operations.schema.names
     beside = Beside(hudi, ours)
     ours.upsert(ours.rows(rnd, range(28, 75), 20))
     beside.upsert(ours.rows(rnd, range(60, 90, 3), 21))
@@ -78,7 +82,7 @@ def test_an_unpartitioned_restored_and_archived_table_is_adopted(spark, folder, 
     rnd = random.Random(72)
     ours = copied(spark, folder, archived)
     table = do_adopt(folder, ours.path)
-    assert (table.record_key, table.ordering, table.partition_by) == (("id",), "version", ())
+    assert (table.spec.record_key, table.spec.ordering, table.spec.partition_by) == (("id",), "version", ())
     ours.upsert(ours.rows(rnd, range(5, 20), 30))
     Beside(hudi, ours).upsert(ours.rows(rnd, range(15, 25), 31))
     assert_latest(judges, str(ours.path), ours.model)

@@ -12,7 +12,7 @@ from parquetry.compiler.reports.simulate_clustering import CandidateLayouts
 from parquetry.compiler.reports.suggestion import Suggestion, suggest
 from parquetry.runtime.clustering.forecast.dry_run import DryRun
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries
-from parquetry.runtime.clustering.plan.survey import NO_STEPS, clustering_file
+from parquetry.runtime.clustering.plan.survey import FurtherSteps, clustering_file
 from parquetry.runtime.errors import StaleTimelineError
 from parquetry.runtime.spec.clustering import ExecutionPolicy
 from tests.support.layout_search import TARGET, RandomTable, all_layouts, measured_bytes, random_table
@@ -96,6 +96,6 @@ def test_rehearsals_write_nothing_and_notice_files_that_are_gone(tmp_path):
     assert suggest(ReadOnlyStore(table.store)).candidates.candidates
     table.store.delete(table.slices[0].path)
     dry_run = DryRun(table.store, table.spec, DeclaredQueries.of(table.spec))
-    files = [clustering_file(part, None, NO_STEPS) for part in table.slices]
+    files = [clustering_file(part, None, FurtherSteps()) for part in table.slices]
     with pytest.raises(StaleTimelineError, match=table.slices[0].path):
         dry_run.forecast([files], {}, ExecutionPolicy(), target_bytes=TARGET)

@@ -63,7 +63,9 @@ def command(
     from parquetry.compiler.plan.codec import encode
 
     if base is not None and not untrusted:
-        raise click.UsageError("--base says what an untrusted branch is compared with: add --untrusted")
+        raise click.UsageError(
+            "--base names the branch that an untrusted branch is to be merged into: add --untrusted"
+        )
     plan = plan_for(request, due=due, excluded=output.verbose, untrusted=untrusted, base=base)
     if out is not None:
         save(out, encode(plan), option="--out", project=request.directory)

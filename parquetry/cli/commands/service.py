@@ -109,7 +109,7 @@ def restore_table(
     from parquetry.runtime.services.restore import restore
 
     handle = _opened(request, table, applied=True)
-    question = f"Take back every write of {handle.config.name} after {savepoint}?"
+    question = f"Roll back every write of {handle.config.name} after {savepoint}?"
     confirm(question, auto_approve=auto_approve)
     with working(output, f"{table} restore"):
         result = restore(handle, savepoint)

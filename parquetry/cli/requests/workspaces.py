@@ -156,8 +156,8 @@ def plan_for(
 ) -> PlanDocument:
     """The plan of the request's project and tables, as of now.
 
-    ``due`` adds what is due, ``excluded`` which files clustering would leave. ``untrusted`` is for
-    a branch that nobody trusts, to be merged into ``base``.
+    ``due`` adds the debt of every table, ``excluded`` which files clustering would leave. ``untrusted``
+    is for a branch that nobody trusts, to be merged into ``base``.
     """
     from parquetry.compiler.plan.planning import plan_workspace
 

@@ -1,4 +1,4 @@
-"""What of a table is lost, before it is given up and afterwards."""
+"""What of a table is lost, before the loss is accepted and afterwards."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class LossView:
     """Every file with what was in it."""
 
     def text(self, outcome: Loss, paint: Paint) -> str:
-        """What was given up, and by which commit."""
+        """Which rows are lost for good, and by which commit."""
         if not outcome.lost:
             return f"{paint.good('nothing is lost')}: every file of {outcome.table} is as its commit wrote it"
-        done = f"{paint.good('given up')} by {outcome.instant}; a file that is put back is not read any more"
-        return "\n".join([*loss_lines(outcome), done])
+        accepted = f"{paint.good('loss accepted')} by {outcome.instant}"
+        return "\n".join([*loss_lines(outcome), f"{accepted}; a file that is put back is not read any more"])
 
     def json(self, outcome: Loss) -> Any:
         """As a check of the doctor, with the files."""
-        found = "nothing is lost" if not outcome.lost else f"given up by {outcome.instant}"
+        found = "nothing is lost" if not outcome.lost else f"loss accepted by {outcome.instant}"
         return {
             "ok": True,
             "checks": [{"name": f"table {outcome.table}", "ok": True, "found": found}],

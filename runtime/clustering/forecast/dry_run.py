@@ -85,7 +85,7 @@ class DryRun:
 
 
 class _Wanted:
-    """What is run in memory is given up by nobody."""
+    """In memory, no bucket is abandoned."""
 
     def is_abandoned(self, store: ObjectStore, bucket: int) -> bool:
         del store, bucket

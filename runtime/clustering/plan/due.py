@@ -86,6 +86,7 @@ class ClusteringForecast:
     forecast_error: ForecastErrorSummary | None = None
 
 
+@read_again
 def forecast_due(
     table: TableHandle, due: DueClustering, *, limits: SampleLimits | None = None
 ) -> ClusteringForecast:
@@ -96,6 +97,7 @@ def forecast_due(
     return _forecast(table, due.debt, added_up(query for one in predicted.values() for query in one.queries))
 
 
+@read_again
 def _forecast(table: TableHandle, debt: Debt, queries: tuple[QueryForecast, ...]) -> ClusteringForecast:
     past = forecast_error(completed_clusterings(table, table.timeline())) if queries else None
     return ClusteringForecast(debt=debt, queries=queries, forecast_error=past)

@@ -106,9 +106,8 @@ class PartlyClusteredError(PartialFailureError):
         reason = message_of(failures[0])
         if "\n" in reason:
             reason = reason.strip().partition("\n")[0]
-        done = (
-            f"{place}: clustering {', '.join(result.instants)} stands, but not all of the run could be done"
-        )
+        instants = ", ".join(result.instants)
+        done = f"{place}: clustering {instants} is committed, but not all of the run could be done"
         super().__init__(joined("", (done, ": ", reason, more)), "run again when that is fixed")
         self.result = result
 

@@ -96,8 +96,8 @@ def schedule(
             session.acknowledge()
             return None
         session.withdraw()
-        foreseen_of = (known[group.files[0].key] for group in requested if group.files[0].key in known)
-        queries = added_up(query for forecast in foreseen_of for query in forecast.queries)
+        forecasts = (known[group.files[0].key] for group in requested if group.files[0].key in known)
+        queries = added_up(query for forecast in forecasts for query in forecast.queries)
         return ScheduledPlan(instant=session.instant, groups=requested, queries=queries)
 
 
@@ -184,7 +184,7 @@ def _put_plan(session: Session, lock: TableLock, plan: ClusteringPlan) -> bool:
         _LOG.warning("%s: another program has taken %s", store.uri, requested.file_name)
         return False
     is_held = True
-    with tidying(store.uri, f"the plan {session.instant} stands, but the lock could not be read again"):
+    with tidying(store.uri, f"the plan {session.instant} is committed, but the lock could not be read again"):
         is_held = lock.is_held()
     if not is_held:
         # Who took the lock from a process that slept may have published, or planned, the same files.
@@ -218,15 +218,13 @@ def _publishable(
 def check_pending(table: TableHandle, instant: str, timing: Timing) -> None:
     """Return when a plan of that instant waits to be executed, and nobody is at it.
 
-    InvalidDataError when none waits there, ConflictError when somebody executes it already.
+    InvalidDataError when none is pending, ConflictError when somebody executes it already.
     """
     store = table.store
     now = Timeline.load(store)
     if instant not in now.pending_clusterings:
-        waiting = ", ".join(sorted(now.pending_clusterings)) or "none"
-        raise InvalidDataError(
-            f"{store.uri}: no clustering plan {instant} waits here; those that wait: {waiting}"
-        )
+        pending = ", ".join(sorted(now.pending_clusterings)) or "none"
+        raise InvalidDataError(f"{store.uri}: no clustering plan {instant} is pending; pending: {pending}")
     claim = read_claim(store, instant)
     write = now.write_at(instant)
     has_begun = write is not None and write.state is State.INFLIGHT

@@ -96,9 +96,6 @@ class FurtherSteps:
         return self.encrypted and (known is None or not known.encrypted)
 
 
-NO_STEPS: Final = FurtherSteps()
-
-
 def further_steps(table: TableHandle, policy: ClusteringSpec) -> FurtherSteps:
     """What ``then`` of the policy comes to for the table as it is."""
     then = policy.execution.then

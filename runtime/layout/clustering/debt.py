@@ -60,7 +60,7 @@ def debt(
     A file is due when the plan strategy picks it, or when rows are to be arranged and its footer's
     digest is not the applied one (``overlap`` decides itself about files that no clustering wrote).
     Due files for which a rewrite gains nothing are left: a lone small file, say. So a table whose
-    debt was paid owes nothing.
+    debt was paid has none.
 
     ``files`` are the newest slices of all partitions, in any order. ``budget_bytes`` only keeps
     groups small enough to fit into it; what a run takes on is for :func:`within`. ``choose`` answers

@@ -116,7 +116,7 @@ class Situation:
     """What a plan has to know of the table besides its files.
 
     ``reserved`` says of file groups why they must be left alone: pending plans, writers at work.
-    Files of instants up to ``kept_until`` stay as they are (``existing: keep``), unless they owe steps:
+    Files of instants up to ``kept_until`` stay as they are (``existing: keep``), unless steps are due:
     an order may stay, values in the clear may not. ``queries`` are the conditions of the declared
     queries, on columns of ``types`` (Spark types by lower-case name).
     """

@@ -90,8 +90,8 @@ def delete_keys(attempt: Attempt, staged: StagedRows, *, located: bool) -> Attem
         return AttemptResult(outcome=attempt.nothing(DELETE_ROWS))
     everywhere = attempt.state.spec.key_scope is KeyScope.TABLE or not located
     home = None if everywhere else default_partition(attempt.state.rules, staged)
-    roams = everywhere or home is not None
-    slices = attempt.state.whole_slices(attempt.state.every_partition if roams else staged.totals)
+    searches_all = everywhere or home is not None
+    slices = attempt.state.whole_slices(attempt.state.every_partition if searches_all else staged.totals)
     found = _found(attempt, staged, slices, partitioned=not everywhere, moves=False, home=home)
     return _remove(attempt, staged, found, slices)
 

@@ -2,7 +2,7 @@
 
 A key alone is what change data capture often knows of a row that is gone. Such a delete first takes
 the row of its key where the columns are null for rows too, in the default partition; only where there
-is none it roams all others.
+is none it searches all others.
 """
 
 from __future__ import annotations

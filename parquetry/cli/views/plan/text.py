@@ -106,7 +106,7 @@ class PlanView:
 
 def _headline(plan: PlanDocument, paint: Paint) -> str:
     base = plan.evidence.options.base
-    against = "" if base is None else f"untrusted, compared with {base or 'the default branch of origin'}"
+    against = "" if base is None else f"untrusted, base {base or 'the default branch of origin'}"
     words = (f"project {plan.intent.project}", f"target {plan.intent.target}", commit_text(plan), against)
     made = paint.dim(", ".join(word for word in words if word))
     blocked = blocked_text(plan)

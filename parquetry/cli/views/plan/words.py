@@ -110,7 +110,7 @@ def debt_text(debt: DueFigures) -> str:
     parts = []
     if debt.rewrite_bytes:
         runs = f"about {count(debt.runs, 'run')} at {format_size(debt.budget_bytes)}"
-        seconds = "" if debt.seconds is None else f", {duration_text(debt.seconds)} at the pace of its writes"
+        seconds = "" if debt.seconds is None else f", {duration_text(debt.seconds)} at its past throughput"
         parts.append(f"{human_size(debt.rewrite_bytes)} to rewrite, {runs}{seconds}")
     if debt.expired_files:
         expired = count(debt.expired_files, "expired version")
@@ -158,10 +158,10 @@ def _waiting(debt: DueFigures) -> str:
 
 
 def cost_text(action: TableAction, debt: DueFigures | None) -> str:
-    """What applying moves now, and what is owed afterwards."""
-    owed = "" if debt is None else f"; debt {debt_text(debt)}"
+    """What applying moves now, and what is due afterwards."""
+    due = "" if debt is None else f"; debt {debt_text(debt)}"
     if Step.REWRITE not in action.steps:
-        return f"now 0 B{owed}"
+        return f"now 0 B{due}"
     ceiling = action.max_rewrite_bytes
     limit = "" if ceiling is None else f", at most {format_size(ceiling)}"
     due = human_size(debt.rewrite_bytes) if debt is not None else "what is due"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parquetry.runtime.clustering.plan.due import due_clustering, is_due
+from parquetry.runtime.clustering.plan.due import due_clustering, forecast_due, is_due, schedule_clustering
 from parquetry.runtime.clustering.plan.history import unpublished_rounds
 from parquetry.runtime.clustering.plan.schedule import begin_clustering, schedule
 from parquetry.runtime.commit.lock import DEFAULT_LOCK_PATH
@@ -14,7 +14,7 @@ from parquetry.runtime.services.clean import clean
 from parquetry.runtime.spark.cluster import cluster
 from parquetry.runtime.table.open import open_table
 from tests.support.one_process_spark import OneProcessSpark
-from tests.support.planned_clustering import SORTED, apply_clustering
+from tests.support.planned_clustering import SORTED, apply_clustering, apply_queries
 from tests.support.small_table import FAST, make_table
 from tests.support.stores import WrappedStore
 
@@ -42,6 +42,7 @@ def archived(path):
     """A table that owes a clustering, and its timeline as it was before replacecommits were archived."""
     table = make_table(path, keep_commits=1, archive_keep_commits=2)
     apply_clustering(table, SORTED)
+    apply_queries(table, {"name": "one", "where": "v = 1"})
     for number in range(4):
         table.insert({f"k{n}": (n, "ab"[n % 2]) for n in range(number * 10, number * 10 + 10)})
         table.insert({"c": (1, "c")})
@@ -68,13 +69,15 @@ def rewritten_or_lost(handle):
 WAYS = {
     "due": lambda handle, _: due_clustering(handle, timing=FAST).debt.groups,
     "due by statistics": lambda handle, _: is_due(handle, timing=FAST),
+    "forecast": lambda handle, _: forecast_due(handle, due_clustering(handle, timing=FAST)).queries,
     "begin": begun,
     "schedule": lambda handle, groups: schedule(handle, groups, timing=FAST),
+    "schedule what is due": lambda handle, _: schedule_clustering(handle, timing=FAST).forecast.queries,
     "cluster": lambda handle, _: rewritten_or_lost(handle),
 }
 
 
-@pytest.mark.parametrize("old", range(6))
+@pytest.mark.parametrize("old", range(9))
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_archived_after_any_listing_is_read_anew(way, old, tmp_path):
     table, before = archived(tmp_path / "t")
