@@ -61,7 +61,7 @@ def test_a_plan_that_does_not_wait_is_told_without_a_jvm(table, tmp_path):
     path = table.store.uri.removeprefix("file://")
     done = parquetry("service", "cluster", path, "--instant", "1", JAVA_HOME=str(tmp_path / "none"))
     assert done.returncode == 1
-    assert "no clustering plan 1 waits here; those that wait: none" in done.stderr
+    assert "no clustering plan 1 is pending; pending: none" in done.stderr
 
 
 def test_the_steps_exclude_each_other(table):

@@ -211,7 +211,7 @@ class TestOfAHolderOfTheLockThatSleeps:
             replace(table, timing=TAKES_ALL_FOR_DEAD).overwrite({"m": (2, "a")})
 
         store = MeanwhileStore(table.store, Kind.PUT_IF_ABSENT, ".rollback.requested", build_on_it)
-        with pytest.raises(ConflictError, match=f"{victim} stands"):
+        with pytest.raises(ConflictError, match=f"{victim} was not rolled back"):
             rollback(replace(table, store=store).handle, victim, timing=FAST)
         table.upsert({"x": (1, "d")})
         assert rows_of(path) == view_rows(path) == {"m": (2, "a"), "z": (1, "b"), "x": (1, "d")}

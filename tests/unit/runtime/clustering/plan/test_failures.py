@@ -190,7 +190,7 @@ def test_a_write_tells_what_inline_clustering_did_before_it_failed(table, monkey
     assert result.instant == written.instant
     assert result.files_clustered > 0
     (warning,) = result.warnings
-    assert "stands, but not all of the run could be done: no space left on device" in warning
+    assert "is committed, but not all of the run could be done: no space left on device" in warning
 
 
 @pytest.mark.parametrize("fails", [False, True])
