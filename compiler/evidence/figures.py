@@ -150,6 +150,8 @@ def _queries(
     spec: TableSpec,
     sample: _Sample | None,
 ) -> tuple[QueryFigures, ...]:
+    if not queries:
+        return ()
     predicted = {} if sample is None else sample.predicted(clustering.groups)
     sampled = {f.path for group in clustering.groups if group.files[0].key in predicted for f in group.files}
     known: Mapping[str, FileStatistics] = {

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from parquetry.runtime.spec.codec import UNLESS_NONE, to_json_value
@@ -88,12 +89,10 @@ class ExecutionPolicy:
     def digest(self) -> str:
         """What a file's footer carries that was written by this policy: 16 hexadecimal digits.
 
-        The scope is not in it: within a file the rows have the same order in any scope.
+        The scope is not in it: within a file the rows have the same order in any scope. Plans compare it with
+        that of every file, so it is computed once.
         """
-        said = to_json_value(self)
-        del said["scope"]
-        content = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_LENGTH]
+        return _digest(self)
 
     @property
     def arranges_rows(self) -> bool:
@@ -121,3 +120,11 @@ class ClusteringSpec:
                 target_file_size_bytes=target,
             )
         )
+
+
+@lru_cache(maxsize=1024)
+def _digest(execution: ExecutionPolicy) -> str:
+    said = to_json_value(execution)
+    del said["scope"]
+    content = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_LENGTH]

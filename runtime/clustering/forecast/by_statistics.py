@@ -7,7 +7,7 @@ of it is an upper bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
@@ -16,6 +16,7 @@ from parquetry.runtime.base_file.sizing import default_row_group_bytes
 from parquetry.runtime.clustering.forecast.pages import PageShape
 from parquetry.runtime.clustering.forecast.queries import DeclaredQueries, GroupForecast
 from parquetry.runtime.layout.clustering.model import PlannedGroup
+from parquetry.runtime.layout.skipping.files import may_match
 from parquetry.runtime.layout.skipping.statistics import (
     ColumnStatistics,
     FileStatistics,
@@ -41,13 +42,20 @@ def estimate(
     Those that they become have row groups and, where rows are put in order, pages as the writer makes them by
     the ``policy``.
     """
-    return queries.forecast(files, list(estimated_files(group, files, execution, policy)))
+    return queries.forecast(files, list(estimated_files(group, files, queries, execution, policy)))
 
 
 def estimated_files(
-    group: PlannedGroup, files: Sequence[FileStatistics], execution: ExecutionPolicy, policy: FilesPolicy
+    group: PlannedGroup,
+    files: Sequence[FileStatistics],
+    queries: DeclaredQueries,
+    execution: ExecutionPolicy,
+    policy: FilesPolicy,
 ) -> Iterator[FileStatistics]:
-    """The files that these of a group become."""
+    """The files that these of a group become, as exactly as the queries look at them.
+
+    A row group has pages where a query reads it. A file that no query reads is one row group.
+    """
     if not files:
         return
     whole = _merged(files)
@@ -56,15 +64,25 @@ def estimated_files(
     shape = PageShape(usual_rows=pages) if spread.arranges else None
     size_bytes = group.size_bytes // group.output_files
     row_group_bytes = policy.row_group_size_bytes or default_row_group_bytes(size_bytes)
-    count = group.output_files * max(round(whole.data_bytes / group.output_files / row_group_bytes), 1)
-    ends = [whole.rows * number // count for number in range(count + 1)]
-    made = [
-        spread.row_group(range(first, max(end, first + 1)), whole.data_bytes // count, shape)
-        for first, end in pairwise(ends)
-    ]
-    per_file = count // group.output_files
+    per_file = max(round(whole.data_bytes / group.output_files / row_group_bytes), 1)
+    count = group.output_files * per_file
+    data_bytes = whole.data_bytes // count
+    predicates, types, columns = queries.predicates, queries.types, queries.columns
     for number in range(group.output_files):
-        row_groups = tuple(made[number * per_file : (number + 1) * per_file])
+        ends = [whole.rows * end // count for end in range(number * per_file, (number + 1) * per_file + 1)]
+        cuts = [range(first, max(end, first + 1)) for first, end in pairwise(ends)]
+        of_file = range(cuts[0].start, cuts[-1].stop)
+        as_one = spread.row_group(of_file, per_file * data_bytes)
+        row_groups: tuple[RowGroupStatistics, ...] = (as_one,)
+        if not spread.is_linear or may_match(as_one, predicates, types):
+            row_groups = tuple(spread.row_group(rows, data_bytes) for rows in cuts)
+            if shape is not None:
+                row_groups = tuple(
+                    spread.divided(row_group, rows, shape, columns)
+                    if may_match(row_group, predicates, types)
+                    else row_group
+                    for row_group, rows in zip(row_groups, cuts, strict=True)
+                )
         yield FileStatistics(path=f"{group.partition}/{number}", size_bytes=size_bytes, row_groups=row_groups)
 
 
@@ -83,28 +101,38 @@ class _Spread:
         """Whether rows are put in order at all."""
         return bool(self._cut)
 
-    def row_group(self, of_rows: range, data_bytes: int, shape: PageShape | None) -> RowGroupStatistics:
-        """Some of the rows as a row group, with pages of that shape."""
-        group = RowGroupStatistics(
+    @property
+    def is_linear(self) -> bool:
+        """Whether the bounds of some rows hold for every part of them: not so for cells of a curve."""
+        return len(self._cut) <= 1
+
+    def row_group(self, of_rows: range, data_bytes: int) -> RowGroupStatistics:
+        """Some of the rows as a row group, without pages."""
+        return RowGroupStatistics(
             rows=len(of_rows),
             data_bytes=data_bytes,
             columns={name: self._bounds(name, of_rows) for name in self._whole.columns},
         )
-        return group if shape is None else shape.divided(group, self._bounds, first=of_rows.start)
+
+    def divided(
+        self, group: RowGroupStatistics, of_rows: range, shape: PageShape, columns: Collection[str]
+    ) -> RowGroupStatistics:
+        """The row group of these rows with pages of that shape, and the bounds of the ``columns`` in them."""
+        return shape.divided(group, self._bounds, first=of_rows.start, columns=columns)
 
     def _bounds(self, name: str, of_rows: range) -> ColumnStatistics:
         column, whole = self._whole.columns[name], self._whole.rows
         # How nulls are spread is not known, but where there is none or nothing else.
-        column = replace(column, nulls=len(of_rows) if column.nulls == whole else column.nulls and None)
+        nulls = len(of_rows) if column.nulls == whole else column.nulls and None
         if name not in self._cut:
-            return column
+            return replace(column, nulls=nulls)
         if len(self._cut) == 1:
-            return _part(column, of_rows.start, of_rows.stop, whole)
+            return _part(column, of_rows.start, of_rows.stop, whole, nulls=nulls)
         # A cell of the curve: of so many steps in each column, the one in the middle of the rows.
         steps = max(round((whole / len(of_rows)) ** (1 / len(self._cut))), 1)
         cell = (of_rows.start + of_rows.stop) * steps ** len(self._cut) // (2 * max(whole, 1))
         step = cell // steps ** self._cut.index(name) % steps
-        return _part(column, step, step + 1, steps)
+        return _part(column, step, step + 1, steps, nulls=nulls)
 
 
 def _merged(files: Sequence[FileStatistics]) -> RowGroupStatistics:
@@ -116,18 +144,20 @@ def _merged(files: Sequence[FileStatistics]) -> RowGroupStatistics:
     )
 
 
-def _part(column: ColumnStatistics, first: int, end: int, parts: int) -> ColumnStatistics:
+def _part(
+    column: ColumnStatistics, first: int, end: int, parts: int, *, nulls: int | None
+) -> ColumnStatistics:
     """The bounds of some of equal parts of a range of numbers; of anything else the whole."""
     low, high = column.minimum, column.maximum
     if isinstance(low, bool) or isinstance(high, bool):
-        return column
+        return replace(column, nulls=nulls)
     if isinstance(low, int) and isinstance(high, int):
         width = high - low
-        return replace(column, minimum=low + width * first // parts, maximum=low + width * end // parts)
-    if isinstance(low, float) and isinstance(high, float):
+        low, high = low + width * first // parts, low + width * end // parts
+    elif isinstance(low, float) and isinstance(high, float):
         part = (high - low) / parts
-        return replace(column, minimum=low + part * first, maximum=low + part * end)
-    if isinstance(low, Decimal) and isinstance(high, Decimal):
+        low, high = low + part * first, low + part * end
+    elif isinstance(low, Decimal) and isinstance(high, Decimal):
         step = (high - low) / parts
-        return replace(column, minimum=low + step * first, maximum=low + step * end)
-    return column
+        low, high = low + step * first, low + step * end
+    return replace(column, minimum=low, maximum=high, nulls=nulls)

@@ -6,7 +6,7 @@ What a reader skips by is the bounds of these pages, predicted from the sample a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
@@ -48,12 +48,13 @@ class PageShape:
         *,
         first: int = 0,
         weight: float = 1.0,
+        columns: Collection[str] | None = None,
     ) -> RowGroupStatistics:
         """The row group with its pages; without any where none of its columns has several.
 
         ``bounds`` are those of a column's values in some rows, counted from where it itself has the
-        ``first``. Of a sample each row of which stands for ``weight``, several pages count as one where
-        it has too few rows for each.
+        ``first``; they are asked for of all columns, or of these ``columns`` alone. Of a sample each row of
+        which stands for ``weight``, several pages count as one where it has too few rows for each.
         """
         rows, data_bytes = group.rows, group.data_bytes
         grids = {
@@ -75,6 +76,7 @@ class PageShape:
                     ],
                 )
                 for name, firsts in grids.items()
+                if columns is None or name in columns
             },
             chunks=tuple(
                 _even(rows, step, (data_bytes - fixed) * share, fixed * share)

@@ -98,16 +98,18 @@ def parse_where(where: str, *, types: Types, time_zone: tzinfo | None = None) ->
     return _resolved(parse_condition(where), types, time_zone)
 
 
-def bounds_of(group: RowGroupStatistics, types: Types) -> dict[str, Bounds]:
-    """What the statistics say of the table's columns.
+def bounds_of(
+    group: RowGroupStatistics, types: Types, columns: Iterable[str] | None = None
+) -> dict[str, Bounds]:
+    """What the statistics say of the table's columns, or of those that are asked for.
 
     Columns whose stored type, in a file of an older schema, cannot be compared with the table's
     type are left out.
     """
     return {
-        name: _bounds(column, types[name], group.rows)
-        for name, column in group.columns.items()
-        if name in types and _comparable(column.type, types[name])
+        name: _bounds(group.columns[name], types[name], group.rows)
+        for name in (group.columns if columns is None else columns)
+        if name in group.columns and name in types and _comparable(group.columns[name].type, types[name])
     }
 
 
@@ -131,14 +133,16 @@ def files_to_read(
 ) -> list[FileStatistics]:
     """The files that may hold a row for which the condition is true, in their order."""
     known = partitions or {}
-    return [f for f in files if any(_groups_to_read(f, predicate, types, known.get(f.path, {})))]
+    columns = columns_of(predicate)
+    return [f for f in files if any(_groups_to_read(f, predicate, types, columns, known.get(f.path, {})))]
 
 
 def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types) -> Touched:
     """How much of the files a reader of the condition's rows has to look at."""
     total = NOTHING
+    columns = columns_of(predicate)
     for file in files:
-        groups = [*_groups_to_read(file, predicate, types, {})]
+        groups = [*_groups_to_read(file, predicate, types, columns, {})]
         if not groups:
             continue
         left = [rows_to_read(group, predicate, types) for group in groups]
@@ -154,8 +158,9 @@ def touched(files: Iterable[FileStatistics], predicate: Predicate, types: Types)
 
 def may_match(group: RowGroupStatistics, predicates: Iterable[Predicate], types: Types) -> bool:
     """Whether a row group may hold a row for which one of the conditions is true, by its bounds."""
-    bounds = bounds_of(group, types)
-    return any(may_hold(predicate, bounds) for predicate in predicates)
+    asked = tuple(predicates)
+    bounds = bounds_of(group, types, frozenset[str]().union(*map(columns_of, asked)))
+    return any(may_hold(predicate, bounds) for predicate in asked)
 
 
 def rows_to_read(group: RowGroupStatistics, predicate: Predicate, types: Types) -> RowsLeft:
@@ -197,10 +202,15 @@ def columns_of(predicate: Predicate) -> frozenset[str]:
 
 
 def _groups_to_read(
-    file: FileStatistics, predicate: Predicate, types: Types, known: Mapping[str, Bounds]
+    file: FileStatistics,
+    predicate: Predicate,
+    types: Types,
+    columns: frozenset[str],
+    known: Mapping[str, Bounds],
 ) -> Iterator[RowGroupStatistics]:
+    """The row groups that may hold a row for the condition, which looks at these ``columns``."""
     for group in file.row_groups:
-        if group.rows and may_hold(predicate, {**bounds_of(group, types), **known}):
+        if group.rows and may_hold(predicate, {**bounds_of(group, types, columns), **known}):
             yield group
 
 

@@ -120,6 +120,8 @@ def merge_columns(row_groups: Iterable[RowGroupStatistics]) -> Columns:
     groups = [group for group in row_groups if group.rows > 0]
     if not groups:
         return {}
+    if len(groups) == 1:
+        return {name: _alone(column, groups[0].rows) for name, column in groups[0].columns.items()}
     names = set(groups[0].columns).intersection(*(group.columns for group in groups))
     return {
         name: _merged([(group.columns[name], group.rows) for group in groups])
@@ -155,6 +157,13 @@ def _next_text(begin: str) -> str | None:
 def _next_bytes(begin: bytes) -> bytes | None:
     kept = begin.rstrip(bytes([_LAST_BYTE]))
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+def _alone(column: ColumnStatistics, rows: int) -> ColumnStatistics:
+    """What :func:`_merged` makes of one group's column, which is what most files have."""
+    if column.nulls is None or column.nulls < rows:
+        return column
+    return replace(column, minimum=None, maximum=None, nan_free=False)
 
 
 def _merged(parts: list[tuple[ColumnStatistics, int]]) -> ColumnStatistics:
