@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack
 
 import pytest
 from hypothesis import settings
 
 from tests.support.allocations import counted_allocations
+from tests.support.effort import examples
 from tests.support.fast_java import fast_java
 from tests.support.no_fsync import skip_fsync
 from tests.support.s3_server import s3_server
 
+# Tests start some hundreds of interpreters. With this variable each of them would compile every module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 os.environ.update(fast_java())
 skip_fsync()
 
 # No test asserts seconds, and the same examples are tried on every machine.
-settings.register_profile("parquetry", deadline=None, derandomize=True)
+settings.register_profile("parquetry", deadline=None, derandomize=True, max_examples=examples(100))
 settings.load_profile("parquetry")
 
 

@@ -70,6 +70,7 @@ def test_readers_and_services_of_real_hudi_take_our_clustering(spark, tmp_path, 
     assert_history([*judges, OurReader(spark)], str(ours.path), ours.model, from_instant=newest)
 
 
+@MOSTLY_0_15_0
 def test_real_hudi_carries_out_a_plan_of_ours(spark, tmp_path, judges, hudi):
     ours = table_of_small_files(spark, tmp_path / "table", clustering_of("c_int", "c_string"))
     instant = scheduled(ours)

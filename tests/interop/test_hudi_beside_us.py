@@ -64,6 +64,7 @@ class Beside:
         return self.hudi.write(self.table, self.ours.arrow(rows), operation, **settings)
 
 
+@MOSTLY_1_2_0
 def test_real_hudi_writes_into_our_table_and_we_go_on(spark, tmp_path, hudi, judges):
     rnd = random.Random(31)
     ours = our_table.create(spark, tmp_path / "ours", spec=SPEC)

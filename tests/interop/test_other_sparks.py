@@ -12,10 +12,16 @@ from tests.support.judges import HudiRs
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 
+OLDEST = "3.5"
+"""The short suites run everything else on the newest one; what lies between takes its turn in the long ones."""
+
 SMOKE = Path(__file__).with_name("spark_smoke.py")
 
 
-@pytest.mark.parametrize("version", SPARKS)
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param(version, marks=[] if version == OLDEST else pytest.mark.soak) for version in SPARKS],
+)
 def test_every_operation_on_another_spark(tmp_path, version):
     python = spark_python(version)
     done = subprocess.run(

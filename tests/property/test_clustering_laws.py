@@ -14,6 +14,7 @@ from parquetry.runtime.clustering.rewrite.order import OrderKeys, RowOrder, boun
 from parquetry.runtime.clustering.rewrite.runs import range_in_order
 from parquetry.runtime.clustering.rewrite.strategies import ranks_in
 from parquetry.runtime.layout.curves import bits_per_column, hilbert_index, z_index
+from tests.support.effort import examples
 
 SHAPES = st.sampled_from([(1, 8), (2, 1), (2, 5), (3, 3), (4, 2)])
 
@@ -104,7 +105,7 @@ FLOATS = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, float("inf"), flo
 PIECES = st.lists(st.lists(st.tuples(FLOATS, st.integers(0, 400)), max_size=9), max_size=9)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(PIECES, st.integers(1, 2000), st.integers(1, 500))
 def test_a_range_of_any_size_comes_sorted_and_rows_with_equal_keys_as_they_were(
     pieces, run_bytes, batch_bytes

@@ -28,6 +28,7 @@ from tests.support.clustering_model import (
     situation,
 )
 from tests.support.clustering_points import cluster_points, points_by_file
+from tests.support.effort import examples
 
 STRATEGIES = tuple(BUILT_IN)
 SEEDS = st.integers(0, 2**32)
@@ -121,7 +122,7 @@ def test_the_order_of_files_does_not_matter(case, rng):
     assert debt(spec, shuffled, around).groups == debt(spec, files, around).groups
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases())
 def test_a_table_whose_plan_was_carried_out_owes_nothing(case):
     """Merged runs may come to lie over runs that nothing covered before: overlap may look again."""
@@ -142,7 +143,7 @@ def test_runs_inside_a_budget_end_whatever_the_rows_shrink_to(case, shrink, shar
         assert {member.digest for member in affordable} <= {spec.execution.digest}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.sampled_from(["sort", "zorder", "hilbert"]),
     st.sampled_from(["overlap", *STRATEGIES]),

@@ -18,6 +18,7 @@ from parquetry.runtime.clustering.rewrite.order import RowOrder
 from parquetry.runtime.clustering.rewrite.task import GroupWork, rewrite_group
 from parquetry.runtime.layout.packing import SIZE_TOLERANCE, SMALLEST_SHARE
 from tests.support.base_files import MIB, SECOND, bucket, context, merging, slice_of
+from tests.support.effort import examples
 from tests.support.sized_rows import COLUMNS, Content, file_bytes_per_row, incoming_batches
 
 LIMIT = 16 * MIB
@@ -104,7 +105,7 @@ def test_a_row_group_is_never_planned_beyond_its_bounds(sizer, file_bytes, remai
 
 
 @given(limit=SIZES, file_bytes=SIZES, remaining=st.floats(0, 1e10))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_file_takes_the_last_rows_rather_than_leave_a_few(limit, file_bytes, remaining):
     sizer = FileSizer(limit_bytes=limit, row_group_bytes=MIB, row_group_arrow_bytes=MIB)
     if sizer.is_full(file_bytes, remaining):

@@ -17,6 +17,7 @@ from parquetry.runtime.parquet.assembly import ParquetAssembly, ParquetParts
 from parquetry.runtime.parquet.column_order import order_of
 from parquetry.runtime.parquet.joined_pages import JoinedChunk, chunk_pages, leaves
 from parquetry.runtime.parquet.thrift import decode_struct
+from tests.support.effort import examples
 
 SCHEMA = pa.schema(
     [
@@ -150,7 +151,7 @@ def is_nan(value) -> bool:
 
 
 @given(FILES, SHAPES, st.sampled_from(["none", "snappy", "zstd", "gzip", "lz4"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_rows_statistics_and_page_index_are_those_of_the_values(files, shape, codec):
     parts = [parquet(rows, codec, **shape) for rows in files]
     content = joined(parts)
@@ -223,7 +224,7 @@ def check_order(order: int, bounds) -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=2, max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_chunks_of_one_dictionary_share_it(numbers):
     """Each file has all words first, so that its dictionary is like the others'."""
     words = pa.array(["north", "east", "south", "west"])

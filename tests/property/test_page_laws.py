@@ -18,6 +18,7 @@ from parquetry.runtime.parquet.footer import file_statistics, read_metadata
 from parquetry.runtime.parquet.page_index import file_pages
 from parquetry.runtime.storage.open import LocalStore
 from tests.support.conditions import CONDITIONS, ROW_SCHEMA, ROWS, TYPES
+from tests.support.effort import examples
 
 ROWS_OF_A_PAGE, ROWS_OF_A_GROUP = 2, 7
 SCHEMA = ROW_SCHEMA.append(pa.field("wide", pa.list_(pa.int64())))
@@ -47,7 +48,7 @@ def row_groups(folder, rows, **shape):
     st.lists(CONDITIONS, min_size=1, max_size=20),
     SHAPES,
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_no_page_with_a_matching_row_is_skipped(tmp_path_factory, rows, conditions, shape):
     groups = row_groups(tmp_path_factory.mktemp("f"), rows, **shape)
     for condition in conditions:

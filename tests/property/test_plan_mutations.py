@@ -24,6 +24,7 @@ from parquetry.compiler.plan.codec import decode, encode
 from parquetry.compiler.plan.planning import plan_workspace
 from parquetry.runtime.errors import StalePlanError
 from parquetry.runtime.spec.codec import canonical_json, digest_of
+from tests.support.effort import examples
 from tests.support.project_folder import ORDERS, ProjectFolder, columns_with
 
 WEIRD = st.sampled_from(
@@ -155,17 +156,17 @@ def check(content):
     return plan
 
 
-def many(examples):
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+def many(count):
+    return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@many(300)
+@many(examples(300))
 @given(data=st.data())
 def test_a_changed_plan_is_read_and_shown_or_refused(document, data):
     check(data.draw(mutated_values(document)))
 
 
-@many(100)
+@many(examples(100))
 @given(data=st.data())
 def test_changed_bytes_of_a_plan_are_shown_or_refused(document, data):
     check(data.draw(mutated_bytes(document)))

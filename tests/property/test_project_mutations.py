@@ -20,6 +20,7 @@ from parquetry.cli.main import command_line
 from parquetry.project.diagnostics.codes import CODES
 from parquetry.project.diagnostics.model import render_github, render_json, render_text
 from parquetry.project.yaml.document import parse
+from tests.support.effort import examples
 from tests.support.spec_cases import CASES, POLICY, PROJECT, TABLE, Case, write_project
 
 PLACES = {"project": "parquetry.yml", "table": "tables/flights.yml", "policy": "policies/standard.yml"}
@@ -150,24 +151,24 @@ def mutated_values(draw) -> tuple[Case, bytes]:
     return case, yaml.safe_dump(value, allow_unicode=True).encode("utf-8", errors="replace")
 
 
-def without_deadline(examples: int):
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+def without_deadline(count: int):
+    return settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @given(mutated_texts())
-@without_deadline(200)
+@without_deadline(examples(200))
 def test_mutated_texts_end_in_findings(mutation):
     check(*mutation)
 
 
 @given(mutated_values())
-@without_deadline(150)
+@without_deadline(examples(150))
 def test_mutated_values_end_in_findings(mutation):
     check(*mutation)
 
 
 @given(st.sampled_from(CASES), st.binary(max_size=60))
-@without_deadline(40)
+@without_deadline(examples(40))
 def test_any_bytes_end_in_findings(case, content):
     check(case, content)
 

@@ -18,6 +18,7 @@ from parquetry.runtime.layout.skipping.statistics import (
     truncated,
 )
 from tests.support.conditions import CONDITIONS, ROWS, TYPES, stored
+from tests.support.effort import examples
 
 UTC = ZoneInfo("UTC")
 
@@ -46,7 +47,7 @@ groups = st.lists(ROWS, min_size=1, max_size=4)
 @given(
     CONDITIONS, st.lists(groups, min_size=1, max_size=3), st.sampled_from([1, 2, TEXT_LIMIT]), st.booleans()
 )
-@settings(max_examples=800)
+@settings(max_examples=examples(800))
 def test_no_row_group_with_a_matching_row_is_skipped(condition, row_groups, limit, own):
     predicate = parse_where(condition.text, types=TYPES, time_zone=UTC)
     for rows in row_groups:

@@ -10,6 +10,7 @@ from hudi import HudiTableBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.effort import examples
 from tests.support.handmade import HandmadeTable, at
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -74,7 +75,7 @@ def shown(slices):
     return {(part.partition, part.file_id): part.instant for part in slices}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(steps, max_size=8))
 def test_the_view_is_what_was_committed_now_and_at_every_time(actions):
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
@@ -85,7 +86,7 @@ def test_the_view_is_what_was_committed_now_and_at_every_time(actions):
             assert shown(view.all_slices(at(time))) == expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(steps, max_size=6))
 def test_hudi_rs_takes_the_same_files(actions):
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
@@ -96,7 +97,7 @@ def test_hudi_rs_takes_the_same_files(actions):
         }
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(steps.filter(lambda step: step[0] != "replace"), min_size=1, max_size=8), st.data())
 def test_archiving_what_lies_before_the_oldest_pending_write_changes_nothing(actions, data):
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
@@ -113,7 +114,7 @@ def test_archiving_what_lies_before_the_oldest_pending_write_changes_nothing(act
         assert shown(table.view().all_slices()) == history.current
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(steps, min_size=1, max_size=8), st.data())
 def test_changes_in_two_steps_are_the_changes_in_one_where_nothing_was_written_again(actions, data):
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from tests.support.effort import in_full
 from tests.support.hudi_spark import HudiSpark
 from tests.support.model import TableModel, differences, frozen_table
+
+_Question = TypeVar("_Question")
 
 
 class Judge(Protocol):
@@ -73,36 +75,38 @@ def assert_latest(judges: Iterable[Judge], path: str, model: TableModel) -> None
 def assert_history(
     judges: Iterable[Judge], path: str, model: TableModel, *, from_instant: str = "", thorough: bool = False
 ) -> None:
-    """Every judge reads what the model holds now, and as of each instant from `from_instant` on, and since some.
+    """Every judge reads what the model holds now, and as of instants from `from_instant` on, and since some.
 
-    Judges that need no JVM read as of each instant, and since some. Those that need one take turns: each reads the
-    newest rows, and as of and since every second or third of the instants; they take no turns where
-    PARQUETRY_EVERY_INSTANT is set, as the long suites set it. `thorough` asks every judge as of each instant,
-    since each of them, and between each two neighbours.
+    Judges that need no JVM read as of each instant, and since three of them. `thorough` asks as of each instant, since
+    each of them, and between each two neighbours. Those that need a JVM share the questions in the short suites: of
+    those of a `thorough` history each takes its turn, of those of another one as of an instant, and one since an
+    instant. In the long suites every judge takes all of them.
     """
     judges = list(judges)
-    slow = (
-        []
-        if thorough or "PARQUETRY_EVERY_INSTANT" in os.environ
-        else [judge for judge in judges if judge.needs_jvm]
-    )
+    slow = [] if in_full() else [judge for judge in judges if judge.needs_jvm]
     instants = [instant for instant in model.instants() if instant >= from_instant]
+    pairs = [*pairwise(instants)] if thorough else []
     begins = (
         instants[:-1]
         if thorough
         else sorted({*instants[:1], *instants[len(instants) // 2 :][:1], *instants[-2:-1]})
     )
 
-    def turns(judge: Judge, times: Sequence[str]) -> Sequence[str]:
-        return times[slow.index(judge) :: max(2, len(slow))] if judge in slow else times
+    def asked(judge: Judge, questions: Sequence[_Question]) -> Sequence[_Question]:
+        if judge not in slow:
+            return questions
+        if thorough:
+            return questions[slow.index(judge) :: len(slow)]
+        at = (slow.index(judge) + 1) * len(questions) // (len(slow) + 1)
+        return questions[at : at + 1]
 
     def check(judge: Judge) -> None:
         _check_latest(judge, path, model)
-        for time in turns(judge, instants):
+        for time in asked(judge, instants):
             _agree(judge, model, f"as of {time}", model.as_of(time), judge.read(path, as_of=time))
-        for time in turns(judge, begins):
+        for time in asked(judge, begins):
             _agree(judge, model, f"since {time}", model.between(time), judge.read(path, since=time))
-        for begin, end in pairwise(instants) if thorough else ():
+        for begin, end in asked(judge, pairs):
             found = judge.read(path, since=begin, until=end)
             _agree(judge, model, f"from {begin} to {end}", model.between(begin, end), found)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from click.testing import CliRunner
 
-from tests.support.command_script import parquetry
+from parquetry.cli.main import command_line
 from tools.tour import PAGES, play
 
 pytestmark = pytest.mark.spark
@@ -21,19 +22,21 @@ def test_what_the_page_tells_to_type_works_and_answers_as_shown(page, tmp_path):
         assert step.as_shown, f"run `python -m tools.tour`:\n$ {step.command}\n{step.said}"
 
 
-def test_a_new_project_plans_applies_and_runs_at_once(tmp_path):
-    root = tmp_path / "lake"
-    for arguments in (
-        ("init", root),
-        ("validate", "-p", root),
-        ("plan", "-p", root, "--out", root / "target/plan.json"),
-        ("apply", "-p", root, root / "target/plan.json"),
-        ("run", "-p", root),
-    ):
-        done = parquetry(*arguments)
-        assert done.returncode == 0, done.stderr
-    layout = json.loads(parquetry("inspect", "orders", "-p", root, "--format", "json").stdout)
+def test_a_new_project_plans_applies_and_runs_at_once(spark, tmp_path):
+    root = str(tmp_path / "lake")
+    plan = f"{root}/target/plan.json"
+    answered("init", root)
+    answered("validate", "-p", root)
+    answered("plan", "-p", root, "--out", plan)
+    answered("apply", "-p", root, plan)
+    answered("run", "-p", root)
+    layout = json.loads(answered("inspect", "orders", "-p", root, "--format", "json"))
     assert layout["totals"]["rows"] == 4
-    assert parquetry("plan", "-p", root, "--detailed-exitcode").returncode == 0
-    again = parquetry("run", "-p", root)
-    assert "nothing new" in again.stdout + again.stderr
+    answered("plan", "-p", root, "--detailed-exitcode")
+    assert "nothing new" in answered("run", "-p", root)
+
+
+def answered(*arguments):
+    done = CliRunner().invoke(command_line, arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from parquetry.cli.main import command_line
 from parquetry.runtime.main import RESULT_PREFIX
 from tests.support.command_script import SCRIPT, environment, parquetry
 from tests.support.processes import compute_in_java
@@ -102,7 +104,7 @@ ENDLESS = (
 )
 
 
-def test_an_interrupted_run_exits_130_and_leaves_the_table_as_it_was(tmp_path):
+def test_an_interrupted_run_exits_130_and_leaves_the_table_as_it_was(spark, tmp_path):
     folder = ProjectFolder.create(tmp_path / "shop")
     source = {"name": "landing", "format": "csv", "path": "landing/*.csv", "operation": "upsert"}
     folder.orders(sources=[source | {"select": ENDLESS}])
@@ -128,7 +130,8 @@ def test_an_interrupted_run_exits_130_and_leaves_the_table_as_it_was(tmp_path):
     assert "interrupted" in said
     folder.orders(sources=[source])
     answered(folder, "apply", "--auto-approve")
-    jobs = {job["job"]: job["result"] for job in answered(folder, "run")["jobs"]}
+    again = CliRunner().invoke(command_line, ["run", "-p", str(folder.root), "--format", "json"])
+    jobs = {job["job"]: job["result"] for job in json.loads(again.stdout)["jobs"]}
     assert jobs["ingest_landing"]["commit"]["inserted_rows"] == 2
     instants = answered(folder, "timeline", "orders")["instants"]
     assert instants[: len(before["instants"])] == before["instants"]

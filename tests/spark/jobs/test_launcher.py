@@ -22,6 +22,7 @@ CONF = {
     "spark.ui.enabled": "false",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
+    "spark.cores.max": "1",
     "spark.executor.extraJavaOptions": java_options(),
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.host": "127.0.0.1",

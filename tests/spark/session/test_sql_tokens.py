@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from parquetry.sql_tokens import TokenKind, lexed
+from tests.support.effort import examples
 from tests.support.spark_sql import token_texts
 
 pytestmark = pytest.mark.spark
@@ -71,7 +72,7 @@ def _by_spark(found):
 
 
 def test_tokens_are_those_of_spark(lexed_by_spark):
-    @settings(max_examples=400, deadline=None)
+    @settings(max_examples=examples(400), deadline=None)
     @given(token_texts())
     def agree(text):
         found = list(lexed(text))

@@ -14,6 +14,7 @@ from parquetry.compiler.reports.explain import UnknownCodeError, explain_code, i
 from parquetry.project.diagnostics.codes import CODES
 from parquetry.project.diagnostics.model import errors
 from parquetry.project.model.explanation import UnknownSettingError, explain_table
+from tests.support.effort import examples
 from tests.support.spec_cases import CASES, POLICY, PROJECT, TABLE, diagnostics_of, write_project
 
 LAYERED = {
@@ -157,7 +158,9 @@ def test_an_unknown_code_is_refused():
         max_size=5,
     ).map(".".join)
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_path_is_explained_or_refused(table, path):
     try:
         found = explain_table(table, path)

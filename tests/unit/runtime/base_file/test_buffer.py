@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from parquetry.runtime.arrow.sizes import batch_arrow_bytes
 from parquetry.runtime.base_file.buffer import CELL_ROWS, RowBuffer
+from tests.support.effort import examples
 from tests.support.rows import TYPES, arrow_schema, make_row, to_arrow
 
 
@@ -29,7 +30,7 @@ def cut_up(batch: pa.RecordBatch, places: list[int]) -> list[pa.RecordBatch]:
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 60), max_size=5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_bytes_of_slices_add_up(seed, places):
     batch = rows(seed, 60)
     assert sum(map(batch_arrow_bytes, cut_up(batch, places))) == batch_arrow_bytes(batch)
@@ -40,7 +41,7 @@ def test_the_bytes_of_slices_add_up(seed, places):
     st.lists(st.integers(0, 100), max_size=6),
     st.lists(st.integers(1, 9000), min_size=1, max_size=5),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_where_the_buffer_is_cut_does_not_depend_on_batches(seed, places, sizes):
     batch = rows(seed, 100)
 
